@@ -26,7 +26,7 @@ PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # The first that knows dependency groups.
 PIP = "pip>=25.1"
 # The protocol, each kind of method through the endpoint, the check of tokens, the system checks.
-LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_dispatch.py tests/unit/tools/test_query.py \
+LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/tools/test_query.py \
 	tests/unit/tools/test_functions.py tests/unit/resources/test_base.py tests/unit/resources/test_models.py \
 	tests/unit/prompts tests/unit/oauth/test_bearer.py tests/unit/checks
 

@@ -20,7 +20,7 @@ def quiet() -> AbstractContextManager[Any]:
     from django.test.utils import override_settings
 
     storages = settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}}
-    return override_settings(DEBUG=True, STORAGES=storages, MCP_DJANGO=settings.MCP_DJANGO | {"CALL_RATE": None})
+    return override_settings(DEBUG=True, STORAGES=storages, MCP_DJANGO=settings.MCP_DJANGO | {"RATES": {"calls": None}})
 
 
 def fill() -> None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from example_project.databases import database_from
-from mcp_django.oauth.settings import provider_settings
+from mcp_django.oauth.toolkit_settings import provider_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -88,8 +88,6 @@ else:
 MCP_BASE_URL = os.environ.get("MCP_BASE_URL") or f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
 MCP_DJANGO = {
     "BASE_URL": MCP_BASE_URL,
-    "SERVER_NAME": "shop",
-    "SERVER_TITLE": "The example shop",
-    "SERVER_ICON": "/static/shop/icon.png",
+    "SERVER": {"name": "shop", "title": "The example shop", "icon": "/static/shop/icon.png"},
 }
 OAUTH2_PROVIDER = provider_settings(base_url=MCP_BASE_URL)

@@ -7,18 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .context.results import ToolResult
+    from .context.tool_results import ToolResult
     from .decorators import action, prompt, register, register_viewset, resource, tool
-    from .emulation.admin import AdminExposure
+    from .emulation.admin_exposure import AdminExposure
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
-    from .exposures.base import ModelExposure
+    from .exposures.model_exposure import ModelExposure
     from .functions.asking import Ask, Roots, Sample
-    from .prompts.base import Message
     from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
-    from .resources.base import embed
+    from .resources.function_resources import embed
+    from .resources.prompts import Message
     from .schema.annotations import Header, Param
     from .sites import MCPSite, site
-    from .subscriptions.signals import notify_changed, notify_list_changed
+    from .subscriptions.model_signals import notify_changed, notify_list_changed
 
 __all__ = [
     "AdminExposure",
@@ -54,18 +54,18 @@ __all__ = [
 
 # Where the names are, as type checkers read it above.
 _NAMES = {
-    "context.results": "ToolResult",
+    "context.tool_results": "ToolResult",
     "decorators": "action prompt register register_viewset resource tool",
-    "emulation.admin": "AdminExposure",
+    "emulation.admin_exposure": "AdminExposure",
     "exceptions": "AlreadyRegistered Declined NotRegistered ToolError",
-    "exposures.base": "ModelExposure",
+    "exposures.model_exposure": "ModelExposure",
     "functions.asking": "Ask Roots Sample",
-    "prompts.base": "Message",
+    "resources.prompts": "Message",
     "protocol.content": "Audio EmbeddedResource Image ResourceLink Text",
-    "resources.base": "embed",
+    "resources.function_resources": "embed",
     "schema.annotations": "Header Param",
     "sites": "MCPSite site",
-    "subscriptions.signals": "notify_changed notify_list_changed",
+    "subscriptions.model_signals": "notify_changed notify_list_changed",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

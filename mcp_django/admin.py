@@ -16,9 +16,9 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
-from .conf import HOST
-from .console.calls import CallEntryAdmin
-from .console.pages import ReadOnlyAdmin
+from .conf.value_kinds import HOST
+from .console.call_log_admin import CallEntryAdmin
+from .console.console_pages import ReadOnlyAdmin
 from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity, ServiceAccount, Switch
 
 
@@ -44,7 +44,7 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Tell whether the page is there."""
-        from .oauth.pages import url_of
+        from .oauth.page_frame import url_of
 
         return bool(url_of("authorized-token-list"))
 
@@ -80,7 +80,7 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Tell whether there are pages for applications to come to, and whether the user may see the hosts."""
-        from .oauth.pages import url_of
+        from .oauth.page_frame import url_of
 
         return bool(url_of("authorize")) and super().has_module_permission(request)
 

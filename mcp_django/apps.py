@@ -22,7 +22,7 @@ class MCPDjangoConfig(AppConfig):
         """Import the ``mcp`` module of every installed app, as the admin does with ``admin``."""
         from .conf import faults, settings
         from .sites import site
-        from .subscriptions.signals import connect
+        from .subscriptions.model_signals import connect
 
         if sys.argv[1:2] == ["mcp_stdio"]:
             from .transports.stdio.pipes import claim
@@ -37,11 +37,11 @@ class MCPDjangoConfig(AppConfig):
         autodiscover_modules("mcp", register_to=site)
         if settings.EVENTS:
             connect()
-        if settings.PROMETHEUS:
+        if settings.TELEMETRY["prometheus"]:
             # What is counted is there, as 0, before the first call.
             from .operating import metrics  # noqa: F401
-        if settings.SQL_COMMENTS:
-            from .operating.telemetry import annotate_queries
+        if settings.TELEMETRY["sql_comments"]:
+            from .operating.gauges_and_query_comments import annotate_queries
 
             annotate_queries()
 

@@ -1,4 +1,4 @@
-"""The fast road: an ASGI application that hands the MCP endpoints' requests straight to the consumer.
+"""The fast road: an ASGI application that passes requests to MCP endpoints directly to the ASGI consumer.
 
 Use it in ``asgi.py`` in place of Django's ``get_asgi_application``. Everything that is not an endpoint goes to Django
 unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts; a site that ``needs_middleware`` stays with Django.
@@ -24,12 +24,15 @@ Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
 
 def close_connections(**kwargs: Any) -> None:
-    """Close the connections of a thread in which Django answered its one request."""
+    """Close the database connections of a thread after Django answered its one ASGI request."""
     connections.close_all()
 
 
 async def no_lifespan(receive: Any, send: Any) -> None:
-    """Tell the server that there is nothing to start or stop. Django fails instead, which some servers warn of."""
+    """Complete the ASGI lifespan messages, as there is nothing to start or stop.
+
+    Django fails instead, which some servers warn of.
+    """
     stage = ""
     while stage != "lifespan.shutdown":
         stage = (await receive())["type"]
@@ -37,7 +40,7 @@ async def no_lifespan(receive: Any, send: Any) -> None:
 
 
 def get_asgi_application(django_application: Application | None = None) -> Application:
-    """Return the ASGI application of the project.
+    """Return the ASGI application of the project, with the MCP endpoints on the fast road.
 
     ``django_application`` is what serves everything else; by default Django's own.
 
@@ -51,8 +54,8 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .context.request import split_path
     from .sites import MCPSite, site
-    from .transports.http.dispatch import StreamableExchange
-    from .transports.http.server import MCPConsumer
+    from .transports.http.asgi_consumer import MCPConsumer
+    from .transports.http.streamable_http import StreamableExchange
 
     site.prepare()
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
-from .exposures.base import ModelExposure
+from .exposures.model_exposure import ModelExposure
 from .sites import MCPSite
 from .sites import site as default_site
 
@@ -67,14 +67,14 @@ def tool(function: F | None = None, *, site: MCPSite | None = None, **options: A
 
 
 def prompt(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.prompts.base.Prompt`."""
+    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.resources.prompts.Prompt`."""
     return _decorator((site or default_site).add_prompt, function, options)
 
 
 def resource(uri: str, *, site: MCPSite | None = None, **options: Any) -> Callable[[F], F]:
     """Make a resource of a function; a URI with ``{parameters}`` makes a resource template.
 
-    See :class:`~mcp_django.resources.base.FunctionResource`.
+    See :class:`~mcp_django.resources.function_resources.FunctionResource`.
     """
 
     def wrapper(function: F) -> F:
@@ -112,7 +112,7 @@ def action(
 
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
-    from .exposures.actions import ActionOptions, runs_anywhere
+    from .exposures.declared_actions import ActionOptions, runs_anywhere
 
     def wrapper(function: F) -> F:
         function = runs_anywhere(function)

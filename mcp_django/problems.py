@@ -3,8 +3,9 @@
 What is wrong with settings and declarations is said by the system checks, in the same shape.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,20 @@ class Problem:
     remedy: str
     told: str = ""
     cause: str = ""
+
+
+def nearest(name: Any, known: Iterable[str], least: float = 0.6) -> str:
+    """Return " Did you mean ...?" with the nearest of the names, or "" where none is as near as ``least`` (to 1)."""
+    found = closest(str(name), known, least)
+    return f" Did you mean {found!r}?" if found is not None else ""
+
+
+def closest(name: str, known: Iterable[str], least: float) -> str | None:
+    from difflib import get_close_matches  # only where something is wrong
+
+    by_lower = {item.lower(): item for item in known}
+    found = get_close_matches(name.strip().lower(), by_lower, 1, least)
+    return by_lower[found[0]] if found else None
 
 
 IS_IT_RIGHT: Final = "Is BASE_URL right?"
@@ -65,9 +80,9 @@ AGAIN: Final = "The user disconnects the application in the client and connects 
 UNKNOWN_CLIENT: Final = Problem("the client is not known here", f"It was deleted, or the database was reset. {AGAIN}")
 WRONG_SECRET: Final = Problem("the client sends no secret or a wrong one", ENTER_AGAIN)
 DOCUMENTS_OFF: Final = Problem(
-    "the client describes itself by a document, and CLIENT_DOCUMENTS takes none",
-    "Set CLIENT_DOCUMENTS to 'all' or to the client's host. Where clients can register (REGISTRATION), the user can "
-    "also remove this site in the client and add it again.",
+    "the client describes itself by a document, and CLIENT_DOCUMENTS['hosts'] takes none",
+    "Set CLIENT_DOCUMENTS['hosts'] to 'all' or to the client's host. Where clients can register (REGISTRATION), the "
+    "user can also remove this site in the client and add it again.",
     "This server takes no metadata documents of clients.",
 )
 # Programs
@@ -93,7 +108,7 @@ NO_KEYS: Final = "Only clients with keys in a metadata document sign here. Other
 WRONG_KEY: Final = "Are the keys in the client's metadata document, or at its jwks_uri, those that it signs with?"
 BLOCKED_HOST: Final = Problem(
     "the host of the client's metadata document is not let in (any more)",
-    "CLIENT_DOCUMENTS, BLOCKED_CLIENT_HOSTS and the admin (hosts of applications) say which are.",
+    "CLIENT_DOCUMENTS and the admin (hosts of applications) say which are.",
 )
 # Codes
 UNKNOWN_CODE: Final = Problem(
@@ -120,7 +135,7 @@ UNUSED: Final = Problem(
 )
 SIGNED_OUT: Final = Problem(
     "the user's password or sign-in has changed since",
-    "REVOKE_ON_PASSWORD_CHANGE ends such grants.",
+    "A new password ends such grants. The user signs in again.",
 )
 # The page
 CHANGED_FORM: Final = Problem("the form is not the one that was shown", "The user begins again in the client.")
@@ -140,7 +155,7 @@ TOKEN_TO_REGISTER: Final = Problem(
 )
 MANY_CLIENTS: Final = Problem(
     "too many clients register",
-    "REGISTRATION_RATE and REGISTRATION_TOTAL_RATE are the limits.",
+    "RATES['registrations'] and RATES['registrations_total'] are the limits.",
 )
 NO_CACHE: Final = Problem(
     "the cache does not answer, and requests of strangers are counted in it",
@@ -148,7 +163,7 @@ NO_CACHE: Final = Problem(
     "This server cannot count requests: its cache does not answer.",
 )
 MANY_REFUSALS: Final = Problem(
-    "too many requests of this client or address were refused", "TOKEN_REFUSAL_RATE is the limit."
+    "too many requests of this client or address were refused", "RATES['refusals'] is the limit."
 )
 NO_DATABASE: Final = Problem("the database does not answer", "The error logged before this says why.")
 

@@ -1,4 +1,4 @@
-"""Find the endpoints that a URLconf mounts, and their sites.
+"""Routing: find the MCP endpoints that a URLconf mounts, and their sites.
 
 The URLconf is that of the request where middleware chose one, such as by its host, and ``ROOT_URLCONF`` otherwise.
 Paths are what it matches: a script prefix, below which the whole project may be, is no part of them.
@@ -43,7 +43,7 @@ def _urlconf() -> Any:
 
 
 def known_urlconfs() -> list[Any]:
-    """Return the URLconf of the request; where there is no request, all that the settings name."""
+    """Return the URLconf of the request; without a request, all URLconfs that the settings name."""
     active = get_urlconf()
     return [active] if active else list(dict.fromkeys([django_settings.ROOT_URLCONF, *settings.URLCONFS]))
 
@@ -67,12 +67,12 @@ def _prefix(route: Route) -> str:
 
 
 def mounted_endpoints() -> "dict[str, MCPSite]":
-    """Return the endpoints that are mounted at one path: that path without a trailing slash, and the site."""
+    """Return the endpoints that the URLconf mounts at a fixed path: the path without a trailing slash, and the site."""
     return _fixed(ENDPOINT)
 
 
 def mounted_sse() -> "dict[str, MCPSite]":
-    """Return the mounts of HTTP with SSE: path without a trailing slash, and its site."""
+    """Return the URLconf's mounts of HTTP with SSE: path without a trailing slash, and its site."""
     return _fixed(SSE)
 
 
@@ -83,23 +83,23 @@ def _fixed(attribute: str) -> "dict[str, MCPSite]":
 
 
 def mounted_prefixes() -> list[str]:
-    """Return where endpoints are mounted, as the URLconf spells it, parameters included."""
+    """Return the URL prefixes of mounted endpoints as the URLconf spells them, with parameters."""
     return list(dict.fromkeys(_prefix(route) for route, _ in _known_routes(ENDPOINT)))
 
 
 def mounted_sites() -> "list[MCPSite]":
-    """Return the sites that are mounted, at one path or at many, each once."""
+    """Return each site that a URLconf mounts, at one path or at many, once."""
     routes = (*_known_routes(ENDPOINT), *_known_routes(SSE))
     return list(dict.fromkeys(site for _, site in routes))
 
 
 def has_parameters() -> bool:
-    """Return whether an endpoint has as many paths as its parameters have values."""
+    """Return whether the route of a mounted endpoint has parameters, so that it has many paths."""
     return any(not _is_fixed(route) for route, _ in _known_routes(ENDPOINT))
 
 
 def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None:
-    """Return what Django finds at ``path``, with or without a trailing slash, where that is an endpoint.
+    """Resolve ``path``, with or without a trailing slash, and return Django's match if it is a mounted endpoint.
 
     The site is its ``func.mcp_site``; ``attribute`` "mcp_sse_site" asks for a mount of HTTP with SSE.
     """
@@ -128,7 +128,7 @@ def _fits(route: Route, path: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _fixed_match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
-    """Return what Django finds; None where that is another view, which stands before the endpoint."""
+    """Resolve a fixed path; None where another view stands before the endpoint in the URLconf."""
     try:
         match = resolve(path, urlconf)
     except Resolver404:
@@ -137,7 +137,7 @@ def _fixed_match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | Non
 
 
 def shadowed() -> Iterator[tuple[str, str, str]]:
-    """Yield each endpoint in whose place another pattern answers: the URLconf, the path, and that pattern."""
+    """Yield each endpoint that another URL pattern shadows: the URLconf, the path, and that pattern."""
     for urlconf in known_urlconfs():
         for mounted in _by_path(urlconf, ENDPOINT):
             for path in (mounted, f"{mounted}/"):

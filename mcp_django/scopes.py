@@ -12,7 +12,7 @@ HIERARCHY: Final = (READ, WRITE, ADMIN)
 
 
 def expand(scopes: Iterable[str]) -> frozenset[str]:
-    """Return the scopes with all that they imply (specification, basic/authorization, Scope Challenge Handling)."""
+    """Return scopes with the weaker scopes that they imply (basic/authorization, Scope Challenge Handling)."""
     return _expanded(frozenset(scopes))
 
 
@@ -24,13 +24,13 @@ def _expanded(scopes: frozenset[str]) -> frozenset[str]:
 
 
 def default_scopes() -> tuple[str, ...]:
-    """Return the scopes that an ordinary user of the site needs, so that clients that cannot step up are not stuck."""
+    """Return the default scopes, for ordinary users of clients that cannot ask for more later."""
     from .conf import settings  # the project's settings module imports this one
 
     return (READ,) if settings.READ_ONLY else (READ, WRITE)
 
 
 def join(scopes: Iterable[str]) -> str:
-    """Return the scopes as one parameter, without repeats and in a stable order."""
+    """Return scopes as one space-separated parameter, without repeats, in a stable order."""
     ranks = {scope: rank for rank, scope in enumerate(HIERARCHY)}
     return " ".join(sorted(set(scopes), key=lambda scope: (ranks.get(scope, len(ranks)), scope)))

@@ -1,4 +1,4 @@
-"""Facts about the sign-in at the consent page that are kept with the tokens, and the password that was used.
+"""Sign-in facts: a second factor or a choice at sign-in that is stored with tokens, and the mark of the password.
 
 A token has no session. What hooks would look up there, such as a second factor, is kept with the token when its user
 agrees, and put where hooks look for it with each call, checked anew.
@@ -20,7 +20,7 @@ from django.utils.crypto import constant_time_compare
 from django.utils.module_loading import import_string
 
 from .conf import settings
-from .context.narrowing import NARROWED_TO, narrow
+from .context.call_restrictions import NARROWED_TO, narrow
 
 # Where the mark of the password is kept among the facts, and the keys of the service account that has the token and of
 # the link to an identity provider by which its user was found.
@@ -32,7 +32,7 @@ CHOSEN: Final = "chosen"
 
 
 class SignInFact:
-    """One fact about a sign-in. Name a subclass in ``MCP_DJANGO["SIGN_IN_FACTS"]``.
+    """Base class of a sign-in fact. Name a subclass in ``MCP_DJANGO["SIGN_IN_FACTS"]``.
 
     ``name`` is the key under which the fact is kept with the token.
     """
@@ -40,14 +40,14 @@ class SignInFact:
     name = ""
 
     def keep(self, request: HttpRequest) -> Any:
-        """Return the fact, as JSON, of the request by which a user agrees; None when there is none.
+        """Return the sign-in fact to store, as JSON, from the request of the consent page; None for nothing.
 
         ``request`` has the session and the user of the browser.
         """
         raise NotImplementedError
 
     def restore(self, request: HttpRequest, value: Any) -> None:
-        """Put the fact where hooks look for it: on ``request``, or on its ``user``.
+        """Set the stored sign-in fact on ``request`` or its ``user``, where hooks look for it.
 
         ``value`` is what :meth:`keep` returned, maybe weeks ago, and None where nothing was kept: for tokens of
         ``mcp_token``, for stdio and for other authentication. Check that it still holds.
@@ -55,14 +55,14 @@ class SignInFact:
         raise NotImplementedError
 
     def assume(self, request: HttpRequest) -> None:
-        """Put the fact there as if the user had signed in with all that can be asked for.
+        """Set the sign-in fact as after the strongest sign-in, to test whether an admin would then let the user in.
 
-        An admin is asked with such a request, which nobody else sees, to tell whether this is why a user is not let in.
+        An admin is asked with such a request, which nobody else sees.
         """
 
 
 class SignInChoice(SignInFact):
-    """A fact that users choose at the consent page, such as the tenant that an application is for.
+    """Base class of a sign-in fact that users choose at the consent page, such as a tenant.
 
     ``label`` says what is chosen. What is kept with the token is the value that was chosen among :meth:`choices`.
     """
@@ -70,18 +70,18 @@ class SignInChoice(SignInFact):
     label: Any = ""
 
     def choices(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        """Return values and their words, for the user of the request; where there are none, nothing is asked.
+        """Return the options of the sign-in choice for the user, values and words; none to ask nothing.
 
         ``request`` is that of the consent page. The first one is what is chosen unless the user chooses another.
         """
         raise NotImplementedError
 
     def keep(self, request: HttpRequest) -> None:
-        """Return nothing: the session has nothing to do with it."""
+        """Keep nothing of the session."""
 
 
 class OTPDevice(SignInFact):
-    """The device of django-otp that verified the user: ``user.otp_device`` and ``user.is_verified()``.
+    """Sign-in fact of django-otp: the device that verified the user (``user.otp_device``).
 
     Without django-otp it does nothing.
     """
@@ -89,12 +89,12 @@ class OTPDevice(SignInFact):
     name = "otp_device"
 
     def keep(self, request: HttpRequest) -> str | None:
-        """Return the persistent id of the device that has verified the user of this session."""
+        """Return the persistent id of the OTP device that verified the user at sign-in."""
         device = getattr(request.user, "otp_device", None)
         return None if device is None else str(device.persistent_id)
 
     def restore(self, request: HttpRequest, value: Any) -> None:
-        """Let the user be verified while the device is there, is confirmed and is the user's own."""
+        """Verify the user by the stored OTP device, if it still exists, is confirmed and belongs to the user."""
         user: Any = request.user
         if not _has_otp():
             return
@@ -107,20 +107,20 @@ class OTPDevice(SignInFact):
         user.is_verified = lambda: user.otp_device is not None
 
     def assume(self, request: HttpRequest) -> None:
-        """Let the user be verified."""
+        """Verify the user as if by an OTP device."""
         user: Any = request.user
         user.otp_device, user.is_verified = self, lambda: True
 
 
 def keep(request: HttpRequest) -> dict[str, Any]:
-    """Return all that is kept of the request by which a user agrees."""
+    """Return all sign-in facts to store from the request of the consent page."""
     kept = {fact.name: fact().keep(request) for fact in settings.SIGN_IN_FACTS}
     return {name: value for name, value in kept.items() if value is not None} | credential_of(request.user)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A choice to be made at the consent page: ``name`` is that of the fact, ``options`` are words by value."""
+    """A sign-in choice to show at the consent page: the fact's ``name``, its label, and words by value."""
 
     name: str
     label: Any
@@ -128,23 +128,20 @@ class Question:
 
 
 def questions_for(request: HttpRequest) -> list[Question]:
-    """Return what the user of the consent page has to choose."""
+    """Return the sign-in choices to ask the user of the consent page."""
     asked = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     found = [Question(fact.name, fact.label, {str(key): text for key, text in fact.choices(request)}) for fact in asked]
     return [question for question in found if question.options]
 
 
 def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Return what was chosen for a token at the consent page: labels and the words that were shown."""
+    """Return the stored sign-in choices of a token as labels and words."""
     words, asked = facts.get(CHOSEN), [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     return [(fact.label, words[fact.name]) for fact in asked if isinstance(words, dict) and fact.name in words]
 
 
 def restore(request: Any) -> None:
-    """Put what is kept with the token of a call where hooks look for it; ``request`` has its user and ``mcp.facts``.
-
-    A call that was narrowed gets a user with fewer permissions.
-    """
+    """Restore the sign-in facts of a call's token on its request; a restricted call gets a restricted user."""
     if NARROWED_TO in request.mcp.facts:
         narrow(request)
     for fact in settings.SIGN_IN_FACTS:
@@ -152,17 +149,14 @@ def restore(request: Any) -> None:
 
 
 def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
-    """Let a request without a token act as ``user`` with ``scopes``, and with the facts that it has."""
+    """Let a request without a token act as ``user`` with ``scopes``, and restore its sign-in facts."""
     request.user, request.auth = user, None
     request.mcp.scopes = scopes
     restore(request)
 
 
 def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
-    """Return whether an admin that does not let the user in would, had they signed in with all that can be asked for.
-
-    One that cannot be asked may.
-    """
+    """Return whether an admin site would let the user in after the strongest sign-in; True if it cannot be asked."""
     assumed = copy(request)
     assumed.user = copy(request.user)
     try:
@@ -177,18 +171,18 @@ def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
 
 
 def credential_of(user: Any) -> dict[str, str]:
-    """Return the mark of the user's password, as part of the facts; empty for users without one."""
+    """Return the mark of the user's password to store with sign-in facts; empty for users without one."""
     hashed = getattr(user, "get_session_auth_hash", None)
     return {} if hashed is None else {CREDENTIAL: _mark(hashed())}
 
 
 def is_current(user: Any, facts: Mapping[str, Any]) -> bool:
-    """Return whether the user has the password of the time when the facts were kept, as Django asks of a session.
+    """Return whether the user's password is still the one of the sign-in, as Django asks of a session.
 
-    What was kept without the mark of a password is taken as current, and with ``REVOKE_ON_PASSWORD_CHANGE`` off all is.
+    What was kept without the mark of a password is taken as current.
     """
     mark = facts.get(CREDENTIAL)
-    if mark is None or not settings.REVOKE_ON_PASSWORD_CHANGE:
+    if mark is None:
         return True
     model: Any = type(user)
     if _is_stock(model) and _stock_mark(user.password) == mark:
@@ -207,7 +201,7 @@ def _has_otp() -> bool:
 
 @lru_cache(maxsize=256)
 def _is_stock(model: Any) -> bool:
-    """Return whether Django's own hash of the password alone tells whether a session is current."""
+    """Return whether the user model computes its session hash of the password as Django does."""
     # No model can be imported before the apps are loaded.
     from django.contrib.auth.base_user import AbstractBaseUser
 
@@ -217,7 +211,7 @@ def _is_stock(model: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _stock_mark(password: str) -> str:
-    """Return the mark of a stored password, which is worked out for the first call with it alone."""
+    """Return the mark of a stored password, computed at the first call with it."""
     from django.contrib.auth.base_user import AbstractBaseUser
 
     holder: Any = SimpleNamespace(password=password)
@@ -234,5 +228,5 @@ setting_changed.connect(_forget)
 
 
 def _mark(hashed: str) -> str:
-    """Return what tells one password from another, of which no session can be made."""
+    """Return the mark of a session hash: it tells passwords apart, and no session can be made of it."""
     return hashlib.sha256(b"mcp_django.signin " + hashed.encode()).hexdigest()[:32]

@@ -23,15 +23,15 @@ from django.urls import URLPattern
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .functions.declarations import Declared, Unread, look
-from .schema.values import has_secret_key
+from .schema.secrets import has_secret_key
 from .signals import models_registered
 
 if TYPE_CHECKING:
-    from .completions.arguments import Completer
     from .context.request import MCPRequest
-    from .exposures.base import ModelExposure
-    from .prompts.base import Prompt
-    from .resources.base import FunctionResource
+    from .exposures.model_exposure import ModelExposure
+    from .resources.completions import Completer
+    from .resources.function_resources import FunctionResource
+    from .resources.prompts import Prompt
     from .tools.actions import ActionTools
     from .tools.base import Tool
 
@@ -39,8 +39,8 @@ T = TypeVar("T")
 AnyTool = TypeVar("AnyTool", bound="Tool")
 # What reads functions that are declared; few processes load it.
 FUNCTION_TOOL = "mcp_django.tools.functions.FunctionTool"
-PROMPT = "mcp_django.prompts.base.Prompt"
-RESOURCE = "mcp_django.resources.base.FunctionResource"
+PROMPT = "mcp_django.resources.prompts.Prompt"
+RESOURCE = "mcp_django.resources.function_resources.FunctionResource"
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
 CLOSED_APPS = frozenset(
     {"admin", "auth", "authtoken", "contenttypes", "mcp_django", "oauth2_provider", "sessions", "token_blacklist"}
@@ -84,7 +84,7 @@ _sites: WeakSet[MCPSite] = WeakSet()
 
 
 def is_open(model: type[Model]) -> bool:
-    """Return whether a model that an admin knows may be exposed by itself."""
+    """Return whether a site may expose a model automatically."""
     # Some projects register a page of settings with the admin as if it were a model: it has no rows.
     if not isinstance(model, ModelBase) or model._meta.app_label in CLOSED_APPS:
         return False
@@ -105,7 +105,7 @@ def has_admin() -> bool:
 
 
 class Mount(list[Any]):
-    """Patterns, name of the app and namespace, as ``path()`` takes them; ``include()`` finds what it takes by name."""
+    """The URLs of a site as ``path()`` and ``include()`` take them."""
 
     @property
     def urlpatterns(self) -> Any:
@@ -114,12 +114,13 @@ class Mount(list[Any]):
 
     @property
     def app_name(self) -> Any:
-        """The name of the app, which becomes the namespace."""
         return self[1]
 
 
 class MCPSite:
-    """One MCP endpoint. The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
+    """An MCP endpoint, as ``AdminSite`` is one of the admin.
+
+    The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
 
     ``admin_site`` is the admin whose ``ModelAdmin`` classes are exposed automatically, None for none of them.
     ``history`` says whether the admin's history can be read as the model ``admin.logentry``.
@@ -140,6 +141,7 @@ class MCPSite:
         self.instructions = instructions
         self.needs_middleware = needs_middleware
         self.history = history
+        self.has_chatgpt_tools = False
         self.prompts: Declared[Prompt] = Declared()
         self._registry: dict[type[Model], tuple[type[ModelExposure] | None, Mapping[str, Any]]] = {}
         self._removed: set[type[Model]] = set()
@@ -164,7 +166,7 @@ class MCPSite:
         exposure_class: type[ModelExposure] | None = None,
         **options: Any,
     ) -> None:
-        """Expose the models through ``exposure_class``; ``options`` become attributes of a subclass of it.
+        """Expose models on the site through ``exposure_class``; ``options`` become its attributes.
 
         Without a class, a model that the site's admin knows is exposed as the admin describes it. The exposure is
         built when the site is first used, when every app has registered what it has.
@@ -186,7 +188,7 @@ class MCPSite:
         models_registered.send(self)
 
     def unregister(self, models: type[Model] | Iterable[type[Model]]) -> None:
-        """Stop exposing the models, whether they were registered explicitly or by the admin.
+        """Stop exposing models on the site, also those that the admin registered.
 
         Raises:
             NotRegistered: a model is not exposed.
@@ -200,7 +202,7 @@ class MCPSite:
 
     @property
     def exposures(self) -> dict[type[Model], ModelExposure]:
-        """Every exposure by model, in the order of labels, the history last; the admin's are those that it has now.
+        """The exposures of the site by model, in the order of labels, the history last.
 
         Raises:
             NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
@@ -215,8 +217,8 @@ class MCPSite:
 
     @cached_property
     def _exposures(self) -> dict[type[Model], ModelExposure]:
-        from .emulation.admin import AdminExposure
-        from .emulation.inlines import InlineRows, inlines_to_read
+        from .emulation.admin_exposure import AdminExposure
+        from .emulation.inline_rows import InlineRows, inlines_to_read
 
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
         automatic = self.admin_site is not None and settings.AUTO_REGISTER
@@ -229,7 +231,7 @@ class MCPSite:
                 found[model] = InlineRows(model, self, pages)
         exposures = dict(sorted(found.items(), key=lambda item: item[1].label))
         if self.history and automatic and has_admin() and HISTORY not in {item.label for item in found.values()}:
-            from .emulation.history_rows import HistoryRows
+            from .emulation.history_model import HistoryRows
 
             # Behind all others, which are asked first for what some model allows.
             history = HistoryRows(self)
@@ -239,8 +241,8 @@ class MCPSite:
     def _build(
         self, model: type[Model], exposure_class: type[ModelExposure] | None, options: Mapping[str, Any]
     ) -> ModelExposure:
-        from .emulation.admin import AdminExposure
-        from .exposures.base import ModelExposure
+        from .emulation.admin_exposure import AdminExposure
+        from .exposures.model_exposure import ModelExposure
 
         admin_site = self.admin_site or (admin.site if has_admin() else None)
         is_known = admin_site is not None and admin_site.is_registered(model)
@@ -254,17 +256,17 @@ class MCPSite:
         return built(model, self, model_admin)
 
     def may_show(self, model: type[Model]) -> bool:
-        """Return whether rows of the model may be shown with those of others: it is exposed, or nothing forbids it."""
+        """Return whether the site may show rows of the model with those of others."""
         known = self.admin_site._registry if self.admin_site is not None else {}
         return model in self.exposures or self.is_candidate(model, known.get(model))
 
     def is_candidate(self, model: type[Model], model_admin: Any, *, closed: bool = False) -> bool:
-        """Return whether nothing keeps the model, which an admin knows, from being exposed, or only its closed app."""
+        """Return whether the site may expose a model that an admin knows."""
         return is_open(model) is not closed and model not in self._removed and getattr(model_admin, "mcp_expose", True)
 
     @property
     def exposures_by_label(self) -> dict[str, ModelExposure]:
-        """Every exposure by Django's label of its model, in lower case."""
+        """The exposures of the site by label, in lower case."""
         exposures, found = self.exposures, self._labels
         if found is None:
             found = self._labels = {exposure.label: exposure for exposure in exposures.values()}
@@ -277,15 +279,19 @@ class MCPSite:
             self._action_tools.clear()
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
-        """Register a function as a tool. Raises ``AlreadyRegistered`` when the name is taken."""
+        """Register a function as a tool of the site. Raises ``AlreadyRegistered`` when the name is taken."""
         name = look("tool", function, options)
         if self._has_tool(name):
             raise AlreadyRegistered(f"A tool named {name!r} is already registered with {self.name!r}.")
         # Another object each time: threads may be walking through this one.
         self._tools = Declared(self._tools, {name: Unread(FUNCTION_TOOL, function, options)})
 
+    def add_chatgpt_tools(self) -> None:
+        """Offer ``search`` and ``fetch`` too, the tools that ChatGPT's connectors and deep research look for."""
+        self.has_chatgpt_tools = True
+
     def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
-        """Register a ViewSet of REST framework as with a router; its actions become tools and resources.
+        """Register a ViewSet of REST framework with the site; its actions become tools and resources.
 
         See :func:`~mcp_django.rest.tools.declare` for the options. Raises ``AlreadyRegistered`` when the
         name of a tool or a URI is taken, and ``ImproperlyConfigured`` where nothing can be made of the ViewSet.
@@ -301,21 +307,24 @@ class MCPSite:
         self.resources = Declared(self.resources, {resource.uri: resource for resource in resources})
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
-        """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
+        """Register a function as a prompt of the site. Raises ``AlreadyRegistered`` when the name is taken."""
         name = look("prompt", function, options)
         if name in self.prompts:
             raise AlreadyRegistered(f"A prompt named {name!r} is already registered with {self.name!r}.")
         self.prompts = Declared(self.prompts, {name: Unread(PROMPT, function, options)})
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
-        """Register a function as a resource or template. Raises ``AlreadyRegistered`` when the URI is taken."""
+        """Register a function as a resource or resource template of the site.
+
+        Raises ``AlreadyRegistered`` when the URI is taken.
+        """
         look("resource", function, options)
         if uri in self.resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
         self.resources = Declared(self.resources, {uri: Unread(RESOURCE, function, options, uri)})
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool off the site, one of the generic ones too. Raises ``NotRegistered``."""
+        """Remove a tool from the site, also a generic one. Raises ``NotRegistered``."""
         if name in OWN_NAMES and self._has_tool(name) and name not in self._tools:
             self._removed_tools.add(name)
             self.__dict__.pop("_own_tools", None)
@@ -327,7 +336,7 @@ class MCPSite:
         self.prompts = self._without(self.prompts, name, "prompt")
 
     def remove_resource(self, uri: str) -> None:
-        """Take a function resource or template off the site, by the URI as registered. Raises ``NotRegistered``."""
+        """Remove a function resource from the site, by its URI. Raises ``NotRegistered``."""
         self.resources = self._without(self.resources, uri, "resource")
 
     def _without(self, registered: Declared[T], name: str, kind: str) -> Declared[T]:
@@ -337,7 +346,6 @@ class MCPSite:
 
     @cached_property
     def _own_tools(self) -> dict[str, Tool]:
-        """The tools of the app itself, but those that the project took off."""
         from .tools.generic import OWN_TOOLS
 
         return {kind.name: kind() for kind in OWN_TOOLS if kind.name not in self._removed_tools}
@@ -350,8 +358,8 @@ class MCPSite:
 
     @property
     def _extra_tools(self) -> dict[str, Tool]:
-        """The tools that give way to the project's own of the same names."""
-        if not settings.CHATGPT_TOOLS:
+        """The site's tools that give way to the project's own of the same names."""
+        if not self.has_chatgpt_tools:
             return self._connection_tools
         from .tools.chatgpt import CHATGPT_TOOLS
 
@@ -362,16 +370,16 @@ class MCPSite:
 
     @property
     def completers(self) -> dict[str, Completer]:
-        """What completes the arguments of prompts and of resource templates made of functions, by their names."""
+        """The completers of the site's prompts and resource templates, by name."""
         prompts = {name: prompt.completer for name, prompt in self.prompts.items()}
         return prompts | {uri: item.completer for uri, item in self.resources.items() if item.is_template}
 
     def function_tools(self) -> list[Tool]:
-        """Return the tools that the project registered: its functions and the actions of its ViewSets."""
+        """Return the tools registered with the site: functions and actions of ViewSets."""
         return list(self._tools.values())
 
     def all_tool_names(self) -> list[str]:
-        """Return the name of every tool that any caller may get, for the check that they are unique."""
+        """Return the names of all tools of the site, for the check that they are unique."""
         actions = (name for name, _ in self._action_tools.declared())
         return [*self._own_tools, *self._tools, *actions]
 
@@ -382,18 +390,17 @@ class MCPSite:
         return ActionTools(self)
 
     def unreadable(self) -> list[str]:
-        """Return what is wrong with each function that was declared and cannot be read."""
+        """Return the errors of functions registered with the site that cannot be read."""
         return [*self._tools.faults(), *self.prompts.faults(), *self.resources.faults()]
 
     def prepare(self) -> None:
-        """Load what calls need, so that the first client of a process that serves waits for none of it.
+        """Load all modules that calls to the site need, before the first client comes.
 
         Raises:
             ImproperlyConfigured: a function that was declared cannot be read.
         """
         from .emulation import list_filters  # noqa: F401
-        from .protocol import wire  # noqa: F401
-        from .resources import models  # noqa: F401
+        from .resources import model_resources  # noqa: F401
 
         self._own_tools, self._action_tools, self.exposures  # noqa: B018
         for declared in (self._tools, self.prompts, self.resources):
@@ -402,34 +409,41 @@ class MCPSite:
     # What a caller finds
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
-        """Return the tools that the caller may use, in an order that depends on nothing else."""
+        """Return the tools of the site that the caller can use, in a fixed order."""
         declared = dict(self._tools)
         extra = (tool for name, tool in self._extra_tools.items() if name not in declared)
         known = self._admitted(request, (*self._own_tools.values(), *extra, *declared.values()))
-        found = [tool for tool in known if tool.has_permission(request)]
-        # These are the caller's as they are found.
-        actions = self._admitted(request, self._action_tools.of_caller(request))
+        from .orm.access import access_of
+
+        access = access_of(request)
+        # All of them are asked for their actions anyway.
+        actions = self._admitted(request, self._action_tools.of_caller(access.models))
+        found = [
+            tool
+            for tool in known
+            if (access.may_any(tool.permission) if tool.permission else tool.has_permission(request))
+        ]
         # Over the budget no client could hold the list; run_action reaches the same actions.
         if len(found) + len(actions) > settings.TOOL_BUDGET:
             return found
         return [*found, *self._action_tools.listed(actions)]
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
-        """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""
+        """Return a tool of the site if the caller's permissions admit it, whatever the token's scopes."""
         tool = self._declared_tool(name) or self._action_tools.named(request, name)
         if tool is None or not (tool.read_only or _may_write(request)):
             return None
         return tool if tool.has_permission(request) else None
 
     def has_tool(self, request: MCPRequest, name: str) -> bool:
-        """Return whether there is such a tool, for whomever."""
+        """Return whether the site has such a tool, for any caller."""
         return self._declared_tool(name) is not None or self._action_tools.is_declared(name)
 
     def _declared_tool(self, name: str) -> Tool | None:
         return self._own_tools.get(name) or self._tools.get(name) or self._extra_tools.get(name)
 
     def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
-        """Return the tools that the token and the settings admit."""
+        """Return the site's tools that the token and the settings admit."""
         scopes, off, may_write = request.mcp.scopes, request.mcp.off, _may_write(request)
         if off is not None:
             tools = [tool for tool in tools if off.tool(tool.name, read_only=tool.read_only) is None]
@@ -441,25 +455,25 @@ class MCPSite:
         return [item for item in self.prompts.values() if scopes >= item.scopes and item.has_permission(request)]
 
     def get_prompt(self, request: MCPRequest, name: str) -> Prompt | None:
-        """Return the prompt if the caller's permissions admit it, whatever scopes the token holds."""
+        """Return a prompt of the site if the caller's permissions admit it, whatever the token's scopes."""
         named = (prompt for prompt in self.prompts.values() if prompt.name == name)
         return next((prompt for prompt in named if prompt.has_permission(request)), None)
 
     def get_function_resource(self, request: MCPRequest, uri: str) -> FunctionResource | None:
-        """Return the function resource or template of the URI that the caller's permissions admit, whatever scopes."""
+        """Return the site's function resource for a URI if the caller's permissions admit it."""
         for resource in self.resources.values():
             if resource.matches(uri) is not None and resource.has_permission(request):
                 return resource
         return None
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
-        """Return the row with this primary key, or else with this unique value or label, if the caller may view it.
+        """Return the row with this primary key, unique value or label, if the site shows it to the caller.
 
         Raises:
             NotFound: there is none; its text tells the keys of rows that may be meant.
         """
         from .orm.access import access_of
-        from .orm.keys import RowFinder
+        from .orm.row_finder import RowFinder
 
         exposure = self.exposures.get(model)
         if exposure is None:
@@ -476,7 +490,7 @@ class MCPSite:
         return access_of(request)[exposure].get_row(key)
 
     def get_instructions(self, request: MCPRequest) -> str:
-        """Return what a model should know of this server before anything else, most important first."""
+        """Return the site's instructions for an AI model, most important first."""
         from .orm.access import access_of
         from .orm.relative_dates import clock_words
 
@@ -491,14 +505,12 @@ class MCPSite:
     # What exposures, which know nothing of the ways to rows, ask their site
 
     def search_paths(self, request: MCPRequest, rows: QuerySet[Any], fields: Sequence[str]) -> Any:
-        """Return the rows, and what to search in them: see :func:`mcp_django.orm.filters.search_paths`."""
-        from .orm.filters import search_paths
+        from .orm.search import search_paths
 
         return search_paths(request, rows, fields)
 
     @property
     def filterset_filter(self) -> Any:
-        """What makes the filters of the ``filterset_class`` of an exposure."""
         from .orm.named_filters import FilterSetFilter
 
         return FilterSetFilter
@@ -507,28 +519,28 @@ class MCPSite:
 
     @property
     def urls(self) -> tuple[list[URLPattern], str, str]:
-        """What ``path("mcp", site.urls)`` takes; it answers with and without a trailing slash, and never redirects."""
+        """The URLs of the site for ``path("mcp", site.urls)``, with and without a trailing slash."""
         return Mount((self.get_urls(), "mcp_django", self.name))  # type: ignore[return-value]
 
     @property
     def sse_urls(self) -> tuple[list[URLPattern], str, str]:
-        """What ``path("sse", site.sse_urls)`` takes: the transport of 2024-11-05, for clients that have no other."""
+        """The URLs of the site's older transport (2024-11-05) for ``path("sse", site.sse_urls)``."""
         return Mount((self.get_urls(sse=True), "mcp_django_sse", f"{self.name}_sse"))  # type: ignore[return-value]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say to who mounts the site itself what to mount: Django calls it as a view."""
+        """Tell a project that mounts the site itself to mount its ``urls``. Django calls it as a view."""
         raise ImproperlyConfigured('Mount the urls of the site: path("mcp", mcp_django.site.urls).')
 
     def get_urls(self, *, sse: bool = False) -> list[URLPattern]:
-        """Return the URL patterns of the endpoint, or of the older transport, relative to where they are mounted."""
+        """Return the URL patterns of the site's endpoint, or of its older transport."""
         require_apps("The MCP endpoint", "mcp_django", "oauth2_provider")
-        from .transports.http.view import url_patterns
+        from .transports.http.django_views import url_patterns
 
         return url_patterns(self, sse=sse)
 
 
 class DefaultMCPSite(MCPSite):
-    """The default site, which follows the default admin site, whichever that is when it is asked."""
+    """The default site, which follows the default admin site."""
 
     # The two names as they were, and the site that they meant.
     _found: tuple[Any, Any, admin.AdminSite] | None = None

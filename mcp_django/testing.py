@@ -1,4 +1,4 @@
-"""``MCPClient``: the endpoint as a client sees it, in the process of a test and with a real token.
+"""``MCPClient``: a test client that calls the endpoint in the process of a test, with a real token.
 
 It posts to the mounted endpoint through Django's test client, so that routing, authentication, scopes and the
 protocol are all in play. Use it in a ``TestCase``: everything runs in the test's own thread and transaction.
@@ -13,8 +13,8 @@ from typing import Any
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.test import Client
 
-from .oauth.resource import resource_url
-from .oauth.tokens import issue_token
+from .oauth.resource_urls import resource_url
+from .oauth.stored_tokens import issue_token
 from .protocol.client_requests import ELICITATION
 from .protocol.eras import client_meta
 from .protocol.versions import MODERN
@@ -24,7 +24,7 @@ __all__ = ["MCPClient", "MCPError", "ToolCall"]
 
 
 class MCPError(AssertionError):
-    """The server answered with a JSON-RPC error, or with no JSON-RPC at all."""
+    """The server answered the test client with a JSON-RPC error, or with no JSON-RPC at all."""
 
     def __init__(self, status: int, error: Mapping[str, Any]) -> None:
         super().__init__(f"HTTP {status}: {error}")
@@ -35,7 +35,9 @@ class MCPError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The result of a tool: ``text`` of its first block, ``structured`` content, and whether it is an error."""
+    """The result of a tool that the test client called: ``text`` of its first block, ``structured`` content,
+    ``is_error``.
+    """
 
     text: str
     structured: Any
@@ -44,7 +46,7 @@ class ToolCall:
 
 
 class MCPClient:
-    """A client that is signed in as ``user`` with ``scopes``, or not signed in at all when there is no user.
+    """A test client that is signed in as ``user`` with ``scopes``, or not signed in without a user.
 
     ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted; ``name`` is what the
     client calls itself. With ``answers`` the client's user answers what a call asks, until it asks no more: the content
@@ -76,11 +78,11 @@ class MCPClient:
         self._ids = itertools.count(1)
 
     def post(self, body: bytes | str, **headers: str) -> Any:
-        """Send a body as it is and return Django's response."""
+        """Post a body as it is, by Django's test client, and return Django's response."""
         return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method and return its result.
+        """Call an MCP method from a test and return its result.
 
         Raises:
             MCPError: the answer is not a result.
@@ -107,7 +109,7 @@ class MCPClient:
         return {"action": "decline"} if answer is None else {"action": "accept", "content": answer}
 
     def send(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Call a method and return Django's response, whatever it is."""
+        """Call an MCP method from a test and return Django's response, whatever it is."""
         headers = {"MCP-Protocol-Version": self.version}
         sent = dict(params)
         if self.version in MODERN:
@@ -120,12 +122,12 @@ class MCPClient:
         return self.post(json.dumps(body), **headers)
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return the definitions of the tools that the user may use."""
+        """Return to a test the definitions of the tools that the user may use."""
         found: list[dict[str, Any]] = self.request("tools/list")["tools"]
         return found
 
     def call(self, tool: str, **arguments: Any) -> ToolCall:
-        """Call a tool and return its result, errors for the model included."""
+        """Call a tool from a test and return its result, errors for the AI model included."""
         result = self.request("tools/call", name=tool, arguments=arguments)
         content = result["content"]
         text = content[0].get("text", "") if content else ""

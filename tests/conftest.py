@@ -21,7 +21,7 @@ from django.db import connections
 from django.urls import clear_script_prefix, set_urlconf
 from django.utils import timezone
 
-from tests.emptying import made_at_first, sooner
+from tests.flush import made_at_first, sooner
 from tests.resolvers import kept
 
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
@@ -79,12 +79,12 @@ def resolvers_are_kept() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def calls_are_not_logged() -> Iterator[dict[str, Any]]:
     """Its thread would write to the database between tests: those that are about the log take `call_log`."""
-    from mcp_django.operating import log
+    from mcp_django.operating import call_log_storage
 
     with pytest.MonkeyPatch.context() as patch:
-        originals = {"put": log.put, "write": log.write}
+        originals = {"put": call_log_storage.put, "write": call_log_storage.write}
         for name in originals:
-            patch.setattr(log, name, lambda record: None)
+            patch.setattr(call_log_storage, name, lambda record: None)
         yield originals
 
 
@@ -105,20 +105,20 @@ def call_log(
 ) -> Callable[[], list[Any]]:
     """Have calls logged; gives the rows of the log, oldest first."""
     from mcp_django.models import CallEntry
-    from mcp_django.operating import calls, log
+    from mcp_django.operating import call_lifecycle, call_log_storage
 
     for name, function in calls_are_not_logged.items():
-        monkeypatch.setattr(log, name, function)
+        monkeypatch.setattr(call_log_storage, name, function)
     # Its thread would store rows outside of the transaction of the test.
-    writer = log.Writer()
+    writer = call_log_storage.Writer()
     monkeypatch.setattr(writer, "_thread", object())
     # This thread is the one that is woken.
     monkeypatch.setattr(writer, "wake", SimpleNamespace(empty=lambda: True, put=lambda _: writer.flush()))
-    monkeypatch.setattr(log, "_writer", writer)
-    calls.forget()
+    monkeypatch.setattr(call_log_storage, "_writer", writer)
+    call_lifecycle.forget()
 
     def rows() -> list[Any]:
-        log.flush()
+        call_log_storage.flush()
         return list(CallEntry._default_manager.order_by("time", "pk"))
 
     return rows
@@ -135,7 +135,7 @@ def nothing_is_switched() -> None:
 @pytest.fixture(autouse=True)
 def empty_cache() -> Iterator[None]:
     """Limits count in the cache: no test starts with what another one used up."""
-    from mcp_django.operating.budgets import counts
+    from mcp_django.operating.daily_budgets import counts
 
     cache.clear()
     counts.forget()
@@ -159,12 +159,12 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("transactional_db")
     from mcp_django.subscriptions import notifier
     from mcp_django.subscriptions.bus import bus
-    from mcp_django.transports.http import streams
+    from mcp_django.transports.http import event_streams
 
     yield
     bus.close()
     notifier._notifiers[0].stop()
-    streams._alive.stop()
+    event_streams._alive.stop()
     if "transactional_db" in request.fixturenames:
         # Where tests on a loop ask the database; a database that is connected to cannot be dropped.
         SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)

@@ -6,10 +6,10 @@ from django.test import Client
 from jwcrypto.jwk import JWK
 from oauth2_provider.models import Application
 
-from mcp_django.oauth.tokens import hashed_secret
+from mcp_django.oauth.stored_tokens import hashed_secret
+from tests.jwts import claims_of, key_for, public_set, signed
 from tests.oauth_flow import ORIGIN, RESOURCE
 from tests.service_account import TOKEN, basic
-from tests.signing import claims_of, key_for, public_set, signed
 
 ISSUER = "https://login.example"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -47,9 +47,10 @@ def without(paths: Iterable[str]) -> str:
     return " ".join(f"--ignore={path}" for path in paths)
 
 
-OTHER = f"{PYTEST} {without(ELSEWHERE)}"
-OTHER_DJANGO6 = f"{OTHER} -m 'not e2e'"
-WITHOUT_DATA = f"{OTHER_DJANGO6} {without(ONE_DJANGO)} {without(postgresql.FILES)}"
+EVERYTHING = f"{PYTEST} {without(ELSEWHERE)}"
+OTHER = f"{EVERYTHING} -m 'not whole'"
+EVERYTHING_DJANGO6 = f"{EVERYTHING} -m 'not e2e'"
+WITHOUT_DATA = f"{EVERYTHING_DJANGO6} {without(ONE_DJANGO)} {without(postgresql.FILES)}"
 # While working: without servers, packages and what walks over every model or case.
 QUICK = (
     f"{PYTEST} {without(ELSEWHERE)} {without(postgresql.marked('walk'))} -m 'not e2e' "
@@ -88,9 +89,9 @@ def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
-    yield pytest("Django 5.2", PYTHON, OTHER, 11)
+    yield pytest("Django 5.2", PYTHON, *((EVERYTHING, 13) if everything else (OTHER, 11)))
     if with_django6:
-        yield pytest("Django 6", newest, *((OTHER_DJANGO6, 8) if everything else (WITHOUT_DATA, 2.5)))
+        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 8) if everything else (WITHOUT_DATA, 2.5)))
     for name, minutes in (("data", 6), ("packages", 0.7), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:

@@ -8,10 +8,10 @@ from django.test import Client
 from jwcrypto.jwk import JWK
 
 from mcp_django.models import ServiceAccount
-from mcp_django.oauth.programs import new_secret
+from mcp_django.oauth.service_accounts import new_secret
 from tests.factories import make_user
+from tests.jwts import claims_of, signed
 from tests.oauth_flow import ORIGIN, RESOURCE
-from tests.signing import claims_of, signed
 
 TOKEN = "/oauth/token/"
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

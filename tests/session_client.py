@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from mcp_django import site
-from mcp_django.transports.http.dispatch import as_application
+from mcp_django.transports.http.streamable_http import as_application
 from tests.asgi_client import Exchange, http_scope
 
 ELICITATION = {"elicitation": {}, "sampling": {}, "roots": {}}

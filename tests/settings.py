@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from example_project.databases import database_from
-from mcp_django.oauth.settings import provider_settings
+from mcp_django.oauth.toolkit_settings import provider_settings
 from tests.tables import UNMIGRATED
 
 BASE_DIR = Path(__file__).resolve().parent

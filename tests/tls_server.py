@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mcp_django.oauth.fetching import Fetcher
+from mcp_django.oauth.document_fetcher import Fetcher
 
 # An address of the public network, at which nothing of a test is.
 PUBLIC = "93.184.215.14"

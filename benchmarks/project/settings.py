@@ -7,7 +7,7 @@ Django's default middleware in front, and `BENCH_CALL_LOG=off` keeps no log of c
 import os
 
 from example_project.databases import database_from
-from mcp_django.oauth.settings import provider_settings
+from mcp_django.oauth.toolkit_settings import provider_settings
 
 BASE_URL = "https://bench.example"
 ENDPOINT = f"{BASE_URL}/mcp"
@@ -68,7 +68,7 @@ STATIC_URL = "static/"
 # The rate is counted as in production, and never reached.
 MCP_DJANGO = {
     "BASE_URL": BASE_URL,
-    "CALL_RATE": "1000000000/d",
+    "RATES": {"calls": "1000000000/d"},
     "CALL_LOG": os.environ.get("BENCH_CALL_LOG", "on") == "on",
 }
 OAUTH2_PROVIDER = provider_settings(base_url=BASE_URL)

@@ -44,7 +44,7 @@ def start(request: HttpRequest) -> HttpResponse:
 
 def set_ups(url: str) -> Iterator[tuple[str, str, str]]:
     """For each client that connects over HTTP: its name, what to do, and what to run or to put where."""
-    connection = Connection(settings.MCP_DJANGO["SERVER_NAME"], url=url)
+    connection = Connection(settings.MCP_DJANGO["SERVER"]["name"], url=url)
     for client in CLIENTS.values():
         shell = client.shell(connection) if client.shell is not None else ""
         if client.path is None:

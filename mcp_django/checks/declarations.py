@@ -15,18 +15,18 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
 
-from ..conf import nearest
-from ..emulation.actions import AdminAction
-from ..emulation.admin import AdminExposure, action_parts
-from ..emulation.history_rows import decides_by_row
-from ..exposures.base import ModelExposure, is_djangos
-from ..orm.kinds import resolve_path
+from ..emulation.admin_actions import AdminAction
+from ..emulation.admin_exposure import AdminExposure, action_parts
+from ..emulation.history_model import decides_by_row
+from ..exposures.model_exposure import ModelExposure, is_djangos
+from ..orm.fields import resolve_path
 from ..orm.lookups import declared_lookups, usual_lookups
-from ..orm.paging import declared_ordering, is_served
+from ..orm.ordering import declared_ordering, is_served
+from ..problems import nearest
 from ..routing import mounted_sites
-from ..schema.values import is_drawn, is_long, is_sensitive
+from ..schema.secrets import is_drawn, is_long, is_sensitive
 from ..sites import HISTORY, MCPSite, site
-from .problems import Check, check, problem
+from .check_rules import Check, check, problem
 
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
 MANY_TOOLS: Final = 40

@@ -1,4 +1,4 @@
-"""System checks of the authorization server: each setting of the toolkit that would be unsafe, and what is missing.
+"""System checks of OAuth: unsafe settings of django-oauth-toolkit, missing URLs, rates, sign-in facts.
 
 Most are errors, and warnings while ``DEBUG`` is on. They find nothing where the endpoint does not take its tokens.
 """
@@ -29,17 +29,19 @@ from django.urls import (
     set_urlconf,
 )
 
-from ..conf import DEFAULTS, nearest, settings
+from ..conf import settings
+from ..conf.defaults import DEFAULTS
 from ..context.request import MCPContext, MCPRequest
-from ..emulation.admin import AdminExposure
-from ..oauth.resource import LOOPBACK, uses_oauth
+from ..emulation.admin_exposure import AdminExposure
+from ..oauth.resource_urls import LOOPBACK, uses_oauth
+from ..problems import nearest
 from ..routing import known_urlconfs
 from ..scopes import ADMIN, READ, WRITE
 from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
+from .check_rules import Check, check, problem
 from .declarations import mounted
-from .problems import Check, check, problem
 
-METADATA: Final = "mcp_django.oauth.metadata"
+METADATA: Final = "mcp_django.oauth.well_known_metadata"
 FACTS_HINT: Final = 'The default is ["mcp_django.signin.OTPDevice"].'
 OTP_MIDDLEWARE: Final = "django_otp.middleware.OTPMiddleware"
 HOUR: Final = 3600
@@ -47,7 +49,7 @@ PER_PROCESS_CACHES: Final = ("LocMemCache", "DummyCache")
 
 
 def is_open_http(origin: str) -> bool:
-    """Return whether what is sent to the origin can be read and changed on its way."""
+    """Return whether an origin is http on the network, for a system check."""
     parts = urlsplit(origin)
     return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
@@ -151,7 +153,7 @@ def check_toolkit() -> Iterator[CheckMessage]:
         return
     from oauth2_provider.settings import oauth2_settings as toolkit
 
-    from ..oauth.client_metadata import NEVER
+    from ..oauth.client_registration import NEVER
     from ..oauth.validator import MCPValidator
 
     hint = "Build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."
@@ -215,24 +217,25 @@ def _registers() -> bool:
 
 # Rates whose None lets strangers do something without limit: the check's number, whether they matter, what happens.
 RATES: Final[dict[str, tuple[str, Callable[[], bool], str]]] = {
-    "TOKEN_REFUSAL_RATE": ("147", uses_oauth, "anyone can try secrets, codes and tokens as fast as the server answers"),
-    "REGISTRATION_RATE": ("131", _registers, "anyone can fill the table of clients"),
-    "REGISTRATION_TOTAL_RATE": ("131", _registers, "anyone can fill the table of clients"),
-    "CLIENT_DOCUMENT_RATE": ("152", _takes_documents, "any user can make this server send requests as fast as it can"),
+    "refusals": ("147", uses_oauth, "anyone can try secrets, codes and tokens as fast as the server answers"),
+    "registrations": ("131", _registers, "anyone can fill the table of clients"),
+    "registrations_total": ("131", _registers, "anyone can fill the table of clients"),
+    "documents": ("152", _takes_documents, "any user can make this server send requests as fast as it can"),
 }
 
 
 @check(CHECKS, uses_oauth)
 def check_limits() -> Iterator[CheckMessage]:
     for name, (number, matters, consequence) in RATES.items():
-        if getattr(settings, name) is None and matters():
-            yield problem(number, f"{name} is None: {consequence}.", f"The default is {DEFAULTS[name]!r}.")
-    path = settings.CLIENT_DOCUMENT_CA
+        if settings.RATES[name] is None and matters():
+            default = DEFAULTS["RATES"][name]
+            yield problem(number, f"RATES[{name!r}] is None: {consequence}.", f"The default is {default!r}.")
+    path = settings.CLIENT_DOCUMENTS["ca"]
     if path is not None and (_takes_documents() or settings.IDENTITY_PROVIDERS or settings.SERVICE_ACCOUNTS):
         try:
             ssl.create_default_context().load_verify_locations(str(path))
         except OSError as error:
-            text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
+            text = f"CLIENT_DOCUMENTS['ca'] {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
             yield problem("153", text, "It has to be a file of certificates in PEM.")
 
 
@@ -311,7 +314,7 @@ def _view_at(path: str) -> Any:
 
 
 def _has_introspection(patterns: Any) -> bool:
-    """Return whether the toolkit's view is somewhere among these patterns, at whatever path."""
+    """Return whether the toolkit's introspection view is mounted, for a system check."""
     return any(
         _has_introspection(pattern.url_patterns)
         if hasattr(pattern, "url_patterns")
@@ -380,7 +383,7 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
 
 
 def login_admin() -> AdminSite | None:
-    """Return the admin site whose login page is at ``LOGIN_URL``, None where another page is."""
+    """Return the admin site whose login page is at ``LOGIN_URL``, None for another page; for OAuth checks."""
     try:
         login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
         found = getattr(resolve("/" + login.removeprefix(get_script_prefix())).func, "__self__", None)
@@ -391,9 +394,9 @@ def login_admin() -> AdminSite | None:
 
 @check(DEPLOYMENT_CHECKS, uses_oauth)
 def check_audience() -> Iterator[CheckMessage]:
-    """Tell, for a deployment, that users who are no staff cannot sign in for what is exposed to them."""
-    from ..emulation.history_rows import HistoryRows
-    from ..emulation.inlines import InlineRows
+    """System check for deployments: exposures are open to non-staff, but LOGIN_URL lets only staff sign in."""
+    from ..emulation.history_model import HistoryRows
+    from ..emulation.inline_rows import InlineRows
 
     if login_admin() is None:
         return

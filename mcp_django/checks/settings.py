@@ -18,22 +18,23 @@ from django.http import HttpResponse
 from django.urls import NoReverseMatch, reverse
 from rest_framework.authentication import SessionAuthentication
 
-from ..conf import DEFAULTS, faults, settings
-from ..context.middleware import keeps_caller, load_middleware
-from ..emulation.files import upload_storage
+from ..conf import UNKNOWN_KEY, faults, settings
+from ..conf.defaults import DEFAULTS
+from ..context.call_middleware import keeps_caller, load_middleware
+from ..emulation.uploaded_files import upload_storage
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
+from .check_rules import Check, Rule, broken, check, problem
 from .declarations import CHECKS as DECLARATION_CHECKS
 from .declarations import DEPLOYMENT_CHECKS as DECLARATION_DEPLOYMENT_CHECKS
 from .declarations import FIRST_CHECKS, after_declarations, all_sites, check_ttl, mounted
 from .oauth import CHECKS as OAUTH_CHECKS
 from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
-from .problems import Check, Rule, broken, check, problem
 
-# Settings that need an extra: the package that comes with it, and its name.
+# What of TELEMETRY needs an extra: the package that comes with it, and its name.
 EXTRAS: Final = {
-    "OPENTELEMETRY": ("opentelemetry", "telemetry"),
-    "PROMETHEUS": ("prometheus_client", "prometheus"),
+    "opentelemetry": ("opentelemetry", "telemetry"),
+    "prometheus": ("prometheus_client", "prometheus"),
 }
 # The apps whose `runserver` is Django's.
 WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
@@ -45,11 +46,8 @@ WAITING_MODES: Final = ("IMMEDIATE", "EXCLUSIVE")
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
     if wrong := faults():
-        return [problem("E001" if fault.is_unknown else "E008", fault.text, fault.hint) for fault in wrong]
+        return [problem("E001" if fault.cause == UNKNOWN_KEY else "E008", fault.what, fault.remedy) for fault in wrong]
     found: list[CheckMessage] = []
-    if settings.MAX_WORKER_BODY_BYTES < settings.MAX_BODY_BYTES:
-        text = "MCP_DJANGO: MAX_WORKER_BODY_BYTES is less than MAX_BODY_BYTES."
-        found.append(problem("E008", text, "One body has to fit into a worker."))
     times = settings.CACHE_TTL_MS if isinstance(settings.CACHE_TTL_MS, Mapping) else {"all": settings.CACHE_TTL_MS}
     for name, ttl in times.items():
         found += check_ttl(f"CACHE_TTL_MS of {name}", ttl)
@@ -87,9 +85,8 @@ def _is_below_base(path: Any) -> bool:
 
 
 def _names_no_layer() -> bool:
-    is_named = "CHANNEL_LAYER" in getattr(django_settings, "MCP_DJANGO", {})
-    name = settings.CHANNEL_LAYER
-    return settings.EVENTS and is_named and name is not None and name not in _channel_layers()
+    is_named = "EVENTS" in getattr(django_settings, "MCP_DJANGO", {})
+    return is_named and settings.EVENTS is not False and settings.EVENTS not in _channel_layers()
 
 
 def _channel_layers() -> Mapping[str, Any]:
@@ -102,32 +99,32 @@ RULES: Final = (
         "E065",
         lambda: (
             not (
-                settings.SERVER_ICON is None
-                or _is_url(settings.SERVER_ICON, "data:image/")
-                or _is_below_base(settings.SERVER_ICON)
+                settings.SERVER["icon"] is None
+                or _is_url(settings.SERVER["icon"], "data:image/")
+                or _is_below_base(settings.SERVER["icon"])
             )
         ),
-        "SERVER_ICON {SERVER_ICON!r} is not a URL.",
+        "SERVER['icon'] is {SERVER[icon]!r}, which is not a URL.",
         'Write a URL such as "https://shop.example/icon.png", or a path below BASE_URL such as "/static/icon.png".',
     ),
     Rule(
         "E066",
         # Of registries and cards.
-        lambda: len(str(settings.SERVER_DESCRIPTION or "")) > 100,
-        "SERVER_DESCRIPTION is longer than 100 characters.",
+        lambda: len(str(settings.SERVER["description"] or "")) > 100,
+        "SERVER['description'] is longer than 100 characters.",
         "Registries take no more. INSTRUCTIONS are for what models should know.",
     ),
     Rule(
         "E067",
-        lambda: settings.SERVER_WEBSITE is not None and not _is_url(settings.SERVER_WEBSITE),
-        "SERVER_WEBSITE {SERVER_WEBSITE!r} is not a URL.",
+        lambda: settings.SERVER["website"] is not None and not _is_url(settings.SERVER["website"]),
+        "SERVER['website'] is {SERVER[website]!r}, which is not a URL.",
         'Write a whole URL, such as "https://shop.example/mcp-help".',
     ),
     Rule(
         "E015",
         _names_no_layer,
-        "CHANNEL_LAYER is {CHANNEL_LAYER!r}, which CHANNEL_LAYERS does not have.",
-        "Name one of its keys, or None for news within each worker alone.",
+        "EVENTS is {EVENTS!r}, which CHANNEL_LAYERS does not have.",
+        "Name one of its keys, or leave the setting out.",
     ),
     Rule(
         "I034",
@@ -146,9 +143,9 @@ DEPLOYMENT_RULES: Final = (
     ),
     Rule(
         "W151",
-        lambda: settings.CALL_RATE is None,
-        "CALL_RATE is None: one user can make as many calls as the server can answer.",
-        "The default is {DEFAULTS[CALL_RATE]!r}.",
+        lambda: settings.RATES["calls"] is None,
+        "RATES['calls'] is None: one user can make as many calls as the server can answer.",
+        "The default is {DEFAULTS[RATES][calls]!r}.",
     ),
     Rule(
         "W160",
@@ -176,14 +173,14 @@ def check_door() -> Iterator[CheckMessage]:
 @check(CHECKS)
 def check_extras() -> Iterator[CheckMessage]:
     for name, (package, extra) in EXTRAS.items():
-        if getattr(settings, name) and find_spec(package) is None:
-            text = f"{name} is on, and {package} is not installed."
+        if settings.TELEMETRY[name] and find_spec(package) is None:
+            text = f"TELEMETRY[{name!r}] is on, and {package} is not installed."
             yield problem("E068", text, f'pip install "django-mcp-orm[{extra}]"')
 
 
 @check(DEPLOYMENT_CHECKS)
 def check_news() -> Iterator[CheckMessage]:
-    backend = str(_channel_layers().get(settings.CHANNEL_LAYER, {}).get("BACKEND", ""))
+    backend = str(_channel_layers().get(settings.EVENTS, {}).get("BACKEND", ""))
     if settings.EVENTS and (not backend or backend.endswith(".InMemoryChannelLayer")):
         text = "Subscribers learn only of changes made in their own worker: there is no channel layer between workers."
         yield problem("W016", text, "Set CHANNEL_LAYERS to channels_redis, or EVENTS to False.")

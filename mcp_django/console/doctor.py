@@ -23,8 +23,8 @@ from http.cookies import Morsel, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
-from ..context.text import plain
-from ..oauth.resource import LOOPBACK, same_resource
+from ..context.untrusted_text import plain
+from ..oauth.resource_urls import LOOPBACK, same_resource
 from ..problems import NO_SESSION, SIGNED_IN
 from ..protocol.eras import client_meta
 from ..protocol.versions import MODERN

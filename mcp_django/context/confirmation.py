@@ -31,8 +31,8 @@ from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
 from .questions import CLOCK_SKEW, STATE_ERROR, Question, answer_schema, use_up
 from .request import MCPRequest
-from .results import ToolResult
 from .signing import seal, unseal
+from .tool_results import ToolResult
 
 logger = logging.getLogger("mcp_django.context.confirmation")
 
@@ -64,7 +64,7 @@ CHANGED: Final = (
 
 
 class Confirmation:
-    """The confirmation of one call of a tool that touches these objects.
+    """The confirmation of one call of a tool that changes or deletes these objects.
 
     ``arguments`` are those that the confirmed call must repeat, without the token. ``objects`` are what the call
     touches, in any order: model instances, or values that tell them apart.
@@ -80,7 +80,7 @@ class Confirmation:
         return self._signer().sign(secrets.token_urlsafe(16))
 
     def redeem(self, token: Any) -> None:
-        """Use up a token of :meth:`token` for the same user, client, site, tool, arguments and objects."""
+        """Use up a confirmation token, which must be for the same user, client, site, tool, arguments and objects."""
         try:
             if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
                 raise BadSignature("not a token")
@@ -99,7 +99,7 @@ class Confirmation:
         return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
     def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
-        """Return a question to the client's user about these very objects; the answer is what ``schema`` says."""
+        """Return a question that asks the user to confirm a call on these very objects, with a form of ``schema``."""
         text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
         params = {"message": text, "requestedSchema": schema}
         return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
@@ -111,7 +111,7 @@ class Confirmation:
     def asked(
         self, token: Any, message: str, told: str, shown: Mapping[str, Any], repeat: str, *, again: bool = False
     ) -> ToolResult | None:
-        """Return the result that asks, None once the call is confirmed for exactly these objects.
+        """Return the preview that asks for confirmation, None once the call is confirmed for exactly these objects.
 
         A client that can ask its user asks what is ``told``. With ``again`` a token that does not fit is answered by
         asking for what would be done now.
@@ -132,7 +132,7 @@ class Confirmation:
         return self.preview(message, {**errors, **shown}, repeat)
 
     def preview(self, message: str, shown: Mapping[str, Any], repeat: str, **more: Any) -> ToolResult:
-        """Return the result that asks, with a token; ``repeat`` says how the call goes on."""
+        """Return the preview of a call with a confirmation token; ``repeat`` says how the call goes on."""
         question = {
             "confirmation_required": True,
             "message": message,
@@ -156,7 +156,7 @@ def _caller(request: MCPRequest) -> list[Any]:
 
 
 def identify(objects: Iterable[Any]) -> str:
-    """Return what tells these objects, in any order, from any others: see :class:`Confirmation`."""
+    """Return a digest of these objects, in any order: see :class:`Confirmation`."""
     return _digest(sorted(map(_named, objects)))
 
 
@@ -176,12 +176,12 @@ def _canonical(value: Any) -> str:
 
 
 def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Return the state, which is JSON, sealed for the next round of this call; no two are alike."""
+    """Seal the state of a call that asks, as its ``requestState`` for the next round."""
     return seal(_state_salt(request, method, params), orjson.dumps(state), unique=True)
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Return the state that :func:`seal_state` sealed for this caller and this call."""
+    """Open a ``requestState`` that :func:`seal_state` sealed for this caller and this call."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
@@ -201,19 +201,19 @@ def can_ask(request: MCPRequest) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without characters that are not seen or that turn the direction of others."""
+    """Put a text for a confirmation on one line, without invisible characters and such that change direction."""
     parts = text.split()
     return " ".join("".join(char for char in part if unicodedata.category(char) not in UNSEEN) for part in parts)
 
 
 def quoted(value: Any) -> str:
-    """Return what a row or a call holds as a question quotes it: nobody may take it for the question's own words."""
+    """Quote a value in a question, so that nobody takes it for the question's own words."""
     text = one_line(str(value)[: 10 * MAX_QUOTED]).translate(QUOTES)
     return f"“{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
 
 
 def listed(labels: Sequence[str], total: int) -> str:
-    """Return the names of rows in one line, each quoted, and how many more there are."""
+    """List the labels of rows in a confirmation, each quoted, and how many more there are."""
     more = f" and {total - len(labels)} more" if total > len(labels) else ""
     return f"{'; '.join(map(quoted, labels))}{more}"
 
@@ -232,7 +232,7 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
 
 
 def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether the client has to be asked by results, and all of the questions can be.
+    """Return whether a client has to answer questions by arguments of the next call, as it shows no forms.
 
     That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
     """
@@ -241,7 +241,7 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
 
 
 def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the answers to these questions, and to those whose answers have to be repeated.
+    """Return the JSON Schema of the answers that a client gives as an argument instead of a form.
 
     The question with the key ``without`` is left out.
     """
@@ -251,5 +251,5 @@ def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str 
 
 
 def repeated(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Question]:
-    """Return the questions of the call so far and these, by their keys."""
+    """Return the questions of the call so far and these, by key."""
     return {question.key: question for question in (*request.mcp.answers.seen, *asked)}

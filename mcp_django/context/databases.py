@@ -1,4 +1,5 @@
-"""The database that a call's queries go to, and transactions that write: a call that writes reads where it writes.
+"""Route the queries of a call that writes to the database that is written, not to a replica, and open write
+transactions.
 
 A replica may be behind. A row that is read there and then saved would take back what others have changed meanwhile.
 """
@@ -10,14 +11,14 @@ from typing import Any, Final, Literal
 from django.db import DEFAULT_DB_ALIAS, connections, router, transaction
 from django.db.models import Model
 
-from .record import CURRENT
+from .call_record import CURRENT
 
 
 class Primary:
-    """A database router in front of the project's own. Django asks it for each queryset without ``using()``."""
+    """Database router in front of the project's own. Django asks it for each queryset without ``using()``."""
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
-        """Return where the model is written, during a call that writes."""
+        """Return the database where the model is written, during a call that writes."""
         record = CURRENT.get()
         return _written(model, **hints) if record is not None and record.writes else None
 
@@ -26,18 +27,18 @@ PRIMARY: Final = Primary()
 
 
 def heed_writes() -> None:
-    """Have calls that write read where they write, from now on; a project without routers has one place for both."""
+    """Install the database router, if the project has routers of its own."""
     if router.routers and router.routers[0] is not PRIMARY:
         router.routers = [PRIMARY, *router.routers]
 
 
 def home_of(model: type[Model]) -> str:
-    """Return where the model is written, whichever of its replicas reads go to; or where it is read, if only that."""
+    """Return the database alias where the model is written, or where it is read if it is only read."""
     return _written(model) or router.db_for_read(model)
 
 
 def _written(model: type[Model], **hints: Any) -> str | None:
-    """Return where the model is written, None where it is only read."""
+    """Return the database alias where the model is written, None where it is only read."""
     try:
         found = (one.db_for_write(model, **hints) for one in router.routers if hasattr(one, "db_for_write"))
         alias = next(filter(None, found), None)
@@ -59,7 +60,7 @@ Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
 
 @contextmanager
 def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Open a transaction that has SQLite's lock for writing from its beginning, for which it waits its turn.
+    """Open a write transaction that takes SQLite's write lock at its beginning, and waits for it.
 
     SQLite refuses the first write of a transaction that has read, at once and whatever its timeout, where another
     connection has written since or is about to. With ``mode`` "" it begins as the project has it, for what only reads.
@@ -84,7 +85,7 @@ def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether a database says that others are in the way: what it was asked for has not been done."""
+    """Return whether a database error means a lock, a deadlock or a conflict with another transaction."""
     cause = error.__cause__
     name = getattr(cause, "sqlite_errorname", "")
     return getattr(cause, "sqlstate", None) in BUSY_STATES or name.startswith(BUSY_NAMES)

@@ -19,8 +19,8 @@ from ..conf import settings
 from ..exceptions import Declined, InputRequired, ToolError
 from ..protocol.client_requests import ELICITATION, read_result, shape
 from ..protocol.errors import InvalidParams
-from ..runtime.cache import required_cache
-from .record import CURRENT
+from ..runtime.cache_and_rate_limits import required_cache
+from .call_record import CURRENT
 
 logger = logging.getLogger("mcp_django")
 
@@ -46,7 +46,7 @@ STATE_ERROR: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the client that a call waits for.
+    """One question to the client (elicitation, sampling, roots) that a call waits for.
 
     ``key`` names the answer and is unique in a call: at most 64 of the characters A-Z, a-z, 0-9, "_", "." and "-".
     ``params`` are those of the newest revision. With ``proof`` only an answer to this very question counts, once;
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """What tells this question from any other, in hexadecimal."""
+        """Digest, in hexadecimal, that tells this question from any other."""
         told = [self.method, self.params, self.proof, self.about]
         text = json.dumps(told, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -76,7 +76,7 @@ class Question:
         return replace(self, reason=reason, **more)
 
     def missing(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the titles of the fields that ``content`` leaves open, although nothing else stands for an answer.
+        """Return the titles of required fields of the question's form that an answer leaves open.
 
         What a page would show at first is no answer, as a client that cannot show the form answers for its user.
         """
@@ -91,7 +91,7 @@ class Question:
         return [str(fields[name].get("title") or name) for name in names]
 
     def to_wire(self, version: str) -> dict[str, Any]:
-        """Return the request, ``method`` and ``params``, as the revision has it."""
+        """Return the question as a request of the revision: its ``method`` and ``params``."""
         params = shape(self.method, self.params, version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
@@ -99,7 +99,7 @@ class Question:
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
-    """Use a nonce; return False if it was used before, within ``max_age`` seconds.
+    """Use up the nonce of an answer or a confirmation; return False if it was used before.
 
     It is used up across workers when they share Django's default cache, and within each worker when they do not.
     """
@@ -115,7 +115,7 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
 
 
 def unspend() -> None:
-    """Let what the call that runs here has used up be used again, as nothing was done; without the cache it is gone."""
+    """Give back the nonces that this call has used up, as nothing was done."""
     record = CURRENT.get()
     while record is not None and record.spent:
         with suppress(Exception):
@@ -123,7 +123,7 @@ def unspend() -> None:
 
 
 class Answers:
-    """The answers that one run of a call has: those of this round, ``given``, and those of the rounds before.
+    """The answers to a call's questions: those of this round, ``given``, and those of the rounds before.
 
     ``given`` are the client's results by key. ``state`` is what :meth:`state` returned in the round before; nothing
     else proves what was asked. ``direct`` answers came as arguments of a tool, by a client that cannot be asked: they
@@ -162,12 +162,12 @@ class Answers:
         return tuple(self._seen.values())
 
     def unused_key(self, digest: str) -> str:
-        """Return a key for a question without one; the same in each run that asks the same things."""
+        """Return a key for a question without one; the same in each run that asks the same questions."""
         number = 1 + sum(key.startswith(digest[:12]) for key in self._seen)
         return digest[:12] if number == 1 else f"{digest[:12]}.{number}"
 
     def get(self, question: Question) -> Any:
-        """Return what the client answered, as it came; None when there is nothing that counts."""
+        """Return the client's answer to a question as it came; None without a valid one."""
         known = self._seen.setdefault(question.key, question)
         if known is not question and known.digest != question.digest:
             raise ValueError(f"two questions of one call have the key {question.key!r}")
@@ -185,7 +185,7 @@ class Answers:
         return answer
 
     def settle(self, question: Question, version: str, read: Callable[[dict[str, Any]], Any]) -> Any:
-        """Return what ``read`` makes of the answer: of an elicitation its content, of anything else the result.
+        """Return what ``read`` makes of the answer to a question, or raise ``InputRequired`` to ask it.
 
         ``version`` is the revision in which the client answered. ``read`` raises ``ValueError`` where an answer does
         not fit.
@@ -237,7 +237,7 @@ class Answers:
         return content
 
     def state(self, asked: Iterable[Question]) -> dict[str, Any]:
-        """Return what has to come back with the answers to the questions ``asked``, as JSON."""
+        """Return the state, as JSON, that must come back with the answers to these questions."""
         if self._round >= MAX_ROUNDS:
             raise ToolError(f"Gave up after {MAX_ROUNDS} invalid answers. Nothing was changed.")
         digests = {question.key: question.digest for question in asked}
@@ -256,7 +256,7 @@ class Answers:
 
 
 def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Run steps that may each ask, and return what they give."""
+    """Run steps that each may ask a question, and ask all of their questions together."""
     found: list[Any] = []
     questions: list[Question] = []
     for step in steps:
@@ -270,7 +270,8 @@ def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def untangled(error: BaseException) -> BaseException:
-    """Return one ``InputRequired`` for a group of them, as tasks that ask at the same time raise it.
+    """Return one ``InputRequired`` with the questions of an exception group, as tasks raise it that ask at the same
+    time.
 
     Of a group with other errors those are returned, and any other error as it is.
     """
@@ -296,7 +297,7 @@ def untangled(error: BaseException) -> BaseException:
 
 
 def answer_schema(question: Question) -> dict[str, Any]:
-    """Return the JSON Schema of a direct answer to a form: a form with one field takes its value alone."""
+    """Return the JSON Schema of a direct answer to a question; a form with one field takes its value alone."""
     form = question.params["requestedSchema"]
     properties: Mapping[str, Any] = form["properties"]
     message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))

@@ -1,4 +1,6 @@
-"""The request that hooks get, its context at ``request.mcp``, and how it is made of an ASGI scope: without cookies."""
+"""The MCP request that hooks get, its context at ``request.mcp``, and how both are built from an ASGI scope, without
+cookies.
+"""
 
 import itertools
 import re
@@ -18,11 +20,11 @@ from ..conf import settings
 from ..exceptions import Cancelled
 from ..protocol.client_requests import ELICITATION, KNOWN, ROOTS, SAMPLING, method_known, supports
 from ..protocol.headers import PARAM_PREFIX
-from .record import CallRecord
+from .call_record import CallRecord
 
 if TYPE_CHECKING:
-    from ..schema.sampling import Root, Sampled
-    from .narrowing import Narrowing
+    from ..schema.sampling_and_roots import Root, Sampled
+    from .call_restrictions import Narrowing
     from .questions import Answers
 
 # Seconds between two progress reports of one call.
@@ -51,23 +53,23 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the client program says of itself, for display and logs only: it proves nothing."""
+    """What the client program says of itself in the request, for display and logs only: it proves nothing."""
 
     name: str = ""
     version: str = ""
 
 
 class SessionState(Protocol):
-    """What a session of the handshake era remembers between its calls."""
+    """What a session of the handshake era remembers between requests."""
 
     log_level: str | None
     uris: Sequence[str]
 
     def set_log_level(self, level: str) -> None:
-        """Remember the least severe level of log messages that the client wants."""
+        """Remember the least severe level of log messages that the client wants to get."""
 
     def subscribe(self, uri: str) -> None:
-        """Remember a resource that the client wants to hear of. Raises ``InvalidParams`` over ``MAX_SUBSCRIPTIONS``."""
+        """Remember a resource that the client subscribes to. Raises ``InvalidParams`` over ``MAX_SUBSCRIPTIONS``."""
 
     def unsubscribe(self, uri: str) -> None:
         """Forget a resource."""
@@ -75,7 +77,7 @@ class SessionState(Protocol):
 
 @dataclass(slots=True)
 class MCPContext:
-    """The MCP side of one request, hung off ``request.mcp``.
+    """The MCP context of one request, at ``request.mcp``.
 
     ``site`` is the :class:`~mcp_django.sites.MCPSite` that is called, which lies above all that runs a call.
     ``scopes`` are those of the token with what they imply; ``client_id`` is the OAuth client's, or "".
@@ -110,35 +112,30 @@ class MCPContext:
     trace: Mapping[str, str] = field(default_factory=dict)
     session: SessionState | None = None
     live: bool = False
-    given_answers: "Answers | None" = None
+    answers: "Answers" = field(init=False, repr=False, compare=False)
     logged: Iterator[int] = field(default_factory=itertools.count)
     can_stream: bool = True
     param_headers: Mapping[str, list[str]] | None = None
     close_stream: Callable[[], None] = lambda: None
 
-    @property
-    def answers(self) -> "Answers":
-        """The answers that this run of the call has."""
-        if self.given_answers is None:
-            # Few calls ask, and few of the processes that load this module answer calls.
-            from .questions import Answers
+    def __getattr__(self, name: str) -> Any:
+        if name != "answers":
+            raise AttributeError(name)
+        # Few calls ask, and few of the processes that load this module answer calls.
+        from .questions import Answers
 
-            self.given_answers = Answers()
-        return self.given_answers
-
-    @answers.setter
-    def answers(self, answers: "Answers") -> None:
-        self.given_answers = answers
+        self.answers = Answers()
+        return self.answers
 
     @property
     def result_chars(self) -> int:
-        """Characters of a result: what the setting ``RESULT_CHARS`` says, or fewer where the client loses some."""
+        """Maximum characters of a result: the setting ``RESULT_CHARS``, or fewer for clients that lose some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
         return most if known is None else min(most, known.result_chars or most)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell the client how far the call is, in units of the caller's choice.
+        """Report to the client how far the call is, in units of the caller's choice.
 
         Nothing is sent when the client did not ask for progress, when ``done`` did not grow (basic/patterns/progress:
         the value MUST increase), or sooner than 20 ms after the last report, unless it is the end.
@@ -163,7 +160,7 @@ class MCPContext:
         self.notify("notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: str = "") -> None:
-        """Tell the client something that it may show or keep: ``data`` is text, or anything that has a JSON form.
+        """Send a log message to the client: ``data`` is text, or anything that has a JSON form.
 
         Nothing is sent to a client that did not ask for messages of this level (server/utilities/logging), and no more
         than 1,000 messages in one call. Any thread may call it. Put no secrets in it: the client is not the server.
@@ -172,7 +169,7 @@ class MCPContext:
             ValueError: ``level`` is none of "debug", "info", "notice", "warning", "error", "critical", "alert" and
                 "emergency".
         """
-        from ..schema.values import to_jsonable
+        from ..schema.json_values import to_jsonable
 
         if level not in LOG_LEVELS:
             raise ValueError(f"{level!r} is none of {', '.join(LOG_LEVELS)}")
@@ -205,7 +202,7 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether a question of this kind may be sent to the client.
+        """Return whether the client declared that it answers questions of this kind.
 
         The user of a client whose token says so is never asked: there is nobody.
         """
@@ -214,7 +211,7 @@ class MCPContext:
         return method_known(method, self.version, params) and supports(self.capabilities, method, params)
 
     def ask(self, message: str, kind: Any = bool, *, key: str = "", default: Any = UNSET, proof: bool = False) -> Any:
-        """Return what the client's user answers to ``message``.
+        """Ask the client's user (elicitation) and return the answer to ``message``.
 
         The call ends here until the answer is there, and then runs again from its beginning: do nothing before that
         must not be done twice. A client that cannot ask its user makes the call again with the answers as arguments.
@@ -232,13 +229,13 @@ class MCPContext:
             Declined: the user declined or dismissed the question.
             ImproperlyConfigured: ``kind`` is nothing that a form of plain fields can ask for.
         """
-        from ..schema.elicitation import blank
+        from ..schema.question_forms import blank
 
         form = blank(kind, key) if default is UNSET else blank(kind, key, default)
         return self.put(ELICITATION, {"message": str(message), "requestedSchema": form.schema}, form.read, key, proof)
 
     def ask_url(self, message: str, url: str, *, key: str = "") -> None:
-        """Send the client's user to a page, for what must not pass through the client, such as a password.
+        """Send the client's user to a web page, for what must not pass through the client, such as a password.
 
         Returns when the user has agreed to go there, which says nothing of what happens there: look that up, and ask
         again while it is not done. Never put a secret or an identity into ``url``: the page has to sign its user in.
@@ -254,7 +251,7 @@ class MCPContext:
     def sample(
         self, messages: Any, *, max_tokens: int = 1_000, system: str = "", key: str = "", **more: Any
     ) -> "Sampled":
-        """Return what the client's model answers to ``messages``: a text, or a list of texts, messages and pairs.
+        """Ask the client's AI model (sampling): ``messages`` is a text, or a list of texts, messages and pairs.
 
         A pair is a role ("user" or "assistant") and a text. ``system`` is the system prompt; ``more`` are further
         parameters of ``sampling/createMessage``, such as ``temperature``. Only for clients that :meth:`can` "sampling".
@@ -262,17 +259,19 @@ class MCPContext:
         Raises:
             InputRequired: see :meth:`ask`.
         """
-        from ..schema.sampling import read_sample, sampling_params
+        from ..schema.sampling_and_roots import read_sample, sampling_params
 
         return self.put(SAMPLING, sampling_params(messages, max_tokens, system, more), read_sample, key)
 
     def roots(self, *, key: str = "") -> "list[Root]":
-        """Return the directories and files that the client works in. Only for clients that :meth:`can` "roots".
+        """Ask the client for its roots: directories and files that it works in.
+
+        Only for clients that :meth:`can` "roots".
 
         Raises:
             InputRequired: see :meth:`ask`.
         """
-        from ..schema.sampling import read_roots
+        from ..schema.sampling_and_roots import read_roots
 
         return self.put(ROOTS, {}, read_roots, key)
 
@@ -285,8 +284,8 @@ class MCPContext:
         proof: bool = False,
         about: str = "",
     ) -> Any:
-        """Return what ``read`` makes of the client's answer to a question: a
-        :class:`~mcp_django.context.questions.Question`.
+        """Ask the client a :class:`~mcp_django.context.questions.Question`, and return what ``read`` makes of its
+        answer.
 
         Raises:
             InputRequired, Declined: see :meth:`ask`.
@@ -303,7 +302,7 @@ class MCPContext:
 
 
 class MCPRequest(HttpRequest):
-    """A Django request that came over MCP: ``user`` is the token's user, ``mcp`` is the context.
+    """A Django request that came over MCP: ``user`` is the token's user, ``mcp`` the MCP context.
 
     It carries no token and no cookie.
     """
@@ -332,7 +331,7 @@ USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
-    """A request with no query, form and files, which are made when a hook asks for them: few do.
+    """An MCP request without query, form and files, which are made only when a hook reads them.
 
     As Django's own subclasses of ``HttpRequest``, it sets the attributes itself.
     """
@@ -357,7 +356,7 @@ class EmptyRequest(MCPRequest):
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the headers by lower-case name, each with all its values.
+    """Return the HTTP headers of a request by lower-case name, each with all its values.
 
     A name with an underscore is dropped: WSGI and CGI cannot tell it from the one with a dash, and some servers pass
     it on (Django's security release for CVE-2015-0219 has the reason).
@@ -387,7 +386,7 @@ def _meta_key(name: str) -> str:
 
 
 def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the path that the whole project is below, "" at the root, and the rest, which the URLconf matches.
+    """Split the request's path into the script prefix, "" at the root, and the rest, which the URLconf matches.
 
     As for Django's own requests, ``FORCE_SCRIPT_NAME`` goes before the server's word. A proxy may have taken the first
     part off or not.
@@ -400,7 +399,7 @@ def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: Any) -> MCPRequest:
-    """Return the request of one call; ``user`` and the rest of ``mcp`` are filled in as they become known."""
+    """Build the MCP request of one call from an ASGI scope; ``user`` and the rest of ``mcp`` follow later."""
     request = EmptyRequest()
     request.method = scope["method"]
     prefix, request.path_info = split_path(scope)
@@ -433,13 +432,13 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
 
 
 def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
-    """Return the request of one call and its headers, which hooks see without those that are authority."""
+    """Build the MCP request from an ASGI scope, and return it with its headers; hooks see none that are authority."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers
 
 
 def local_request(site: Any) -> MCPRequest:
-    """Return the request of a call that came over no network, without its user.
+    """Build the MCP request of a call that came over no network, without its user.
 
     It seems to come to the project's own address.
     """
@@ -454,7 +453,7 @@ def local_request(site: Any) -> MCPRequest:
 
 
 def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return what the project's middleware added to the request, for hooks to find on theirs."""
+    """Return the attributes that the project's middleware added to a Django request, for the MCP request."""
     own = vars(HttpRequest()).keys() | WITHHELD
     return {
         name: value
@@ -464,7 +463,7 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
-    """Return the scope that a request of Django's amounts to, for the plain road under a WSGI server."""
+    """Return an ASGI scope for a WSGI request of Django's."""
     found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
     found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
     return {

@@ -17,10 +17,10 @@ from django.utils import translation
 from django.utils.text import capfirst
 
 from ..context.request import MCPRequest
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import access_of
-from ..orm.rendering import iso_text
-from ..schema.values import clean_text
+from ..orm.column_values import iso_text
+from ..schema.secrets import clean_text
 from ..signin import SERVICE_ACCOUNT
 
 MAX_NAME: Final = 80
@@ -38,7 +38,7 @@ Message = list[dict[str, Any]] | str
 
 
 def made_by(message: str, client_id: str) -> bool:
-    """Return whether an entry with this message was made by the client that signed in with the id."""
+    """Return whether a history entry with this message was written for the client with this id."""
     own = _clean(client_id)
     try:
         parts = json.loads(message)
@@ -53,12 +53,12 @@ def _clean(text: str) -> str:
 
 
 def has_history(request: MCPRequest) -> bool:
-    """Return whether there is a history, and the caller is a user that it can name."""
+    """Return whether the admin's history is installed, and can name the caller as its user."""
     return apps.is_installed("django.contrib.admin") and isinstance(request.user, get_user_model())
 
 
 class Journal:
-    """What one tool of a call writes into the history."""
+    """Writes the history entries of one tool call, marked with client and tool."""
 
     def __init__(self, request: MCPRequest, tool: str) -> None:
         self.request = request
@@ -74,7 +74,7 @@ class Journal:
         self.author = f"{client}, {tool}" if client else tool
 
     def _marked(self, message: Message, mark: dict[str, Any] | None = None) -> Message:
-        """Return the message with who wrote: a part that pages show, and at the end one that they do not.
+        """Return a history message with a mark of client and tool: one that pages show, and a hidden one.
 
         The order within the last part is what ``history_rows`` reads.
         """
@@ -100,7 +100,7 @@ class Journal:
             self._note(exposure.log_change(self.request, obj, self._marked(message)))
 
     def deletes(self, exposure: ModelExposure, objs: Sequence[Model]) -> None:
-        """Log that the rows will be deleted; to be called before they are."""
+        """Write history entries for rows before they are deleted."""
         self.request.mcp.record.rows_changed += len(objs)
         if not has_history(self.request):
             return
@@ -116,7 +116,7 @@ class Journal:
             type(unmarked[0])._default_manager.bulk_update(unmarked, ["change_message"], batch_size=CHUNK)
 
     def acted(self, objects: Sequence[Model], changes: Sequence[Sequence[str]]) -> None:
-        """Log for each row that an action ran on it; ``changes`` are, for each, what it changed in the row."""
+        """Write a history entry for each row on which an action ran, with what it changed there."""
         if not has_history(self.request):
             return
         from django.contrib.admin.models import CHANGE, LogEntry
@@ -142,7 +142,7 @@ class Journal:
         self._note(made)
 
     def _note(self, logged: Any) -> None:
-        """Have the record of the call name the entries, as far as the database told their keys."""
+        """Note the keys of history entries in the log of calls."""
         history = self.request.mcp.record.history
         for entry in logged if isinstance(logged, list | tuple) else [logged]:
             if isinstance(entry, Model) and entry.pk is not None and len(history) < MAX_NOTED:
@@ -150,7 +150,7 @@ class Journal:
 
 
 class ToldHistory:
-    """What a caller is told of the history of rows of one model, or of one row."""
+    """Reads history entries of a model or a row for a caller, without the names of hidden fields."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
@@ -166,7 +166,7 @@ class ToldHistory:
                 self.hidden.update(text.lower() for text in texts)
 
     def _texts(self, field: Any) -> set[str]:
-        """Return what messages call a field: its name, or its label, which the admin writes untranslated."""
+        """Return the names that history messages use for a field: its name, or its untranslated label."""
         form = self.exposure.form or self.exposure.model_admin.form
         labels = [field.verbose_name, getattr(getattr(form, "base_fields", {}).get(field.name), "label", None)]
         texts = [field.name, *(str(label) for label in labels if label)]
@@ -175,12 +175,12 @@ class ToldHistory:
         return {*texts, *map(capfirst, texts)}
 
     def is_hidden(self, text: str) -> bool:
-        """Return whether the text is the name of a hidden field, with or without what became of its value."""
+        """Return whether a text of a history message names a hidden field."""
         text = text.lower()
         return text in self.hidden or any(text.startswith(f"{name}: ") for name in self.hidden)
 
     def parts(self, message: str) -> list[Any] | None:
-        """Return the parts of a message without the names of hidden fields, None for a message that is plain text.
+        """Return the parts of a history message without hidden fields, None for plain text.
 
         Rows of inlines have names of their own.
         """
@@ -202,7 +202,7 @@ class ToldHistory:
         return told
 
     def text(self, entry: Any) -> str:
-        """Return the message of an entry without the names of hidden fields."""
+        """Return the text of a history entry without the names of hidden fields."""
         parts = self.parts(entry.change_message)
         if parts is not None:
             entry.change_message = json.dumps(parts)
@@ -214,7 +214,7 @@ class ToldHistory:
         return clean_text(text, MAX_MESSAGE)
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return what the admin's history page says of the row, the newest first; nothing where it shows no page."""
+        """Return the history entries of the row, the newest first, if the admin's history page shows them."""
         request, exposure, obj = self.request, self.exposure, self.obj
         assert obj is not None
         admin_site = exposure.site.admin_site or admin.site
@@ -247,7 +247,7 @@ class ToldHistory:
 
 
 def changed_fields(part: Any) -> list[Any] | None:
-    """Return which fields of the row itself a part of a message says were changed, None if it says something else."""
+    """Return the changed fields that a part of a history message names, None if it says something else."""
     changed = part.get("changed") if isinstance(part, dict) else None
     if not isinstance(changed, dict) or "name" in changed or not isinstance(changed.get("fields"), list):
         return None

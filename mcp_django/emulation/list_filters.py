@@ -22,11 +22,11 @@ from django.utils.inspect import func_supports_parameter
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import access_of
 from ..orm.filters import find_filter, is_offered_path
 from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
-from ..runtime.hooks import asked, reading
+from ..runtime.failing_hooks import asked, reading
 
 logger = logging.getLogger("mcp_django")
 
@@ -50,12 +50,12 @@ Among = Callable[[str, list[tuple[str, str]]], list[tuple[str, str]]]
 
 
 def has_code(entry: Any) -> bool:
-    """Return whether an entry of ``list_filter`` is more than a field."""
+    """Return whether an entry of ``list_filter`` is a filter class with code, and not just a field."""
     return callable(entry) or (isinstance(entry, (list, tuple)) and entry[1] not in PLAIN)
 
 
 class Sidebar:
-    """The sidebar of the admin's list for one caller."""
+    """The sidebar of the admin's list, with its ``list_filter``, for one caller."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
         self.request = request
@@ -63,7 +63,7 @@ class Sidebar:
         self.model_admin = exposure.model_admin
 
     def filters(self) -> "list[SidebarFilter]":
-        """Return the filters that are more than conditions on a field.
+        """Return the list filters that are code.
 
         An exposure that declares what may be filtered on has those of them that it names.
         """
@@ -103,7 +103,7 @@ class Sidebar:
         return bool(verdict(lookup, value, self.request) if with_request else verdict(lookup, value))
 
     def listed(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows as the admin's own list has them; those that it does not have stay as they are.
+        """Return the rows as the admin's overridden changelist prepares them.
 
         What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.
         """
@@ -114,7 +114,7 @@ class Sidebar:
         return [found.get(row.pk, row) for row in rows]
 
     def getting(self, values: Mapping[str, Sequence[str]]) -> Any:
-        """Return the request as one for the admin's list with these parameters."""
+        """Return a GET request for the admin's list with these filter parameters."""
         own: Any = copy(self.request)
         own.method = "GET"
         own.GET = QueryDict(mutable=True)
@@ -124,7 +124,7 @@ class Sidebar:
 
 
 class SidebarFilter(NamedFilter):
-    """One entry of ``list_filter``; ``name`` is its parameter where it has a fixed one, ``field`` that at ``path``."""
+    """One entry of ``list_filter`` that is code."""
 
     def __init__(
         self, sidebar: Sidebar, filter_class: Any, name: str | None, field: Any = None, path: str = ""
@@ -142,7 +142,7 @@ class SidebarFilter(NamedFilter):
         return self._names if self.name is None else (self.name,)
 
     def comes_first(self, name: str, value: Any) -> bool:
-        """See :meth:`NamedFilter.comes_first`: a text that is one of its choices is, as in the admin's address."""
+        """Return whether a text is one of the list filter's choices, which comes before a field's value."""
         if (
             name != self.name
             or not isinstance(value, str)
@@ -160,7 +160,7 @@ class SidebarFilter(NamedFilter):
         return self._tried(is_choice, default=False)
 
     def _tried(self, ask: Callable[[], T], *, default: T) -> T:
-        """Return what code of the project gives, ``default`` where it fails."""
+        """Call a list filter's code; return ``default`` where it fails."""
         try:
             return ask()
         except Exception:
@@ -172,7 +172,7 @@ class SidebarFilter(NamedFilter):
         return self._tried(lambda: tuple(self._made({}).expected_parameters()), default=())
 
     def _made(self, values: Mapping[str, Sequence[str]]) -> Any:
-        """Return the admin's filter as a list with these parameters in its address would have it."""
+        """Return Django's filter object as the admin's list makes it for these parameters."""
         # With the rows of the exposure, which may be fewer: filters make choices of them.
         admin: Any = copy(self.exposure.model_admin)
         admin.get_queryset = self.exposure.get_queryset
@@ -182,7 +182,7 @@ class SidebarFilter(NamedFilter):
         return self.filter_class(self.field, request, params, self.exposure.model, admin, field_path=self.path)
 
     def narrows_by_itself(self) -> bool:
-        """Return whether the admin's list has fewer rows while nothing is chosen, such as those not deleted."""
+        """Return whether the list filter narrows the admin's list while nothing is chosen."""
         if not (self.name is not None or _is_own(self.filter_class, "queryset", "__init__")):
             return False
         rows = self.exposure.get_queryset(self.request)
@@ -195,7 +195,7 @@ class SidebarFilter(NamedFilter):
         return made is not None and bool(made.has_output())
 
     def _nothing_chosen(self, rows: QuerySet[Any]) -> QuerySet[Any] | None:
-        """Return what the filter makes of the rows, without making its choices where it does well without."""
+        """Return the list filter's queryset while nothing is chosen, without making its choices if possible."""
         request = self.sidebar.getting({})
         if self.name is not None and not _is_own(self.filter_class, "__init__"):
             bare = self.filter_class.__new__(self.filter_class)
@@ -211,18 +211,18 @@ class SidebarFilter(NamedFilter):
         return found
 
     def offers(self) -> Sequence[Offer]:
-        """See :meth:`NamedFilter.offers`; choices that are made of rows are left to :meth:`value_of`."""
+        """Return the list filter's parameters with their choices, except choices made of rows."""
         return self._offers(lambda name, pairs: [])
 
     def told(self) -> Sequence[Offer]:
-        """See :meth:`NamedFilter.told`: a choice that finds rows of the caller's is no secret."""
+        """Return the list filter's choices, those made of rows only if they find rows of the caller's."""
         rows = self.exposure.get_queryset(self.request)
         return self._offers(
             lambda name, pairs: [pair for pair in pairs[:MAX_TRIED] if self._finds(rows, name, pair[0])]
         )
 
     def value_of(self, offer: Offer, text: str) -> str | None:
-        """See :meth:`NamedFilter.value_of`: a choice that finds nothing is as good as one that is not there."""
+        """Return the list filter's choice for a text, None for one that finds nothing."""
         if not self.made_of_rows:
             return offer.value_of(text)
         if self._finds(self.exposure.get_queryset(self.request), offer.name, text):
@@ -231,7 +231,6 @@ class SidebarFilter(NamedFilter):
         return told.value_of(text) if told.choices else None
 
     def _offers(self, among: Among) -> Sequence[Offer]:
-        """Return the offers, with those ``among`` the choices of a name that are made of rows."""
         with reading() as queries:
             made = self._made({})
             if made is None or not made.has_output():
@@ -265,19 +264,19 @@ class SidebarFilter(NamedFilter):
 
 
 def _is_own(filter_class: Any, *names: str) -> bool:
-    """Return whether the project wrote one of the methods of the class."""
+    """Return whether a list filter's class overrides one of these methods of Django's."""
     return any(getattr(filter_class, name).__module__ != filters.__name__ for name in names)
 
 
 def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
-    """Yield the values and labels of choices; filters with an input field of their own have empty ones."""
+    """Yield values and labels of a list filter's choices."""
     for choice in list(choices)[:MAX_CHOICES]:
         if isinstance(choice, (list, tuple)) and len(choice) == 2 and choice[0] is not None:
             yield str(choice[0]), str(choice[1])
 
 
 def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return the choices of a filter for a field, by parameter, as far as each sets one parameter.
+    """Return the choices of a field's list filter by parameter, if each choice sets one parameter.
 
     Those of a relation are left out: the admin lists rows there that the caller may not view.
     """
@@ -299,7 +298,7 @@ def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 class _Links:
-    """Stands for the admin's list where a filter writes the links of its choices."""
+    """Stands in for the changelist where a list filter writes the links of its choices."""
 
     add_facets = is_facets_optional = False
 

@@ -21,23 +21,24 @@ from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
-from ..orm.columns import Column, pk_text, represented, resolve_column
-from ..orm.pages import show_rows
-from ..orm.relations import linked_values
+from ..orm.column_values import pk_text
+from ..orm.columns import Column, resolve_column
+from ..orm.labels import linked_values
+from ..orm.row_reading import show_rows
+from ..orm.serializer_columns import represented
 from ..orm.suggestions import with_value
-from ..orm.unreadable import LOST, keep_stored
-from ..orm.wording import misnamed
-from ..schema.values import holds_hidden, is_sensitive
-from .admin import AdminExposure
-from .errors import HIDDEN_ERROR, duplicate_note, error_lines
-from .files import OPENED, read_file_value, uploads_taken
-from .forms import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
-from .formsets import InlinePost, management_entries
+from ..orm.undecodable_values import UNDECODABLE, keep_stored
+from ..orm.wording import Misnamed
+from ..schema.secrets import holds_hidden
+from .form_filling import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
 from .history import Journal
-from .inlines import PageInlines, ShownRows
-from .page import as_page, recording
+from .inline_formsets import InlinePost, management_entries
+from .inline_rows import PageInlines, ShownRows
+from .page_requests import as_page, recording
+from .uploaded_files import OPENED, read_file_value, uploads_taken
+from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
 NOT_SAVED: Final = "Nothing was saved:"
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -51,30 +52,24 @@ CHANGED: Final = (
 
 
 class RowPage:
-    """The admin's page of one row, or of a new one, as one caller sees it."""
+    """The admin's page of a saved or new row, as one caller sees it: writable fields and version."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
 
     @cached_property
     def access(self) -> ModelAccess:
-        """What the caller may see of the model, and do with it."""
         return access_of(self.request)[self.exposure]
 
     def nameable(self) -> set[str]:
-        """Return the fields that the caller can read, and those that can be written with nothing to read.
+        """Return the fields that the caller can read or save, form-only fields among them.
 
-        These are form fields that no page shows to read, which the add page alone may have, and links to rows of no
-        exposure.
+        These are fields of the form alone, and links to rows of no exposure.
         """
         request, exposure, obj = self.request, self.exposure, self.obj
         shown, opts = self.access.fields_of(obj), exposure.opts
         names = [*shown]
-        if isinstance(exposure, AdminExposure) and exposure.fields is None and exposure.form is None:
-            declared = exposure.get_fields(request, obj)
-            closed = {*exposure.exclude, *exposure.get_readonly_fields(request, obj), *declared}
-            on_page = (name for name in exposure.page_fields(request, obj) if isinstance(name, str))
-            names += [name for name in on_page if name not in closed and not is_sensitive(name, exposure.model)]
+        names += exposure.options.form_only_fields(request, obj)
         if unlisted := [
             field.name for field in opts.many_to_many if field.related_model not in exposure.site.exposures
         ]:
@@ -83,7 +78,7 @@ class RowPage:
         return set(names)
 
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
-        """Return the fields that only the admin's list edits (``list_editable``), of those that the caller sees.
+        """Return the fields that only the admin's list can save (``list_editable``), if the caller sees them.
 
         ``form`` is that of the row's own page. An exposure that says what may be written has none of them.
         """
@@ -98,7 +93,7 @@ class RowPage:
         return {name: fields[name] for name in names if name in fields and not fields[name].disabled}
 
     def version(self, inlines: Sequence[ShownRows], *, shown: Mapping[str, Any] = NONE, key: Any = None) -> str:
-        """Return the version of the row: a text that changes when what the caller sees of it, or of its inlines, does.
+        """Return the version of the saved row: a text that changes when what the caller sees of it does.
 
         It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are
         stored, or as a serializer of the project's own makes them: it tells nothing of them. What the caller does not
@@ -130,7 +125,7 @@ class RowPage:
         return base64.urlsafe_b64encode(digest).decode()
 
     def check_version(self, version: Any) -> None:
-        """Compare a version that the caller gives with that of the row, which should be locked."""
+        """Refuse to save a row whose version is not the one that the caller read."""
         if version is None:
             return
         inlines = PageInlines(self.request, self.exposure, self.obj).read()
@@ -141,7 +136,7 @@ class RowPage:
 
 
 class Saving(RowPage):
-    """One row saved with a caller's values. ``messages`` takes what the hooks of the project say to the user."""
+    """Saves one row with a caller's values. ``messages`` takes what the hooks of the project say to the user."""
 
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
@@ -152,15 +147,15 @@ class Saving(RowPage):
 
     @staticmethod
     def of(*row: Any) -> "Saving":
-        """Return what saves with these arguments: through the admin's page, or through the exposure's serializer."""
+        """Return what saves the row: ``PageSaving``, or ``SerializerSaving`` for an exposure with a serializer."""
         _, exposure, *_ = row
         return (PageSaving if exposure.serializer_class is None else SerializerSaving)(*row)
 
     def check(self) -> None:
-        """Pass if the row's own page has the fields of the values and takes each of them; nothing is saved."""
+        """Check the values without saving them."""
 
     def save(self) -> tuple[Model, list[str]]:
-        """Save the values with an entry in the history; return the row and the changed fields.
+        """Save the values and write the history; return the saved row and the changed fields.
 
         To be called in a transaction: validation may fail after the row was written.
         """
@@ -179,12 +174,12 @@ class Saving(RowPage):
         log(self.exposure, saved, message)
 
     def _nameable(self) -> set[str]:
-        """Return the fields that the caller may name; a row does not change its primary key."""
+        """Return the fields that the caller can save; a row does not change its primary key."""
         names, opts = self.nameable(), self.exposure.opts
         return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
     def _named(self, writable: Collection[str]) -> dict[str, Any]:
-        """Return the values by field name; a foreign key may be named by its column, as in filters.
+        """Return the values to save by field name; a foreign key can be named by its column.
 
         One text refuses hidden, read-only and missing fields.
         """
@@ -196,12 +191,12 @@ class Saving(RowPage):
             message = f"You cannot write {names} of {self.exposure.label}."
             near: list[str] | None = None if len(unknown) == 1 else []
             repair = partial(with_value, unknown[0])
-            raise misnamed(message, unknown[0], writable, repair, near, " Nothing was saved.")
+            raise Misnamed(message, unknown[0], writable, repair, near, " Nothing was saved.")
         return named
 
 
 class PageSaving(Saving):
-    """Saving through the admin's page: it is filled in as it is shown, and posted as a browser would."""
+    """Saves a row through the admin's page: fills in its form and posts it as a browser would."""
 
     def check(self) -> None:
         """See :meth:`Saving.check`."""
@@ -218,7 +213,7 @@ class PageSaving(Saving):
             raise ToolError("\n".join([NOT_SAVED, *lines]))
 
     def _fill_in(self) -> None:
-        """Fill in the page that a browser is shown: its form, its inlines, and what the admin's list edits alone."""
+        """Fill in the page that a browser would show: its form, its inlines, and ``list_editable`` fields."""
         request, exposure, obj, change = self.request, self.exposure, self.obj, self.obj is not None
         with as_page(request, "GET"):
             initial = None if change else exposure.get_changeform_initial_data(request)
@@ -246,7 +241,7 @@ class PageSaving(Saving):
         self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
-        """Return whether the value is the row's own, as results show it: sent back, it changes nothing.
+        """Return whether a value to save equals the one that results show, so that saving changes nothing.
 
         The form need not take what is shown: a file is shown by its uri, tags by key and label, and a key may lead to a
         row that the caller may not see.
@@ -280,7 +275,7 @@ class PageSaving(Saving):
         return saved, changed
 
     def _post(self) -> tuple[Model, list[str]]:
-        """Do what ``ModelAdmin.changeform_view`` does with a post, in its order."""
+        """Save the posted page in the order of ``ModelAdmin.changeform_view``."""
         request, exposure, change = self.request, self.exposure, self.obj is not None
         form = self.form.bind(self.obj, request.POST, request.FILES)
         pairs = zip(self.posts, self.inlines.formsets(form.instance), strict=True)
@@ -307,7 +302,7 @@ class PageSaving(Saving):
 
 
 class ListedRow:
-    """A row of the admin's list, in which fields are entered that it edits alone (``list_editable``)."""
+    """Saves fields of a row that only the admin's list edits (``list_editable``)."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model, values: Mapping[str, Any]) -> None:
         self.request, self.exposure, self.values = request, exposure, values
@@ -321,12 +316,11 @@ class ListedRow:
         return self.exposure.model_admin.get_changelist_formset(self.request)(*posted, queryset=self.rows)
 
     def errors(self) -> list[str]:
-        """Return what is wrong with the values, a line for each error; nothing is saved."""
+        """Return the errors of the values without saving them, a line for each."""
         with as_page(self.request, "POST", self.entries):
             return self._posted()[1]
 
     def _posted(self) -> tuple[Any, list[str]]:
-        """Return the form of the row that the request posts, and what is wrong with it."""
         formset = self._formset(self.request.POST, self.request.FILES)
         [form] = formset.forms
         self.form.impose(form)
@@ -338,7 +332,7 @@ class ListedRow:
         return form, lines if lines or valid else [HIDDEN_ERROR]
 
     def save(self) -> tuple[Model, Any]:
-        """Save what differs, as the list does with a post; return the row and its form."""
+        """Save the changed ``list_editable`` fields; return the saved row and its form."""
         form, lines = self._posted()
         if lines:
             raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines)]))
@@ -385,7 +379,7 @@ class SerializerSaving(Saving):
         return saved, changed
 
     def _read(self, field: Any, value: Any) -> Any:
-        """Return the value with the file that it is, or with the primary keys of the rows that it names."""
+        """Return the value to save: a file, or the primary keys of the rows that it names."""
         if value is None:
             return None
         if isinstance(field, FileField):
@@ -417,14 +411,14 @@ def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
 
 
 def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
-    """Yield the values of the columns of the row's own tables as they are stored, but for what a serializer changes."""
+    """Yield stored values of a row's columns, for its version."""
     names = {field.name for field in row._meta.concrete_fields}
     for column in columns:
         field = column.field
         if field is None or field.name not in names or (column.kind == "serialized" and not column.is_plain):
             continue
         value = field.value_from_object(row)
-        if value is LOST:
+        if value is UNDECODABLE:
             value = ["lost"]
         elif not isinstance(value, (dict, list)):
             # Or as it is, where the field does not take what the database holds.

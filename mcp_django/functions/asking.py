@@ -16,8 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
 from ..schema.annotations import resolve_hint
-from ..schema.containers import MISSING
-from ..schema.types import FREE_OBJECT
+from ..schema.container_types import MISSING
+from ..schema.value_types import FREE_OBJECT
 from .declarations import signature_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Sample:
     """The client's model answers: ``summary: Annotated[str, Sample("Summarise the order.", max_tokens=100)]``.
 
     The function gets the text, or all of the answer where the annotation is
-    :class:`~mcp_django.schema.sampling.Sampled`.
+    :class:`~mcp_django.schema.sampling_and_roots.Sampled`.
     """
 
     prompt: Text
@@ -89,7 +89,7 @@ class Asked:
                 )
                 return mcp.ask(message, kind, key=self.name, default=self.default)
             case Sample():
-                from ..schema.sampling import Sampled
+                from ..schema.sampling_and_roots import Sampled
 
                 prompt = _text(marker.prompt, request, arguments)
                 found = mcp.sample(prompt, max_tokens=marker.max_tokens, system=marker.system, key=self.name)
@@ -107,7 +107,7 @@ class Asked:
         if isinstance(form, type) and not issubclass(form, BaseForm):
             raise ImproperlyConfigured(f"{self.name}: form must be a Django form")
         if isinstance(self.marker, Ask) and form is None:
-            from ..schema.elicitation import blank
+            from ..schema.question_forms import blank
 
             blank(self.annotation, self.name)
 

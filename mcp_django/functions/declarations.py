@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from ..conf import nearest
+from ..problems import nearest
 
 T = TypeVar("T")
 

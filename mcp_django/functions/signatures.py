@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from ..exceptions import ToolError
 from ..protocol.headers import param_headers
 from ..schema.annotations import parameter, parse_docstring, resolve_hint
-from ..schema.containers import MISSING, Array, Dictionary, Object, Parameter
-from ..schema.types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
+from ..schema.container_types import MISSING, Array, Dictionary, Object, Parameter
+from ..schema.value_types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
 from .declarations import given_by_name, signature_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Pages of the admin for who acts without signing in here. For superusers: each entry lets somebody act as a user."""
+"""Admin pages of service accounts and linked identities, for superusers: each entry lets somebody act as a user."""
 
 import re
 from typing import Any, Final
@@ -24,7 +24,7 @@ HTTPS: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*/[\x21-\x7e]+", re.IGNOR
 
 
 class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A service account, with the wish for a new secret."""
+    """Admin form of a service account, with a checkbox that makes a new secret."""
 
     scopes = forms.MultipleChoiceField(label=_("scopes"), widget=forms.CheckboxSelectMultiple, initial=[READ])
     endpoints = forms.MultipleChoiceField(
@@ -46,7 +46,7 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         from oauth2_provider.settings import oauth2_settings
 
-        from .resource import endpoints
+        from .resource_urls import endpoints
 
         super().__init__(*args, **kwargs)
         fields: dict[str, Any] = self.fields
@@ -57,8 +57,8 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
         fields["jwks_uri"].help_text = _("For a program that publishes its keys itself. Use this or the field above.")
 
     def clean_public_key(self) -> str:
-        """Take public keys alone."""
-        from .assertions import InvalidKeys, read_keys
+        """Accept public keys only."""
+        from .assertions_and_keys import InvalidKeys, read_keys
 
         text: str = self.cleaned_data["public_key"].strip()
         if text:
@@ -69,14 +69,14 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
         return text
 
     def clean_jwks_uri(self) -> str:
-        """Take https alone."""
+        """Accept https URLs only."""
         url: str = self.cleaned_data["jwks_uri"]
         if url and HTTPS.fullmatch(url) is None:
             raise forms.ValidationError(gettext("Give an https URL with a path."))
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Require one way to sign in, and not two kinds of keys."""
+        """Require one way for the service account to sign in: a secret, a public key or a URL of keys."""
         cleaned = super().clean() or {}
         has_key, has_url = bool(cleaned.get("public_key")), bool(cleaned.get("jwks_uri"))
         if has_key and has_url:
@@ -87,7 +87,7 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Pages that no permission opens: who may add an entry could act as anybody. They are there where a setting is."""
+    """Base of the admin pages of accounts that only superusers can open, while a setting is on."""
 
     setting = ""
 
@@ -110,7 +110,7 @@ class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 class ServiceAccountAdmin(ForSuperusers):
-    """The service accounts. Each change ends the tokens that an account has: it gets others by what is now so."""
+    """Admin page of service accounts; every change revokes the tokens of the account."""
 
     setting = "SERVICE_ACCOUNTS"
     form = ServiceAccountForm
@@ -125,8 +125,8 @@ class ServiceAccountAdmin(ForSuperusers):
         return [*(["client_id"] if obj is not None else []), *self.form.Meta.fields]
 
     def save_model(self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool) -> None:
-        """Save the account, with a new secret where one is wanted, and end the tokens that it has."""
-        from .programs import application_of, end_tokens, new_secret
+        """Save the service account from the admin form, with a new secret if asked for, and revoke its tokens."""
+        from .service_accounts import application_of, end_tokens, new_secret
 
         obj.shown_secret = new_secret(obj) if form.cleaned_data.get("new_secret") else ""  # type: ignore[attr-defined]
         super().save_model(request, obj, form, change)
@@ -136,7 +136,7 @@ class ServiceAccountAdmin(ForSuperusers):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> None:
         from oauth2_provider.models import get_application_model
 
-        from .programs import end_tokens
+        from .service_accounts import end_tokens
 
         ids = list(queryset.values_list("client_id", flat=True))
         end_tokens(ids)
@@ -165,7 +165,7 @@ class ServiceAccountAdmin(ForSuperusers):
 
 
 class LinkedIdentityAdmin(ForSuperusers):
-    """Which user is whom at the identity providers. A change ends the tokens that the user had by the link."""
+    """Admin page of linked identities: which user an identity provider's subject is. Changes revoke tokens."""
 
     setting = "IDENTITY_PROVIDERS"
     list_display = ("subject", "issuer", "user", "created")
@@ -176,13 +176,13 @@ class LinkedIdentityAdmin(ForSuperusers):
     fields = ("issuer", "subject", "user")
 
     def save_model(self, request: HttpRequest, obj: LinkedIdentity, form: Any, change: bool) -> None:
-        from .programs import end_tokens_of
+        from .identity_providers import end_tokens_of
 
         super().save_model(request, obj, form, change)
         end_tokens_of([obj.pk])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[LinkedIdentity]) -> None:
-        from .programs import end_tokens_of
+        from .identity_providers import end_tokens_of
 
         end_tokens_of(list(queryset.values_list("pk", flat=True)))
         super().delete_queryset(request, queryset)

@@ -1,7 +1,7 @@
-"""Who calls the endpoint: :func:`authenticate`, the check of bearer tokens, and the challenge that answers a bad one.
+"""Bearer tokens at the MCP endpoint: :func:`authenticate` checks them, :func:`challenge` answers a bad one.
 
-A token is looked up with its user, its client and what is kept with it by one compiled query (:func:`find_token`). When
-a token was used last is kept in the shared cache, to the minute, without delaying a call.
+A token is looked up with its user, its client and its facts by one compiled query (:func:`find_token`). When a token
+was used last is kept in the shared cache, to the minute, without delaying a call.
 """
 
 import hashlib
@@ -38,17 +38,17 @@ from rest_framework.exceptions import APIException
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.text import plain
+from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
+from ..orm.compiled_queries import Bind, CompiledQuery, Slot, compile_values
 from ..orm.permissions import FOUND, permission_columns
-from ..orm.plans import Bind, Plan, Slot, compile_plan
 from ..problems import AMBIGUOUS, NO_TOKEN, NOT_ACTIVE, OTHER_SCHEME, Problem
-from ..runtime.cache import cache
+from ..runtime.cache_and_rate_limits import cache
 from ..scopes import ADMIN, expand, join
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, is_current
-from .resource import own_resource, same_resource
-from .tokens import beside_tokens, checksum_of, facts_of, stands
+from .resource_urls import own_resource, same_resource
+from .stored_tokens import beside_tokens, checksum_of, facts_of, stands
 
 MAX_HEADER: Final = 8192
 # Tokens of one query.
@@ -86,7 +86,7 @@ NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token"
 
 
 def authenticate(request: MCPRequest, path: str) -> None:
-    """Find the user of a request to the endpoint at ``path``, by the first authentication class that knows them.
+    """Authenticate a request to the MCP endpoint at ``path`` by the first class that knows its bearer token.
 
     Sets ``request.user`` and ``request.auth``, and on ``request.mcp`` the scopes, the client, the facts, and as
     ``resource`` the URL that a token must be for.
@@ -121,10 +121,10 @@ def authenticate(request: MCPRequest, path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that was accepted: ``scopes`` with all that they imply, the client it was given to, when it ends.
+    """A valid bearer token: ``scopes`` with the scopes that they imply, the client, and the time of expiry.
 
-    ``checksum`` is the SHA-256 (hexadecimal) under which it is stored, "" for one that is not. ``facts`` are kept with
-    it.
+    ``checksum`` is the SHA-256 (hexadecimal) under which it is stored, "" for one that is not. ``facts`` are stored
+    with it.
     """
 
     scopes: frozenset[str]
@@ -135,7 +135,7 @@ class Token:
 
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
-        """Return those that have not expired, been revoked or lost a scope since; one query for 500 of them."""
+        """Return the bearer tokens that are still unexpired, unrevoked and of the same scopes; one query for 500."""
         now, rows = timezone.now(), get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
         found: dict[str, tuple[datetime, str]] = {}
@@ -154,10 +154,10 @@ class Token:
 
 
 class BearerAuthentication(BaseAuthentication):
-    """OAuth 2.1 bearer tokens for the endpoint, from the ``Authorization`` header and nowhere else (RFC 6750, 2.1)."""
+    """REST framework's authentication class for bearer tokens in the ``Authorization`` header (RFC 6750, 2.1)."""
 
     def authenticate(self, request: Any) -> tuple[AbstractBaseUser, Token] | None:
-        """Return user and token, or None when the request carries no bearer credentials.
+        """Return user and bearer token, or None for a request without bearer credentials.
 
         ``request`` is a Django request with ``request.mcp.resource``, the URL that the token must be for.
         """
@@ -175,7 +175,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
-    """Return the user of a token and what it grants at ``resource``, the URL of an endpoint.
+    """Return the user and the grant of a bearer token that is valid for ``resource``, the URL of an endpoint.
 
     The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
     Restriction) and to an active user, who has the password that they had then.
@@ -201,7 +201,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
 
 def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
-    """Return the user of a token that was found and what it grants, if it is good for the resource."""
+    """Check a stored bearer token: active user, expiry, resource, password, service account; return user and grant."""
     user, bound = row.user, row.resource or ()
     facts: Any = {} if row.facts is None else row.facts
     if user is None:
@@ -221,7 +221,7 @@ def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBase
         reason = Problem(f"the token is for {urls}, this request came to {resource}", "Is BASE_URL right?", told)
     elif not isinstance(facts, dict) or not is_current(user, facts):
         seen = f"the token is older than the password of its user ({user.pk})"
-        reason = Problem(seen, f"REVOKE_ON_PASSWORD_CHANGE ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
+        reason = Problem(seen, f"A new password ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
     elif not REASONS.isdisjoint(facts) and not stands(facts, user.pk):
         reason = CLOSED
     else:
@@ -236,7 +236,7 @@ def _expanded(scope: str) -> frozenset[str]:
 
 
 def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
-    """Return what the project's own validator accepts, introspection included, and whether it is stored here."""
+    """Validate a bearer token by the project's OAUTH2_VALIDATOR_CLASS; say also whether the token is stored here."""
     asked = OAuthRequest(resource, "POST", "", {})
     try:
         if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
@@ -255,7 +255,7 @@ def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
 def challenge(
     resource_metadata_url: str, scopes: Iterable[str], *, error: str | None = None, description: str | None = None
 ) -> str:
-    """Return the value of ``WWW-Authenticate`` (RFC 6750, section 3; RFC 9728, section 5.1).
+    """Return the value of the ``WWW-Authenticate`` header for a bearer token (RFC 6750, section 3; RFC 9728, 5.1).
 
     ``scopes`` are all that the operation needs; for ``error="insufficient_scope"`` those already granted belong to it,
     or clients lose them. Give ``error="invalid_token"`` only when a token was sent.
@@ -268,7 +268,7 @@ def challenge(
 
 # The token as the database has it
 
-TOKEN_FIELDS: Final = ("expires", "scope", "resource", "application__client_id")
+TOKEN_FIELDS: Final = ("expires", "scope", "resource", "application__client_id", "user__pk")
 # What decides on a token in the toolkit, and the classes whose answer the plan reproduces.
 VALIDATORS: Final = ("mcp_django.oauth.validator.MCPValidator", "oauth2_provider.oauth2_validators.OAuth2Validator")
 VERDICTS: Final = (
@@ -279,9 +279,9 @@ VERDICTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What the database says of a token. ``expires`` is aware when ``USE_TZ`` is on, None where it cannot be read.
+    """A bearer token as the database has it. ``expires`` is None where it cannot be read, else aware with ``USE_TZ``.
 
-    ``facts`` are those kept with it, None where there are none.
+    ``facts`` are those stored with it, None for none.
     """
 
     user: AbstractBaseUser | None
@@ -292,47 +292,33 @@ class TokenRow:
     facts: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPlan:
-    """The compiled query for one database, the user's model, its columns in it, and which of them is the primary key.
-
-    Behind them are those of the user's permissions, if there are any. ``has_facts`` says that what is kept with the
-    token is in that database, and its last column.
-    """
-
-    plan: Plan
-    has_facts: bool
-    user_model: Any
-    user_fields: tuple[str, ...]
-    user_pk: int
-
-
-_plans: dict[str, TokenPlan] = {}
+# By database: the query, whether what is kept with the token is its last column, the user's model, and its columns.
+# Those of the user's permissions come behind them, if there are any.
+_plans: dict[str, tuple[CompiledQuery, bool, Any, tuple[str, ...]]] = {}
 
 
 def find_token(checksum: str) -> TokenRow | None:
-    """Return the token with this SHA-256 (hexadecimal), its user a full instance of the user model; one query."""
+    """Look up a bearer token by its SHA-256, with its user, client and facts, in one compiled query."""
     using = router.db_for_read(_token_model())
-    found = _plans.get(using)
-    if found is None:
-        found = _plans[using] = _compile(using)
-    rows = found.plan.run(using, [checksum])
+    if using not in _plans:
+        _plans[using] = _compile(using)
+    plan, has_facts, user_model, fields = _plans[using]
+    rows = plan.run(using, [checksum])
     if not rows:
         return None
-    expires, scope, resource, client_id, *user = rows[0]
-    facts = user.pop() if found.has_facts else facts_of(checksum)
+    expires, scope, resource, client_id, user_pk, *user = rows[0]
+    facts = user.pop() if has_facts else facts_of(checksum)
     person = None
-    if user[found.user_pk] is not None:
-        count = len(found.user_fields)
-        person = found.user_model.from_db(using, found.user_fields, user[:count])
-        if permissions := user[count:]:
+    if user_pk is not None:
+        person = user_model.from_db(using, fields, user[: len(fields)])
+        if permissions := user[len(fields) :]:
             person.__dict__[FOUND] = permissions
     return TokenRow(person, expires, scope, resource, client_id or "", facts)
 
 
 @lru_cache(maxsize=1)
 def plannable() -> bool:
-    """Tell whether the plan gives the toolkit's verdict: nothing of the project's own takes part in it."""
+    """Return whether the compiled query decides on bearer tokens as the toolkit would: nothing of it is overridden."""
     validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
     if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
         return False
@@ -350,7 +336,7 @@ def _token_model() -> Any:
     return get_access_token_model()
 
 
-def _compile(using: str) -> TokenPlan:
+def _compile(using: str) -> tuple[CompiledQuery, bool, Any, tuple[str, ...]]:
     model = get_user_model()
     fields = tuple(field.attname for field in model._meta.concrete_fields)
     facts = Subquery(TokenFacts._default_manager.filter(Q(Exact(F("token"), Bind(Slot(0))))).values("facts"))
@@ -365,7 +351,7 @@ def _compile(using: str) -> TokenPlan:
             *TOKEN_FIELDS, *(f"user__{name}" for name in fields), *permissions, *([facts] if has_facts else [])
         )
     )
-    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, fields.index(model._meta.pk.attname))
+    return compile_values(queryset, using), has_facts, model, fields
 
 
 def _forget(**kwargs: Any) -> None:
@@ -391,14 +377,14 @@ _noted: dict[str, float] = {}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """When a token was used, and from what part of the net, "" where that is not known."""
+    """The last use of a bearer token: its time, and the network of the caller's address, "" for unknown."""
 
     moment: datetime
     place: str
 
 
 def note_use(token: Token, address: str = "") -> None:
-    """Note that a call came with this token from an address; a cache that is out of order forgets it."""
+    """Record in the cache that a bearer token was used now from an address."""
     checksum, now = token.checksum, time.monotonic()
     if not checksum or now < _noted.get(checksum, 0.0):
         return
@@ -410,7 +396,7 @@ def note_use(token: Token, address: str = "") -> None:
 
 
 def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
-    """Return when and from where each of the tokens with these checksums was last used, as far as it is known."""
+    """Return the last use of bearer tokens by checksum, as far as the cache knows."""
     keys = {_key(checksum): checksum for checksum in checksums}
     zone = UTC if django_settings.USE_TZ else None
     with suppress(Exception):
@@ -422,7 +408,7 @@ def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
 
 
 def shortened(address: str) -> str:
-    """Return as much of an address as tells a user whether it is theirs: without its end, which tells one device."""
+    """Shorten the IP address of a token's last use to its network, for display to the user."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Clients that describe themselves by a document at an https URL, which is their id (SEP-991).
+"""Client ID metadata documents: clients that describe themselves at an https URL, their client id (SEP-991).
 
 Which *hosts* they may come from is said by settings and by the admin; ``.example.com`` stands for a domain and all
 below it. A *document* is fetched when a signed-in user is asked for consent, and what it says is stored as an
@@ -12,6 +12,7 @@ nothing. What it saw is kept for a while, for all workers.
 """
 
 import hashlib
+import json
 import logging
 import threading
 import time
@@ -19,7 +20,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from django.db import DatabaseError, router
 from django.http import HttpRequest
@@ -30,16 +31,24 @@ from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
 from ..context.databases import writing
-from ..context.text import plain
+from ..context.untrusted_text import plain
 from ..models import ClientHost, ClientKeys
 from ..problems import DOCUMENTS_OFF, NO_CACHE, Problem
-from ..runtime.cache import cache, hit, times_as_many
-from .assertions import PAUSE, FetchedLately, KeySource, keys_of
-from .client_metadata import MAX_ID, SIGNED, ClientMetadata, InvalidDocument, check_url, read_document
-from .decorators import note
-from .fetching import FetchFailed, fetcher_for
-from .tokens import hashed_secret, unused_clients
+from ..runtime.cache_and_rate_limits import cache, hit, times_as_many
+from .assertions_and_keys import PAUSE, FetchedLately, InvalidKeys, KeySource, keys_of, read_keys
+from .client_registration import MAX_URI, URI, ClientMetadata, are_texts, is_acceptable, left_out
+from .cors_and_refusals import note
+from .document_fetcher import FetchFailed, fetcher_for, is_domain
+from .stored_tokens import hashed_secret, unused_clients
 
+PREFIX: Final = "https://"
+# The column of the toolkit's table.
+MAX_ID: Final = 255
+MAX_DOCUMENT_URIS: Final = 50
+# Ways of proving who one is that need a secret of both sides.
+SHARED_SECRETS: Final = ("client_secret_basic", "client_secret_post", "client_secret_jwt")
+# The way that needs none: an assertion that the client signs (RFC 7523).
+SIGNED: Final = "private_key_jwt"
 # Of the hosts that wait, more are not noted: whoever may sign in can make them up.
 MAX_WAITING: Final = 200
 ALLOWED: Final = ClientHost.Decision.ALLOWED
@@ -50,31 +59,31 @@ WELL_KNOWN: Final = ("claude.ai", "chatgpt.com", "vscode.dev")
 
 
 def takes_documents() -> bool:
-    """Return whether any client may describe itself by a document."""
+    """Return whether any client may describe itself by a metadata document."""
     return bool(_policy() != "off" and _policy())
 
 
 def _policy() -> Any:
-    """Return whose documents are taken: where not every client may register, that has to be said."""
-    if settings.CLIENT_DOCUMENTS is None:
+    """Return whose metadata documents are taken: all, none, named hosts, or those an administrator allows."""
+    if settings.CLIENT_DOCUMENTS["hosts"] is None:
         return "all" if settings.REGISTRATION == "open" else "off"
-    return settings.CLIENT_DOCUMENTS
+    return settings.CLIENT_DOCUMENTS["hosts"]
 
 
 def named_hosts() -> list[str]:
-    """Return hosts whose documents are taken: those that the settings name, or else one that many clients use."""
+    """Return the hosts that are tried, to see whether client documents can be fetched."""
     policy = _policy()
     if isinstance(policy, str):
         return [host for host in WELL_KNOWN if decision_on(host) != BLOCKED][:1]
-    own = {host.partition(":")[0]: host for host in settings.PRIVATE_CLIENT_HOSTS}
+    own = {host.partition(":")[0]: host for host in settings.CLIENT_DOCUMENTS["private"]}
     return [own.get(host, host) for host in (name.removeprefix(".") for name in policy)]
 
 
 def decision_on(host: str) -> ClientHost.Decision:
-    """Return whether applications of a host are let in, are not, or wait for an administrator."""
+    """Return whether a host's client documents are allowed, blocked, or wait for an administrator."""
     names = _names_of(host)
     decided = set(ClientHost._default_manager.filter(host__in=names).values_list("decision", flat=True))
-    if BLOCKED in decided or not names.isdisjoint(settings.BLOCKED_CLIENT_HOSTS) or not takes_documents():
+    if BLOCKED in decided or not names.isdisjoint(settings.CLIENT_DOCUMENTS["blocked"]) or not takes_documents():
         return BLOCKED
     policy = _policy()
     if policy == "ask":
@@ -84,13 +93,13 @@ def decision_on(host: str) -> ClientHost.Decision:
 
 
 def _names_of(host: str) -> set[str]:
-    """Return the names under which something can be decided about a host."""
+    """Return the names under which a host of client documents can be allowed or blocked: itself and its domains."""
     labels = host.split(".")
     return {host, *("." + ".".join(labels[start:]) for start in range(len(labels)))}
 
 
 def ask_for(host: str, url: str, user: Any) -> None:
-    """Note for administrators that a user wants to connect the application at ``url``."""
+    """Record for administrators that a user wants to connect a client whose document is at ``url``."""
     waiting = ClientHost._default_manager.filter(decision=WAITING)
     if waiting.filter(host=host).exists() or waiting.count() >= MAX_WAITING:
         return
@@ -99,7 +108,7 @@ def ask_for(host: str, url: str, user: Any) -> None:
 
 
 def is_admitted(client: Any) -> bool:
-    """Return whether a client that is stored may go on: one that a document describes, while its host is let in.
+    """Return whether a stored client may go on: one described by a document, only while its host is allowed.
 
     A project that leaves documents to the toolkit, with a fetcher of its own, has its own rules.
     """
@@ -111,10 +120,7 @@ def is_admitted(client: Any) -> bool:
 
 
 def forget_clients_of(host: str) -> int:
-    """Delete the applications of a host that documents describe, and with them all access that they have.
-
-    Returns how many there were.
-    """
+    """Delete all clients described by documents of a host, with their tokens; return their number."""
     model = get_application_model()
     stored = model._default_manager.filter(registration_source=model.RegistrationSource.CIMD)
     found = [
@@ -135,8 +141,8 @@ ALONE: Final = 60
 PATIENCE: Final = 3.0
 MAX_HOSTS: Final = 3
 REMEDY: Final = (
-    "If this server needs a proxy, set CLIENT_DOCUMENT_PROXY. If it has no access to the internet, set "
-    "CLIENT_DOCUMENTS to 'off', and clients register instead."
+    "If this server needs a proxy, set CLIENT_DOCUMENTS['proxy']. If it has no access to the internet, set "
+    "CLIENT_DOCUMENTS['hosts'] to 'off', and clients register instead."
 )
 
 # By the key of the cache: until when it is known here, and what.
@@ -145,7 +151,7 @@ _looking = threading.Lock()
 
 
 def announces_documents() -> bool:
-    """Return whether metadata says that clients can describe themselves by a document.
+    """Return whether the authorization server's metadata announces support of client documents.
 
     Where clients cannot register instead it says so in any case: their users then see a page with the cause.
     """
@@ -153,7 +159,7 @@ def announces_documents() -> bool:
 
 
 def why_not_fetched() -> str:
-    """Return why documents of clients cannot be fetched, "" where they can."""
+    """Return why client documents cannot be fetched from this server, "" if they can; cached."""
     key = _key()
     found = _recall(key)
     if found is None:
@@ -170,7 +176,7 @@ def why_not_fetched() -> str:
 
 
 def look() -> str:
-    """Try to connect to the hosts whose documents are taken; return what fails, "" for nothing."""
+    """Try to connect to hosts of client documents; return the first failure, "" for none."""
     hosts = named_hosts()[:MAX_HOSTS]
     for host in hosts:
         url = f"https://{host}/"
@@ -182,7 +188,7 @@ def look() -> str:
 
 
 def forget() -> None:
-    """Have the next one who asks for metadata look again: a document could not be fetched."""
+    """Forget whether client documents can be fetched, after a document could not be."""
     key = _key()
     _known.pop(key, None)
     with suppress(Exception):  # it is looked at again when its time is over
@@ -190,9 +196,8 @@ def forget() -> None:
 
 
 def _key() -> str:
-    """Return the key of the cache, which is another one after a change of settings."""
-    names = "CLIENT_DOCUMENTS", "PRIVATE_CLIENT_HOSTS", "CLIENT_DOCUMENT_CA", "CLIENT_DOCUMENT_PROXY"
-    told = repr([getattr(settings, name) for name in names])
+    """Return the cache key for whether client documents can be fetched; it depends on the settings."""
+    told = repr(sorted(settings.CLIENT_DOCUMENTS.items()))
     return f"mcp_django:outgoing:{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
@@ -228,18 +233,116 @@ REFUSALS: Final = {
     "document": (400, "The makers of the client mend its metadata document."),
     "away": (400, REMEDY),
     "unreachable": (400, "Its server is in trouble, and the user tries again later."),
-    "blocked": (403, "CLIENT_DOCUMENTS, BLOCKED_CLIENT_HOSTS or the admin (hosts of applications) says so."),
+    "blocked": (403, "CLIENT_DOCUMENTS or the admin (hosts of applications) says so."),
     "off": (403, DOCUMENTS_OFF.remedy),
     "waiting": (403, "An administrator allows or blocks the host in the admin, under hosts of applications."),
-    "busy": (429, "CLIENT_DOCUMENT_RATE is the limit."),
+    "busy": (429, "RATES['documents'] is the limit."),
     "uncounted": (503, NO_CACHE.remedy),
 }
 # What may be otherwise in a moment.
 PASSING: Final = frozenset({"away", "unreachable", "uncounted", "busy"})
 
 
+class InvalidDocument(Exception):
+    """A client's metadata document, or its URL, breaks a rule; the text says which, in English."""
+
+
+def is_document_id(client_id: str) -> bool:
+    """Return whether a client id is meant as the URL of a metadata document."""
+    return client_id[: len(PREFIX)].lower() == PREFIX
+
+
+def check_url(url: str, named: frozenset[str]) -> SplitResult:
+    """Check a client id that is the URL of a metadata document, and return its parts.
+
+    ``named`` are hosts of the project's own, of which a port and a name without a dot are taken too.
+    """
+    if len(url) > MAX_ID or URI.fullmatch(url) is None or "\\" in url:
+        raise InvalidDocument(f"A client_id is at most {MAX_ID} characters of printable ASCII; a host is in punycode.")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port
+    except ValueError:
+        raise InvalidDocument("The client_id is not a URL.") from None
+    if not url.startswith(PREFIX) or parts.netloc != parts.netloc.lower():
+        raise InvalidDocument("The client_id has to be an https URL, with scheme and host in lower case.")
+    if "@" in parts.netloc or "#" in url:
+        raise InvalidDocument("The client_id must have no user and no fragment.")
+    if parts.netloc not in named and (port is not None or ":" in parts.netloc or not is_domain(host)):
+        raise InvalidDocument("The host of the client_id has to be a domain name, without a port.")
+    if not parts.path.strip("/"):
+        raise InvalidDocument("The client_id has to be a URL with a path.")
+    if any(unquote(segment) in (".", "..") for segment in parts.path.split("/")):
+        raise InvalidDocument("The path of the client_id must have no dot segments.")
+    return parts
+
+
+def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
+    """Read a client's metadata document: name, redirect URIs, keys; ``schemes`` are those allowed for redirect URIs."""
+    if not isinstance(data, dict):
+        raise InvalidDocument("The document is not a JSON object.")
+    if data.get("client_id") != url:
+        raise InvalidDocument(f"The client_id in the document is {_shown(data.get('client_id'))}, not its own URL.")
+    if "client_secret" in data or "client_secret_expires_at" in data:
+        raise InvalidDocument("The document has a client_secret, which everybody can read there.")
+    name = plain(data.get("client_name"))
+    uris: Any = data.get("redirect_uris")
+    if not name:
+        raise InvalidDocument("The document has no client_name.")
+    if lack := left_out(data):
+        raise InvalidDocument(f"In the document, {lack[0]} has to include {lack[1]}.")
+    method, keys = _signs(data)
+    if not are_texts(uris):
+        raise InvalidDocument("In the document, redirect_uris has to be an array with at least one URI.")
+    if len(uris) > MAX_DOCUMENT_URIS:
+        raise InvalidDocument(f"The document has more than {MAX_DOCUMENT_URIS} redirect_uris.")
+    # A client that has others for other servers loses none of those that a code may be sent to.
+    acceptable = tuple(dict.fromkeys(uri for uri in uris if is_acceptable(uri, schemes)))
+    if not acceptable:
+        raise InvalidDocument("None of the document's redirect_uris is https, loopback, or a scheme of a known client.")
+    return ClientMetadata(acceptable, name, method, **keys)
+
+
+def _signs(data: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return how the client of a metadata document authenticates, "none" or "private_key_jwt", and its keys."""
+    several, one = data.get("token_endpoint_auth_methods_supported"), data.get("token_endpoint_auth_method")
+    if one in SHARED_SECRETS:
+        raise InvalidDocument(f"The document's token_endpoint_auth_method is {one}: there is no secret to share.")
+    offered = ["none" if one is None else one, *(several if isinstance(several, list) else [])]
+    keys = _keys(data) if SIGNED in offered else {}
+    if "none" in offered:
+        return "none", keys
+    if SIGNED not in offered:
+        raise InvalidDocument(
+            f"The document's token_endpoint_auth_method is {_shown(one)}; this server takes none and {SIGNED}."
+        )
+    if not keys:
+        raise InvalidDocument(f"The document offers {SIGNED} alone, and has no keys (jwks or jwks_uri) for it.")
+    return SIGNED, keys
+
+
+def _keys(data: dict[str, Any]) -> dict[str, str]:
+    """Return the keys in a client's metadata document, or their URL (RFC 7591, section 2); nothing if unusable."""
+    uri, own = data.get("jwks_uri"), data.get("jwks")
+    if isinstance(uri, str) and own is None:
+        parts = urlsplit(uri)
+        is_good = uri.startswith(PREFIX) and len(uri) <= MAX_URI and URI.fullmatch(uri) and not parts.fragment
+        return {"jwks_uri": uri} if is_good and parts.hostname and "@" not in parts.netloc else {}
+    if isinstance(own, dict) and uri is None:
+        text = json.dumps(own)
+        with suppress(InvalidKeys):
+            read_keys(text)
+            return {"public_key": text}
+    return {}
+
+
+def _shown(value: Any) -> str:
+    return repr(plain(value)) if isinstance(value, str) else "missing" if value is None else "no text"
+
+
 class DocumentRefused(Exception):
-    """The client is not let in; ``kind`` is a key of ``REFUSALS``, ``detail`` says more, in English."""
+    """The client's metadata document is refused; ``kind`` is a key of ``REFUSALS``, ``detail`` in English."""
 
     def __init__(self, kind: str, url: str, detail: str) -> None:
         super().__init__(detail)
@@ -251,7 +354,7 @@ class DocumentRefused(Exception):
 
 
 class Document:
-    """The document of one client at ``url``, as a request needs it."""
+    """The metadata document of one client at ``url``: admitted, fetched, stored and renewed during a request."""
 
     def __init__(self, url: str, request: HttpRequest) -> None:
         self.url, self.request = url, request
@@ -261,7 +364,7 @@ class Document:
         return DocumentRefused(kind, self.url, detail)
 
     def require_admitted(self) -> None:
-        """Look whether the host is let in, and have an administrator asked where that is to be decided."""
+        """Refuse the document unless its host is allowed; record a host that waits for an administrator."""
         if not takes_documents():
             raise self.refused("off", DOCUMENTS_OFF.told)
         decision = decision_on(self.host)
@@ -272,7 +375,7 @@ class Document:
             raise self.refused("blocked", f"{self.host} is not let in.")
 
     def current(self, stored: Any) -> Any:
-        """Return what is stored while it is up to date, else what is fetched, or stored for a day more."""
+        """Return the client stored for the document if it is up to date, else fetch; a stale one serves for a day."""
         now = timezone.now()
         if stored is not None and stored.cimd_expires_at is not None and now <= stored.cimd_expires_at:
             return stored
@@ -286,7 +389,7 @@ class Document:
             return stored
 
     def fetched(self) -> Any:
-        """Return the application that the document describes now; that it cannot be had is known for a moment."""
+        """Fetch the document and store its client; a failure is cached for a minute."""
         key = f"mcp_django:document:{hashlib.sha256(self.url.encode()).hexdigest()}"
         known = None
         with suppress(Exception):  # it is fetched again
@@ -304,8 +407,8 @@ class Document:
         return self._store(metadata, age)
 
     def _count(self) -> None:
-        """Count a document for the address that asks, which is the connection's, and for the host."""
-        rate, address = settings.CLIENT_DOCUMENT_RATE, self.request.META.get("REMOTE_ADDR", "")
+        """Count a fetch of the document against the rates of the requesting address and of the host."""
+        rate, address = settings.RATES["documents"], self.request.META.get("REMOTE_ADDR", "")
         try:
             wait = hit("documents", address, rate) or hit("document_hosts", self.host, times_as_many(rate, 5))
         except DatabaseError:
@@ -317,7 +420,7 @@ class Document:
             raise self.refused("busy", f"Try again in {wait} seconds.")
 
     def _read(self) -> tuple[ClientMetadata, int]:
-        """Return what the document says, and the seconds for which that may be kept."""
+        """Fetch and read the document; return the client's metadata, and for how many seconds to keep it."""
         if not SLOTS.acquire(blocking=False):
             raise self.refused("busy", "Other documents are being fetched.")
         try:
@@ -371,7 +474,7 @@ class Document:
         return kept if kept is not None and kept.client_id == self.url else None
 
     def keys(self, again: bool) -> Iterable[JWK]:
-        """Return the keys that the client may sign with.
+        """Return the keys in the client's document, to check its assertions.
 
         Those that stand in the document itself are fetched again as others are: with it, and when none of them fits.
         """
@@ -387,7 +490,7 @@ class Document:
 
 
 def find_described(url: str, request: HttpRequest) -> Any:
-    """Return the application for a client id that is the URL of a document, fetched where it has to be.
+    """Return the client (application) for a document's URL, fetching the document if needed.
 
     One that administrators added themselves under this id is theirs, and nothing is fetched.
     """
@@ -396,7 +499,7 @@ def find_described(url: str, request: HttpRequest) -> Any:
     if stored is not None and stored.registration_source != model.RegistrationSource.CIMD:
         return stored
     try:
-        check_url(url, frozenset(settings.PRIVATE_CLIENT_HOSTS))
+        check_url(url, frozenset(settings.CLIENT_DOCUMENTS["private"]))
     except InvalidDocument as error:
         raise DocumentRefused("address", url, str(error)) from None
     document = Document(url, request)
@@ -405,7 +508,7 @@ def find_described(url: str, request: HttpRequest) -> Any:
 
 
 def renewed(client: Any, request: HttpRequest) -> Any:
-    """Return a client that is stored and let in as its document describes it now; None where that cannot be known.
+    """Return a stored client as its metadata document describes it now, None if that cannot be known.
 
     Nobody has to be signed in for it, so it is what was fetched before that is fetched again, when it is out of date.
     One that needs no proof goes on with what is stored: users take access away, and administrators block hosts.
@@ -422,14 +525,14 @@ def renewed(client: Any, request: HttpRequest) -> Any:
 
 
 def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
-    """Return the keys that a client may sign with which describes itself, None where its document has none."""
+    """Return the source of keys in a client's metadata document, None if it has none."""
     document = Document(client.client_id, request)
     is_described = client.registration_source == client.RegistrationSource.CIMD
     return document.keys if is_described and document.kept_keys() is not None else None
 
 
 def clear_keys() -> None:
-    """Delete the keys of clients that are not known any more."""
+    """Delete stored keys of documents whose clients no longer exist."""
     known = get_application_model()._default_manager.values_list("client_id", flat=True)
     gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(known)
     ClientKeys._default_manager.filter(client_id__in=gone).delete()

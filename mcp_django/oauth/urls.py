@@ -10,9 +10,10 @@ from ..conf import require_apps
 # Without them the next import fails, and says neither why nor what to do.
 require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
 
-from . import registration, views  # noqa: E402
-from .metadata import CATALOGS, DOCUMENTS, catalog, well_known  # noqa: E402
-from .pages import AccessView  # noqa: E402
+from . import views  # noqa: E402
+from .access_page import AccessView  # noqa: E402
+from .client_registration import register  # noqa: E402
+from .well_known_metadata import CATALOGS, DOCUMENTS, catalog, well_known  # noqa: E402
 
 DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
 # A line end too, which would be left to the project's HTML page otherwise.
@@ -29,8 +30,8 @@ endpoints = [
     path("token", token),
     path("revoke_token/", revoke, name="revoke-token"),
     path("revoke_token", revoke),
-    path("register/", registration.register, name="register"),
-    path("register", registration.register),
+    path("register/", register, name="register"),
+    path("register", register),
     path("access/", AccessView.as_view(), name="access"),
     path("sign_out/", views.sign_out, name="sign-out"),
     path("authorized_tokens/", views.TokenListView.as_view(), name="authorized-token-list"),

@@ -1,4 +1,4 @@
-"""The rules of the authorization server, on top of django-oauth-toolkit's."""
+"""The validator of the authorization server, a subclass of django-oauth-toolkit's OAuth2Validator."""
 
 import hashlib
 import re
@@ -25,20 +25,25 @@ from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
 from .. import problems
-from ..conf import settings
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
-from ..runtime.cache import give_back, hit_if_counted
+from ..runtime.cache_and_rate_limits import give_back, hit_if_counted
 from ..scopes import expand
 from ..signals import client_connected
 from ..signin import credential_of, is_current
-from . import resource
-from .assertions import ASSERTION_TYPE, NOT_THE_CLIENT, InvalidAssertion, check_assertion, read_assertion
-from .client_documents import is_admitted, keys_of_client, renewed, takes_documents
-from .client_metadata import is_document_id
-from .decorators import note
-from .pages import tell_user
-from .tokens import (
+from . import resource_urls
+from .assertions_and_keys import (
+    ASSERTION_TYPE,
+    NOT_THE_CLIENT,
+    Assertion,
+    InvalidAssertion,
+    KeySource,
+    check_assertion,
+    read_assertion,
+)
+from .client_documents import is_admitted, is_document_id, keys_of_client, renewed, takes_documents
+from .cors_and_refusals import note
+from .stored_tokens import (
     beside_tokens,
     checksum_of,
     facts_of,
@@ -64,19 +69,19 @@ VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 
 def check_challenge(challenge: str | None, method: str | None, state: str | None = None) -> None:
-    """Require a proper PKCE challenge by S256 (OAuth 2.1, section 7.5.2)."""
+    """Validate a PKCE challenge: S256 is required (OAuth 2.1, section 7.5.2)."""
     if method != "S256" or S256_CHALLENGE.fullmatch(challenge or "") is None:
         raise errors.InvalidRequestError(description="PKCE with code_challenge_method=S256 is required.", state=state)
 
 
 def check_resources(asked: Iterable[str], request: HttpRequest | None, state: str | None = None) -> list[str]:
-    """Return the endpoints that were asked for, in their own spelling; the only one there is, when none was."""
+    """Validate the requested resources: return the endpoints in their own spelling, the only one by default."""
     named = list(asked)
-    found = [resource.canonical(request, item) for item in named] or [resource.default_resource(request)]
+    found = [resource_urls.canonical(request, item) for item in named] or [resource_urls.default_resource(request)]
     known = [url for url in found if url is not None]
     if len(known) < len(found):
         if request is not None:
-            known = [resource.resource_url(request, path) for path in resource.endpoints()]
+            known = [resource_urls.resource_url(request, path) for path in resource_urls.endpoints()]
             seen = f"the resource is {' and '.join(named) or 'none'}, and the endpoints are {' and '.join(known)}"
             note(request.META, Problem(seen, IS_IT_RIGHT))
         text = "The resource is not an MCP endpoint of this server." if named else "The resource parameter is required."
@@ -84,14 +89,47 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
     return list(dict.fromkeys(known))
 
 
+def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]:
+    """Validate the requested scopes of a program: return those of them that its client may have, all by default.
+
+    Clients ask for what the endpoint names, so what they may not have is left out, and the answer says what is left
+    (RFC 6749, section 3.3).
+    """
+    scopes = list(granted)
+    reach = expand(scopes).intersection(oauth2_settings.SCOPES)
+    found = reach.intersection(request.POST.get("scope", "").split() or scopes)
+    if not found:
+        raise errors.InvalidScopeError(description="None of these scopes is granted.")
+    return found
+
+
+def invalid_client(request: HttpRequest, reason: Problem, description: str) -> errors.OAuth2Error:
+    """Return the ``invalid_client`` error of a failed client authentication, and note its cause for the log."""
+    note(request.META, reason)
+    return errors.InvalidClientError(description=description)
+
+
+def check_signature(
+    request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource | None, remedy: str
+) -> None:
+    """Validate the assertion by which a client authenticates; ``remedy`` is for the log."""
+    try:
+        if keys is None:
+            raise InvalidAssertion("There are no keys of this client here.", remedy)
+        check_assertion(request, client_id, assertion, keys)
+    except InvalidAssertion as refusal:
+        note(request.META, refusal.reason(remedy), refusal.wait)
+        raise errors.InvalidClientError(description=str(refusal)) from None
+
+
 class MCPValidator(OAuth2Validator):
-    """Codes with S256 for known endpoints, refresh tokens that rotate, and nothing else."""
+    """The OAuth2Validator: codes with S256 for known endpoints, rotating refresh tokens, no other grants."""
 
     # Within it a spent refresh token still works: parallel processes of one client and lost responses do no harm.
     refresh_grace = timedelta(seconds=30)
 
     def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
-        """Compare a client's secret with what is stored of it; a slow hash is tried a limited number of times.
+        """Validate a client's secret against its stored hash; slow hashes are rate-limited.
 
         The first time that a long one is right, it is stored as those that this server makes are.
         """
@@ -122,11 +160,11 @@ class MCPValidator(OAuth2Validator):
         return found
 
     def client_authentication_required(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Have a client prove who it is that is not a public one, or that sends an assertion."""
+        """Require authentication of confidential clients, and of any client that sends an assertion."""
         return bool(_assertions(request)) or super().client_authentication_required(request, *args, **kwargs)
 
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Accept a client that proves who it is: by its secret, or by an assertion that it signed."""
+        """Authenticate a client by its secret or by a signed assertion (RFC 7523, section 3)."""
         if found := _assertions(request):
             # RFC 7523, section 3.
             headers = request.headers
@@ -158,7 +196,7 @@ class MCPValidator(OAuth2Validator):
         return accepted
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
-        """Accept what is registered for the client."""
+        """Validate that a redirect URI is registered for the client."""
         if super().validate_redirect_uri(client_id, redirect_uri, request, *args):
             return True
         seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {request.client.redirect_uris}"
@@ -168,15 +206,15 @@ class MCPValidator(OAuth2Validator):
     # Authorization codes
 
     def validate_response_type(self, client_id: str, response_type: str, *args: Any, **kwargs: Any) -> bool:
-        """Accept ``code`` only."""
+        """Allow the response type ``code`` only."""
         return response_type == "code" and super().validate_response_type(client_id, response_type, *args, **kwargs)
 
     def validate_grant_type(self, client_id: str, grant_type: str, *args: Any, **kwargs: Any) -> bool:
-        """Accept codes and refresh tokens only."""
+        """Allow authorization codes and refresh tokens only."""
         return grant_type in GRANT_TYPES and super().validate_grant_type(client_id, grant_type, *args, **kwargs)
 
     def is_pkce_required(self, client_id: str, request: OAuthRequest) -> bool:
-        """Require it of every client."""
+        """Require PKCE of every client."""
         return True
 
     def _create_authorization_code(self, request: OAuthRequest, code: dict[str, str], expires: Any = None) -> Any:
@@ -190,7 +228,7 @@ class MCPValidator(OAuth2Validator):
         return super()._create_authorization_code(request, code, expires)
 
     def validate_code(self, client_id: str, code: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
-        """Accept a live code of an active user; a code used before takes the tokens made from it with it.
+        """Validate an authorization code of an active user; a reused code revokes the tokens made from it.
 
         A request that was there before these tokens is no replay: it lost a race, and leaves them to the winner.
         """
@@ -210,12 +248,12 @@ class MCPValidator(OAuth2Validator):
         return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
-        """Do nothing: the code went in the transaction that made its tokens."""
+        """Do nothing: the authorization code was deleted in the transaction that stored its tokens."""
 
     # Refresh tokens
 
     def validate_refresh_token(self, refresh_token: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
-        """Accept a live token of an active user, or one spent a moment ago; any other spent one revokes its family.
+        """Validate a refresh token of an active user; a spent one works for a moment, later its family is revoked.
 
         The row is read once: between two looks another request could have spent it.
         """
@@ -245,7 +283,7 @@ class MCPValidator(OAuth2Validator):
         return self._goes_on(request, facts, row.token_family)
 
     def _goes_on(self, request: OAuthRequest, facts: dict[str, Any], family: UUID | None) -> bool:
-        """Return whether the user may go on with what they once granted; what is kept goes on with it."""
+        """Validate that the user is active and the grant neither ended nor made with a former password."""
         request.facts, request.family = {**facts, **credential_of(request.user)}, family
         if not request.user.is_active:
             seen = f"the user ({request.user.pk}) is not active"
@@ -255,12 +293,12 @@ class MCPValidator(OAuth2Validator):
         return is_current(request.user, facts) or note(request.headers, problems.SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
-        """Accept scopes that the granted ones imply."""
+        """Allow scopes that the granted scopes imply."""
         original = self.get_original_scopes(refresh_token, request)
         return expand(original.split() if isinstance(original, str) else original).issuperset(request_scopes)
 
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
-        """Store the pair; beside a pair that the same refresh token already gave, store a sibling in its family.
+        """Store access and refresh token; a refresh token spent a moment ago gets a sibling pair in its family.
 
         The toolkit would hand out the earlier pair again, which nobody knows once tokens are hashed.
         """
@@ -289,7 +327,7 @@ class MCPValidator(OAuth2Validator):
         self._create_refresh_token(request, token["refresh_token"], access_token, spent)
 
     def revoke_token(self, token: str, token_type_hint: str, request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
-        """Revoke a token of the client; with a refresh token, all that came of its grant (RFC 7009, section 2.1)."""
+        """Revoke a token of the client; a refresh token's whole family goes too (RFC 7009, section 2.1)."""
         access, refresh = get_access_token_model(), get_refresh_token_model()
         mine = {"token_checksum": checksum_of(token), "application": request.client}
         with transaction.atomic(using=router.db_for_write(access)):
@@ -321,7 +359,7 @@ class MCPValidator(OAuth2Validator):
         return row
 
     def _load_access_token(self, token: str) -> Any:
-        """Return the token with its user, its client, and what is kept with it."""
+        """Return the access token with its user, its client and the stored facts."""
         checksum = checksum_of(token)
         rows = get_access_token_model().objects.select_related("application", "user").filter(token_checksum=checksum)
         if beside_tokens():
@@ -331,7 +369,7 @@ class MCPValidator(OAuth2Validator):
     # Resources
 
     def _check_and_set_request_resource(self, request: OAuthRequest) -> None:
-        """Bind the token to endpoints in their own spelling, so that a slash or a port is no other resource."""
+        """Bind the token to the requested resources, in the endpoints' own spelling."""
         asked = [value for key, value in request.decoded_body or [] if key == "resource"]
         found = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
         if found and django_settings.DEBUG:
@@ -339,7 +377,7 @@ class MCPValidator(OAuth2Validator):
             row = getattr(request, "refresh_token_instance", None)
             if row is None:
                 row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
-            granted, same = (row.resource if row is not None else None) or [], resource.same_resource
+            granted, same = (row.resource if row is not None else None) or [], resource_urls.same_resource
             found = [next((url for url in granted if same(url, item)), item) for item in found]
         request.resource = found
         super()._check_and_set_request_resource(request)
@@ -348,48 +386,43 @@ class MCPValidator(OAuth2Validator):
     # ID tokens are no access tokens, and there are none.
 
     def validate_id_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Accept none."""
+        """Reject ID tokens."""
         return False
 
     def validate_jwt_bearer_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Accept none."""
+        """Reject JWT bearer tokens."""
         return False
 
 
 def _assertions(request: OAuthRequest) -> list[str]:
-    """Return what is sent as an assertion of the client, in the body alone."""
+    """Return the client assertions in the body of a token request that the validator checks."""
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family of the tokens made from a code: computed, so that a code once used needs no record."""
+    """Return the family of tokens made from an authorization code, computed, so that reuse needs no record."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:
-    """Return whether the time is over that the user chose."""
+    """Return whether the time that the user chose for the grant is over."""
     until = until_of(facts)
     return until is not None and until <= timezone.now()
 
 
 def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:
-    """Tell, once the token is stored, of a client that had none of this user before."""
+    """Send the signal ``client_connected`` after commit, if the validator issues a client's first token of the user."""
     user, client = request.user, request.client
     tables = get_access_token_model(), get_refresh_token_model()
     if any(table._default_manager.filter(user=user, application=client).exists() for table in tables):
         return
     told = {"sender": type(client), "application": client, "user": user, "scopes": token["scope"].split()}
 
-    def tell() -> None:
-        client_connected.send_robust(**told)
-        if settings.CONNECTED_EMAIL:
-            tell_user(user, client, told["scopes"], _HeadersOnly(request.headers))
-
-    transaction.on_commit(tell, using=router.db_for_write(tables[0]))
+    transaction.on_commit(lambda: client_connected.send_robust(**told), using=router.db_for_write(tables[0]))
 
 
 class _HeadersOnly(HttpRequest):
-    """A Django request with the headers of oauthlib's, for the origin where it is not set."""
+    """A Django request with the headers of oauthlib's request, for the validator to compute the origin."""
 
     def __init__(self, headers: dict[str, Any]) -> None:
         super().__init__()

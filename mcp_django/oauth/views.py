@@ -1,7 +1,7 @@
-"""The pages and endpoints of the authorization server, over django-oauth-toolkit's."""
+"""Views of the authorization server: consent page, token and revocation endpoint, list of tokens, sign-out."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -35,33 +35,27 @@ from oauth2_provider.models import (
     refresh_token_expire_timedelta,
 )
 from oauth2_provider.settings import oauth2_settings
-from oauthlib.oauth2 import OAuth2Error
+from oauthlib.oauth2 import InvalidClientError, OAuth2Error
 
 from .. import problems
 from ..conf import settings
-from ..context.narrowing import LABEL, MAX_LABELS
-from ..context.text import plain
-from ..runtime.cache import give_back, hit_if_counted, times_as_many
+from ..context.call_restrictions import LABEL, MAX_LABELS
+from ..context.untrusted_text import plain
+from ..runtime.cache_and_rate_limits import give_back, hit_if_counted, times_as_many
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import keep, questions_for, would_admit
-from . import programs
-from .client_documents import DocumentRefused, find_described, is_admitted, takes_documents
-from .client_metadata import is_app_scheme, is_document_id
-from .decorators import begin, client_id, cors, log_refusal, logged, note
-from .metadata import well_known
-from .pages import (
-    PageMixin,
-    add_last_changes,
-    describe,
-    described_by,
-    name_doubts,
-    reach_of,
-    scope_words,
-    shown_target,
-)
-from .resource import default_resource, endpoints, issuer, resource_url
-from .tokens import answered, chosen, end_access, live
+from .access_page import reach_of
+from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
+from .client_documents import DocumentRefused, find_described, is_admitted, is_document_id, takes_documents
+from .client_registration import is_app_scheme
+from .cors_and_refusals import begin, client_id, cors, log_refusal, logged, note
+from .identity_providers import IDENTITY_GRANT, identity_token
+from .page_frame import PageMixin
+from .resource_urls import default_resource, endpoints, issuer, resource_url
+from .service_accounts import ACCOUNT_GRANT, account_token
+from .stored_tokens import answered, chosen, end_access, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
+from .well_known_metadata import well_known
 
 try:
     # Where they are from 4.0 on.
@@ -88,7 +82,7 @@ SECRETS: Final = (
 
 
 class ConsentForm(AllowForm):
-    """The authorization request, carried through the page, with the user's answer.
+    """Form of the consent page: the authorization request in hidden fields, and the user's answer.
 
     Cleaned, ``scope`` holds what was asked for and ticked; with nothing ticked, ``allow`` is False. ``models`` are the
     labels of the apps and models that it is for, none for all; ``days`` is when it ends, None for what the site has.
@@ -118,13 +112,13 @@ class ConsentForm(AllowForm):
 
 @method_decorator(login_not_required, name="dispatch")
 class ConsentView(PageMixin, toolkit.AuthorizationView):
-    """The authorization endpoint (OAuth 2.1, section 3.1): it asks the user, each time."""
+    """View of the authorization endpoint and consent page: it asks the user, each time (OAuth 2.1, section 3.1)."""
 
     template_name = "mcp_django/oauth/authorize.html"
     form_class = ConsentForm
 
     def validate_authorization_request(self, request: HttpRequest) -> tuple[list[str], dict[str, Any]]:
-        """Check all of the request, PKCE and resource included, before anything is shown."""
+        """Validate the authorization request, with PKCE and resource, before the consent page is shown."""
         try:
             scopes, credentials = super().validate_authorization_request(request)
         except UNREADABLE:
@@ -140,20 +134,20 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return scopes, credentials
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
-        """Let causes of a refusal be noted."""
+        """Prepare the view for noting causes of a refusal."""
         super().setup(request, *args, **kwargs)
         self.choice: dict[str, Any] = {}
         begin(request)
 
     def error_response(self, error: OAuthToolkitError, application: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer with an error; the log is told, unless it is the user's to mend."""
+        """Answer an authorization request with an OAuth error, and log it unless the user caused it."""
         told = error.oauthlib_error
         if told.error not in ORDINARY:
             log_refusal(self.request, told.status_code, told.error, told.description or "")
         return super().error_response(error, application, **kwargs)
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Show the page; nobody but a signed-in user makes this server ask for the document of a client."""
+        """Show the consent page; a client's metadata document is fetched for signed-in users only."""
         asked = request.GET.get("client_id", "")
         try:
             if is_document_id(asked) and (takes_documents() or not oauth2_settings.CIMD_ENABLED):
@@ -170,7 +164,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().get(request, *args, **kwargs)
 
     def handle_no_permission(self) -> HttpResponseBase:
-        """Send the browser to the login page; tell one that comes from there, and that nobody is signed in with."""
+        """Redirect to the login page; a browser that comes back without a session gets a page that says so."""
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
@@ -183,14 +177,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().handle_no_permission()
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Take the answer, or let somebody else sign in."""
+        """Handle the consent page's form, or let another user sign in."""
         if "switch" in request.POST:
             logout(request)
             return redirect_to_login(request.get_full_path(), self.get_login_url())
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: ConsentForm) -> HttpResponseBase:
-        """Answer the client. The fields are the browser's to change, so the redirect is checked before it is used."""
+        """Answer the client of the consent page; form fields can be forged, so the redirect URI is checked again."""
         client = get_application_model().objects.filter(client_id=form.cleaned_data["client_id"]).first()
         if (
             client is None
@@ -205,13 +199,13 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().form_valid(form)
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
-        """Say that the form was not the one that was shown."""
+        """Answer that the consent page's form was changed."""
         note(self.request.META, problems.CHANGED_FORM)
         log_refusal(self.request, 400, "invalid_request")
         return self.render_to_response({"error": {"error": "invalid_request", "description": ""}}, status=400)
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
-        """Say of an application that this site does not know, or knows no more, that it has to be connected again."""
+        """Render the consent page, or say that an unknown application has to be connected again."""
         asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
         # No database takes a NUL.
         may_be_unknown = "error" in context and "refused" not in context and asked and asked.isprintable()
@@ -222,14 +216,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().render_to_response(context, **kwargs)
 
     def get_form_kwargs(self) -> dict[str, Any]:
-        """Prefill what was checked, not what was sent."""
+        """Prefill the consent form with the validated resources."""
         kwargs = super().get_form_kwargs()
         if self.request.method == "GET":
             kwargs["initial"]["resource"] = " ".join(self.resources)
         return kwargs
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return what the user must know to decide (client-registration, security-considerations)."""
+        """Return the consent page's context: client, hosts, scopes, what is reached (security-considerations)."""
         client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
         verified, user = client.registration_source == client.RegistrationSource.MANUAL, self.request.user
         had = get_access_token_model()._default_manager.filter(user=user, application=client)
@@ -257,12 +251,12 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         )
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
-        """Grant it, or do not; what this sign-in leaves with the tokens goes on with the code."""
+        """Grant or deny; facts of the sign-in and the user's choices are stored with the authorization code."""
         kept = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
         return super().create_authorization_response(request, scopes, kept, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
-        """Send the browser back with the issuer in the answer, be it a code or an error (RFC 9207, section 2)."""
+        """Redirect the browser to the client, with ``iss`` in codes and errors (RFC 9207, section 2)."""
         parts = urlsplit(redirect_to)
         query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
         target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
@@ -273,7 +267,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
 
 def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
-    """Return whether an admin lets the user in, but not as they are signed in now."""
+    """Return whether an admin site refuses the consent page's user only for how they signed in."""
     try:
         admitted = admin_site.has_permission(request)
     except Exception as error:
@@ -283,7 +277,7 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
 
 
 def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what the user can grant: what was asked for, and that changing was not asked for, where it was not."""
+    """Return the scopes to tick on the consent page: those requested, and write disabled if not requested."""
     scopes = list(asked)
     shown = scopes if settings.READ_ONLY or WRITE in expand(scopes) else [*scopes, WRITE]
     return [
@@ -298,7 +292,7 @@ def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _period(span: timedelta | None) -> str:
-    """Return a span in words, in one unit; "" for none."""
+    """Return a timedelta in words for the consent page, in one unit; "" for none."""
     if span is None:
         return ""
     seconds = int(span.total_seconds())
@@ -315,15 +309,22 @@ FOR_PROGRAMS: Final = (
 )
 
 
-class ProgramMixin:
-    """An endpoint for client programs: it answers in JSON, whatever was sent, and limits refusals.
+# Grants without a user at the browser: the setting that says for whom a grant is, and what issues its tokens.
+PROGRAM_GRANTS: Final = {
+    ACCOUNT_GRANT: ("SERVICE_ACCOUNTS", account_token),
+    IDENTITY_GRANT: ("IDENTITY_PROVIDERS", identity_token),
+}
 
-    So many are for each client, and for each address. Each request counts before anything is looked at, and is given
-    back when it was a good one.
+
+class ProgramMixin:
+    """Mixin of views of endpoints for client programs: JSON answers, and rates of refusals.
+
+    Refusals are limited for each client and for each address. Each request counts before anything is looked at, and is
+    given back when it was a good one.
     """
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        address, rate = request.META.get("REMOTE_ADDR", ""), settings.TOKEN_REFUSAL_RATE
+        address, rate = request.META.get("REMOTE_ADDR", ""), settings.RATES["refusals"]
         limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
         for who, limit in limits:
             wait = hit_if_counted("refusals", who, limit)
@@ -352,26 +353,38 @@ class ProgramMixin:
 
 @method_decorator(FOR_PROGRAMS, name="dispatch")
 class TokenView(ProgramMixin, toolkit.TokenView):
-    """The token endpoint (OAuth 2.1, section 3.2): codes and refresh tokens, and the grants of :mod:`.programs`."""
+    """View of the token endpoint: codes, refresh tokens, service accounts, assertions (OAuth 2.1, section 3.2)."""
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         request.META[BEGAN] = timezone.now()
         grant = request.POST.get("grant_type")
-        is_direct = programs.is_offered(grant)
-        if grant not in GRANT_TYPES and not is_direct:
+        setting, issue_for = PROGRAM_GRANTS.get(grant or "", ("", None))
+        if issue_for is not None and getattr(settings, setting):
+            return self.issued(request, issue_for)
+        if grant not in GRANT_TYPES:
             return _refused("unsupported_grant_type" if grant else "invalid_request")
-        response: HttpResponseBase = (
-            programs.respond(request) if is_direct else self.authorization_flow_token_response(request)
-        )
+        response: HttpResponseBase = self.authorization_flow_token_response(request)
         # The toolkit leaves both off some errors.
         response["Content-Type"] = "application/json"
         response["Cache-Control"] = "no-store"
         return response
 
+    def issued(self, request: HttpRequest, issue_for: Callable[[HttpRequest], dict[str, Any]]) -> HttpResponseBase:
+        """Answer a program's token request with the token that ``issue_for`` issues, or with its OAuth error."""
+        headers = {"Cache-Control": "no-store"}
+        try:
+            return JsonResponse(issue_for(request), headers=headers)
+        except OAuth2Error as error:
+            if isinstance(error, InvalidClientError) and "HTTP_AUTHORIZATION" in request.META:
+                # RFC 6749, section 5.2
+                headers["WWW-Authenticate"] = 'Basic realm="token", charset="UTF-8"'
+            told = {"error": error.error} | ({"error_description": error.description} if error.description else {})
+            return JsonResponse(told, status=error.status_code, headers=headers)
+
 
 @method_decorator(FOR_PROGRAMS, name="dispatch")
 class RevokeView(ProgramMixin, toolkit.RevokeTokenView):
-    """The revocation endpoint (RFC 7009)."""
+    """View of the revocation endpoint (RFC 7009)."""
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         return toolkit.RevokeTokenView.post(self, request)
@@ -382,23 +395,23 @@ def _refused(error: str) -> HttpResponse:
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return the answer to a request that can come again in so many seconds."""
+    """Return the JSON answer ``temporarily_unavailable`` of an endpoint, with Retry-After."""
     answer = {"error": "temporarily_unavailable", "error_description": f"Try again in {wait} seconds."}
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 
 
 class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
-    """The applications that act for the user now, or may again by a refresh token."""
+    """View of the user's page of connected applications: those with a live or refreshable token."""
 
     template_name = "mcp_django/oauth/tokens.html"
     paginate_by = 50
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the user's own live tokens, newest first."""
+        """Return the user's live tokens, newest first."""
         return super().get_queryset().select_related("application", "refresh_token").filter(live()).order_by("-created")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the tokens, each with what is to be shown of it."""
+        """Return the page's tokens with their display attributes."""
         context = super().get_context_data(**kwargs, page="tokens")
         describe(context["authorized_tokens"])
         add_last_changes(context["authorized_tokens"], self.request.user)
@@ -406,23 +419,23 @@ class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
 
 
 class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
-    """Take an application's access away: its refresh token goes with the access token."""
+    """View that removes an application's access, its refresh token included, after confirmation."""
 
     template_name = "mcp_django/oauth/token_delete.html"
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the user's own tokens, each with its refresh token."""
+        """Return the user's tokens with their refresh tokens."""
         found: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
         return found
 
     def form_valid(self, form: Any) -> HttpResponseBase:
-        """End the access."""
+        """Revoke the token."""
         end_access([self.object])
         return redirect(self.get_success_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the token with what is to be shown of it."""
+        """Return the token with its display attributes."""
         describe([self.object])
         return super().get_context_data(**kwargs)
 
@@ -432,7 +445,7 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
 @never_cache
 @login_not_required
 def sign_out(request: HttpRequest) -> HttpResponseBase:
-    """End the session of the browser; the applications keep their access."""
+    """View that ends the browser's session; connected applications keep their tokens."""
     logout(request)
     if django_settings.LOGOUT_REDIRECT_URL:
         return redirect(django_settings.LOGOUT_REDIRECT_URL)
@@ -441,5 +454,5 @@ def sign_out(request: HttpRequest) -> HttpResponseBase:
 
 @login_not_required
 def appended_well_known(request: HttpRequest, path: str, name: str) -> HttpResponseBase:
-    """Answer for the form ``<path>/.well-known/<name>``."""
+    """View of well-known metadata at ``<path>/.well-known/<name>``."""
     return well_known(request, name=name, path="/" + path)

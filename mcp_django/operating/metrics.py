@@ -24,9 +24,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from ..conf import settings
-from ..context.record import CallRecord
+from ..context.call_record import CallRecord
 from ..models import Session, Stream
-from .telemetry import levels
+from .gauges_and_query_comments import levels
 
 PREFIX: Final = "mcp_django"
 # Seconds: those of the conventions for MCP.
@@ -131,11 +131,11 @@ if DIRECTORY not in os.environ:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Answer with all metrics of the project in Prometheus' text format.
 
-    Whoever sends ``METRICS_TOKEN`` as a bearer token may read them, and users who may view the log of calls.
+    Whoever sends the ``metrics_token`` as a bearer token may read them, and users who may view the log of calls.
     """
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if settings.METRICS_TOKEN and scheme.lower() == "bearer":
-        may_read = constant_time_compare(given.strip(), settings.METRICS_TOKEN)
+    if settings.TELEMETRY["metrics_token"] and scheme.lower() == "bearer":
+        may_read = constant_time_compare(given.strip(), settings.TELEMETRY["metrics_token"])
     else:
         user = getattr(request, "user", None) or AnonymousUser()
         may_read = user.is_active and user.has_perm(PERMISSION)

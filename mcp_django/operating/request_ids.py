@@ -2,7 +2,7 @@
 
 import logging
 
-from ..context.record import CURRENT
+from ..context.call_record import CURRENT
 
 
 class RequestIdFilter(logging.Filter):

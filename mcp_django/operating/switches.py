@@ -24,10 +24,10 @@ from django.db.models import Model, Q
 from django.db.models.base import ModelBase
 from django.utils import timezone
 
-from ..conf import nearest
-from ..context.record import CallRecord
+from ..context.call_record import CallRecord
 from ..models import ServiceAccount, Switch
-from ..runtime.cache import cache
+from ..problems import nearest
+from ..runtime.cache_and_rate_limits import cache
 from ..signals import switches_changed
 
 EVERYTHING, WRITES, TOOL, MODEL = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES, Switch.Kind.TOOL, Switch.Kind.MODEL)

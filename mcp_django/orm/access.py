@@ -15,19 +15,20 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth import get_permission_codename
 from django.db.models import CompositePrimaryKey, Field, Model, OneToOneRel, OuterRef, QuerySet
 
-from ..context.page import at_page
+from ..context.admin_page import at_page
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..exposures.base import ModelExposure
-from ..exposures.managers import among, leaves_out_nothing
+from ..exposures.model_exposure import ModelExposure
+from ..exposures.querysets import among, leaves_out_nothing
 from ..models import Switch
-from ..runtime.hooks import asked, note_failure
-from .columns import Column, is_generic_key, is_generic_relation, linked_reader, plain_key, read_fields, resolve_column
-from .kinds import is_joinable, is_json_field, kind_of, stored_field
+from ..runtime.failing_hooks import asked, note_failure
+from .column_values import iso_text, plain_key
+from .columns import Column, is_generic_key, is_generic_relation, linked_reader, resolve_column
+from .compiled_queries import row_by_key
+from .fields import is_joinable, is_json_field, kind_of, stored_field
 from .permissions import EVERYTHING, known_permissions
-from .plans import row_by_key
-from .rendering import iso_text
-from .unreadable import all_readable
+from .serializer_columns import read_fields
+from .undecodable_values import all_readable
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -55,6 +56,7 @@ class Access:
         self.user = request.user
         self._models: dict[ModelExposure, ModelAccess] = {}
         self._admitted: dict[AdminSite, bool] = {}
+        self._verdicts: dict[str, bool] = {}
 
     def __getitem__(self, exposure: ModelExposure) -> "ModelAccess":
         found = self._models.get(exposure)
@@ -72,28 +74,25 @@ class Access:
         by_label: Mapping[str, ModelExposure] = self.request.mcp.site.exposures_by_label
         return by_label
 
-    @cached_property
-    def sees_any(self) -> bool:
-        """Whether the caller may view any model."""
-        return any(True for _ in self._viewable())
-
     def may_any(self, deed: str) -> bool:
-        """Return whether the caller may do it to rows of any model."""
-        return any(model.may(deed) for model in self._viewable())
+        """Return whether the caller may view, add, change or delete rows of any model, or run any action ("run").
 
-    @cached_property
-    def has_actions(self) -> bool:
-        """Whether there is an action that the caller may run."""
-        return any(model.actions for model in self._viewable())
-
-    def _viewable(self) -> "Iterator[ModelAccess]":
-        """Yield the models that the caller may view; no more of them are asked than are taken."""
-        return (model for model in map(self.__getitem__, self._exposed.values()) if model.is_there)
+        No more models are asked than are needed, unless all are known already.
+        """
+        verdict = self._verdicts.get(deed)
+        if verdict is None:
+            known = self.__dict__.get("models")
+            models = (model for model in map(self.__getitem__, self._exposed.values()) if model.is_there)
+            verdict = self._verdicts[deed] = any(
+                deed == "view" or (bool(model.actions) if deed == "run" else model.may(deed))
+                for model in (models if known is None else known)
+            )
+        return verdict
 
     @cached_property
     def models(self) -> "list[ModelAccess]":
         """The models that the caller may view, in the site's order."""
-        return list(self._viewable())
+        return [model for model in map(self.__getitem__, self._exposed.values()) if model.is_there]
 
     @cached_property
     def exposures(self) -> list[ModelExposure]:
@@ -189,7 +188,7 @@ class ModelAccess:
         narrowing = self.request.mcp.narrowing
         return narrowing is not None and not narrowing.admits(self.exposure.model)
 
-    @property
+    @cached_property
     def is_admitted(self) -> bool:
         """Whether the call was not narrowed to other models, and the admin site of the model lets the caller in."""
         admin_site = self.exposure.options.admin_site
@@ -229,7 +228,8 @@ class ModelAccess:
     @property
     def is_there(self) -> bool:
         """Whether the caller may view the model at all; one that is switched off is not there."""
-        return self.off is None and self.may("view")
+        off = self.request.mcp.off
+        return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
         """Look whether the model, or an action of it, is switched off; the caller may know of both.

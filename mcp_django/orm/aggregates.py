@@ -34,8 +34,9 @@ from django.db.models.functions import Cast, Floor, Round
 from django.db.models.lookups import IsNull
 
 from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
-from .columns import MAX_DIGITS, Column
-from .kinds import kind_of, stored_field
+from .column_values import MAX_DIGITS
+from .columns import Column
+from .fields import kind_of, stored_field
 from .query_limits import check_time
 
 MAX_DECIMALS: Final = 6

@@ -4,21 +4,23 @@ What a client sends is looked up in the caller's allow-lists; what is not there 
 names that are, and the answer is the same for what is hidden and what does not exist.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..exposures.base import ModelExposure
-from ..schema.types import is_empty
-from .access import access_of, columns_of
+from ..exposures.model_exposure import ModelExposure
+from ..schema.value_types import is_empty
+from .access import ModelAccess, access_of, columns_of
 from .columns import Column, resolve_column
-from .paging import OrderKey, client_order_key, default_ordering, sortable_names, total_order
-from .parsing import filters_argument
+from .conditions import Filter
+from .ordering import OrderKey, client_order_key, default_ordering, sortable_names, total_order
+from .pagination import check_searchable
+from .parsing import FilterReader
 from .path import Path
-from .queries import check_searchable
 from .suggestions import (
     Suggestions,
     with_argument,
@@ -28,18 +30,19 @@ from .suggestions import (
     without_argument,
 )
 from .wording import (
+    Misnamed,
+    alternatives,
     argument_meant,
     is_short_text,
     json_or_text,
     letters,
-    misnamed,
     nearest,
     order_meant,
     order_texts,
     starts_at_the_beginning,
 )
 
-# Models whose filters are tried for a call without a model.
+# Models that are named for a call without one.
 MAX_FITTING: Final = 5
 # Characters of the labels of models in a message.
 MAX_LABELS: Final = 360
@@ -86,7 +89,7 @@ def check_names(
             raise ToolError(text, repair=without_argument(name))
         meant, _ = argument_meant(name, known)
         near, of = ([meant], None) if meant is not None else (nearest(name, known), "")
-        raise misnamed(message, name, known, partial(with_name, name), near, of=of)
+        raise Misnamed(message, name, known, partial(with_name, name), near, of=of)
     return {
         name: value
         for name, value in arguments.items()
@@ -116,8 +119,10 @@ def _is_left_out(name: str, value: Any) -> bool:
     return not found and is_empty(found)
 
 
-def exposure_argument(request: MCPRequest, label: Any, given: Mapping[str, Any] | None = None) -> ModelExposure:
-    """Return the exposure of a model's label; an error may name the models that the other arguments ``given`` fit."""
+def exposure_argument(
+    request: MCPRequest, label: Any, fits: Callable[[str], bool] = lambda label: False
+) -> ModelExposure:
+    """Return the exposure of a model's label; an error may name the models that the rest of the call ``fits``."""
     record = request.mcp.record
     try:
         exposure = access_of(request).get_exposure(label)
@@ -126,7 +131,9 @@ def exposure_argument(request: MCPRequest, label: Any, given: Mapping[str, Any] 
     except NotFound:
         labels = [exposure.label for exposure in access_of(request).exposures]
     if label is None or label == "":
-        fitting = _fitting_models(request, given or {})
+        fitting = list(filter(fits, labels))
+        if len(fitting) > MAX_FITTING or 1 < len(fitting) == len(labels):
+            fitting = []
         which = f"Those with all that the call names: {', '.join(fitting)}." if len(fitting) > 1 else ""
         which = which or f"One of: {', '.join(labels)[:MAX_LABELS]}. list_models describes them."
         repair = with_model(label, fitting[0], is_spelling=False) if len(fitting) == 1 else None
@@ -135,30 +142,10 @@ def exposure_argument(request: MCPRequest, label: Any, given: Mapping[str, Any] 
     is_label = isinstance(text, str) and text.lower() in labels
     near = [text.lower()] if is_label else Suggestions(request).models(text)
     more = " list_models describes them."
-    error = misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
+    error = Misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
     if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
         error.outcome, record.model = NotPermitted.outcome, text.lower()
     raise error from None
-
-
-def _fitting_models(request: MCPRequest, arguments: Mapping[str, Any]) -> list[str]:
-    """Return the models of the caller that have all the fields and choices which the arguments name, unless many do."""
-    found = Suggestions(request).models_fitting(arguments)
-    aggregates = json_or_text(arguments.get("aggregates"))
-    parts = [part for part in aggregates if isinstance(part, dict)] if isinstance(aggregates, list) else []
-
-    def can_be_filtered(label: str) -> bool:
-        exposure = access_of(request).get_exposure(label)
-        try:
-            for filters in (arguments.get("filters"), *(part.get("where") for part in parts)):
-                filters_argument(request, exposure, filters)
-        except ToolError:
-            return False
-        return True
-
-    if 1 < len(found) <= MAX_FITTING:
-        return list(filter(can_be_filtered, found))
-    return found if len(found) <= MAX_FITTING else []
 
 
 def names_argument(value: Any, what: str, most: int) -> list[str]:
@@ -169,93 +156,6 @@ def names_argument(value: Any, what: str, most: int) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > most:
         raise ToolError(f"{what} must be a list of at most {most} names.")
     return [item for item in value if item]
-
-
-def fields_argument(request: MCPRequest, exposure: ModelExposure, value: Any) -> tuple[Column, ...]:
-    """Return the columns asked for, the primary key first; those of the list where none is named."""
-    if value is None:
-        return columns_of(exposure, access_of(request)[exposure].page_fields)
-    visible = access_of(request)[exposure].fields
-    found = [*columns_of(exposure, visible[:1])]
-    for text in names_argument(value, "fields", MAX_FIELDS):
-        name = access_of(request)[exposure].field_named(text)
-        column = (
-            resolve_column(exposure, name)
-            if name is not None
-            else Path.read(access_of(request)[exposure], text).shown_column
-        )
-        if column is None:
-            raise _unknown_field(request, exposure, text)
-        found.append(column)
-    return tuple(dict.fromkeys(found))
-
-
-def _unknown_field(request: MCPRequest, exposure: ModelExposure, text: str) -> ToolError:
-    def is_readable(path: str) -> bool:
-        known = (
-            access_of(request)[exposure].field_named(path) or Path.read(access_of(request)[exposure], path).shown_column
-        )
-        return known is not None
-
-    message = f"{exposure.label} has no field {text[:60]!r}."
-    if text in ("*", "all"):
-        return ToolError(f"{message} Without fields, a page has those of the list.", repair=without_argument("fields"))
-    if "(" in text:
-        return ToolError(f"{message} Totals and counts: aggregate_records.")
-    near: list[str] = []
-    for path in (text, text.rpartition("__")[0]):
-        near = near or Suggestions(request).paths(exposure, path, is_readable)
-    return misnamed(
-        message + Path.read(access_of(request)[exposure], text).length_hint,
-        text,
-        [*access_of(request)[exposure].fields, *Path.read(access_of(request)[exposure], text).siblings],
-        lambda right: with_field(text, right, ["fields"]),
-        near or None,
-        of=exposure.opts.model_name,
-    )
-
-
-def ordering_argument(request: MCPRequest, exposure: ModelExposure, value: Any) -> tuple[OrderKey, ...]:
-    """Return the order asked for, made total by the primary key, or the exposure's own."""
-    names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
-    if not names:
-        return default_ordering(request, exposure)
-    return total_order(exposure, [_order_key(request, exposure, text) for text in names])
-
-
-def _order_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey:
-    """Return the key of ``name``, ``-name`` or ``-name:nulls_last``, or of what means the same in other words."""
-    for spelt in (text, order_meant(text)):
-        name, _, place = spelt.partition(":")
-        descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
-        if place in NULL_PLACES:
-            nulls_last = NULL_PLACES[place]
-            key = client_order_key(request, exposure, name, descending=descending, nulls_last=nulls_last)
-            if key is not None:
-                return key
-    place = text.lstrip("+-").partition(":")[2]
-    if place not in NULL_PLACES:
-        raise ToolError(f"Unknown order {place[:40]!r}. Write field, -field, field:nulls_first or field:nulls_last.")
-    name = order_meant(text).lstrip("-")
-
-    def is_sortable(path: str) -> bool:
-        return client_order_key(request, exposure, path) is not None
-
-    near = Suggestions(request).paths(exposure, name, is_sortable)
-    is_name = name.replace(".", "").isidentifier()
-    if not is_name:
-        # A proposal would lose what else it says.
-        near = [path for path in near if letters(path) == letters(name)]
-    path = Path.read(access_of(request)[exposure], name)
-    raise misnamed(
-        f"{exposure.label} cannot be ordered by {name[:60]!r}.{path.length_hint}",
-        name,
-        sortable_names(request, exposure),
-        lambda right: with_field(name, right, ["ordering"]),
-        near or (None if is_name else []),
-        " Descending is -field.",
-        of=exposure.opts.model_name,
-    )
 
 
 def limit_argument(value: Any, default: int, most: int | None = None) -> int:
@@ -290,11 +190,145 @@ def flag_argument(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def search_argument(request: MCPRequest, exposure: ModelExposure, value: Any) -> str:
-    """Return the search term, "" for none."""
-    if value is None or value == "":
-        return ""
-    if not is_short_text(value, MAX_SEARCH) or len(value.split()) > MAX_SEARCH_WORDS:
-        raise ToolError(f"search must be a text of at most {MAX_SEARCH} characters and {MAX_SEARCH_WORDS} words.")
-    check_searchable(request, exposure)
-    return value.strip()
+class RowArguments:
+    """The arguments of a call that asks for rows of a model: each is looked up in what the caller may read."""
+
+    def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
+        self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given
+
+    def filters(self, clock: Callable[[], datetime] | None = None) -> tuple[Filter, ...]:
+        """Return the conditions; their relative dates are seen from what the ``clock`` says."""
+        return FilterReader(self.model, clock).argument(self.given.get("filters"))
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of ``fields``, the primary key first; those of the list where none is named."""
+        exposure, value = self.exposure, self.given.get("fields")
+        if value is None:
+            return columns_of(exposure, self.model.page_fields)
+        found = [*columns_of(exposure, self.model.fields[:1])]
+        for text in names_argument(value, "fields", MAX_FIELDS):
+            column = self._column(text)
+            if column is None:
+                raise self._no_field(text)
+            found.append(column)
+        return tuple(dict.fromkeys(found))
+
+    def _column(self, text: str) -> Column | None:
+        name = self.model.field_named(text)
+        if name is not None:
+            return resolve_column(self.exposure, name)
+        return Path.read(self.model, text).shown_column
+
+    def _no_field(self, text: str) -> ToolError:
+        request, exposure = self.request, self.exposure
+        message = f"{exposure.label} has no field {text[:60]!r}."
+        if text in ("*", "all"):
+            hint = f"{message} Without fields, a page has those of the list."
+            return ToolError(hint, repair=without_argument("fields"))
+        if "(" in text:
+            return ToolError(f"{message} Totals and counts: aggregate_records.")
+
+        def near() -> list[str]:
+            found = (
+                Suggestions(request).paths(self.model, near, lambda path: self._column(path) is not None)
+                for near in (text, text.rpartition("__")[0])
+            )
+            return next(filter(None, found), [])
+
+        path = Path.read(self.model, text)
+        return Misnamed(
+            message + path.length_hint,
+            text,
+            [*self.model.fields, *path.siblings],
+            lambda right: with_field(text, right, ["fields"]),
+            near,
+            of=exposure.opts.model_name,
+        )
+
+    def ordering(self) -> tuple[OrderKey, ...]:
+        """Return the order asked for, made total by the primary key, or the exposure's own."""
+        value = self.given.get("ordering")
+        names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
+        if not names:
+            return default_ordering(self.request, self.exposure)
+        return total_order(self.exposure, list(map(self._order_key, names)))
+
+    def _order_key(self, text: str) -> OrderKey:
+        """Return the key of ``name``, ``-name`` or ``-name:nulls_last``, or of what means the same in other words."""
+        request, exposure = self.request, self.exposure
+        for spelt in (text, order_meant(text)):
+            name, _, place = spelt.partition(":")
+            if place in NULL_PLACES:
+                descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
+                nulls_last = NULL_PLACES[place]
+                key = client_order_key(request, exposure, name, descending=descending, nulls_last=nulls_last)
+                if key is not None:
+                    return key
+        place = text.lstrip("+-").partition(":")[2]
+        if place not in NULL_PLACES:
+            ways = "Write field, -field, field:nulls_first or field:nulls_last."
+            raise ToolError(f"Unknown order {place[:40]!r}. {ways}")
+        name = order_meant(text).lstrip("-")
+        is_name = name.replace(".", "").isidentifier()
+
+        def near() -> list[str]:
+            found = Suggestions(request).paths(
+                self.model, name, lambda path: client_order_key(request, exposure, path) is not None
+            )
+            # A proposal for what is no name would lose what else it says.
+            return found if is_name else [path for path in found if letters(path) == letters(name)]
+
+        raise Misnamed(
+            f"{exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",
+            name,
+            sortable_names(request, exposure),
+            lambda right: with_field(name, right, ["ordering"]),
+            near if is_name else near(),
+            " Descending is -field.",
+            of=exposure.opts.model_name,
+        )
+
+    def search(self) -> str:
+        """Return the search term, "" for none."""
+        value = self.given.get("search")
+        if value is None or value == "":
+            return ""
+        if not is_short_text(value, MAX_SEARCH) or len(value.split()) > MAX_SEARCH_WORDS:
+            raise ToolError(f"search must be a text of at most {MAX_SEARCH} characters and {MAX_SEARCH_WORDS} words.")
+        check_searchable(self.request, self.exposure)
+        return str(value.strip())
+
+
+# Arguments of tools that write
+
+
+def given_arguments(
+    arguments: Mapping[str, Any], known: Iterable[str], required: Collection[str] = (), keeping: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the arguments that are set; only those that are ``required`` or ``keeping`` may be empty."""
+    names = list(known)
+    found = check_names(arguments, names, keeping={*required, *keeping}, strict=True)
+    missing = [name for name in required if name not in found]
+    if missing:
+        raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
+    return found
+
+
+def as_object(value: Any, name: str) -> dict[str, Any]:
+    """Return an argument that is a JSON object, or an empty one for null."""
+    if not isinstance(value, dict):
+        value = {} if value is None else json_or_text(value)
+    if not isinstance(value, dict):
+        raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
+    return value
+
+
+def as_pks(value: Any) -> list[str | int]:
+    """Return an argument that is a list of primary keys."""
+    value = json_or_text(value)
+    most = settings.MAX_BULK_ROWS
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise ToolError(f"pks must be a list of 1 to {most} primary keys, as query_records shows them.")
+    if not all(isinstance(item, (str, int, list)) and not isinstance(item, bool) for item in value):
+        raise ToolError("Each of pks must be a string or an integer, as query_records shows it.")
+    return value

@@ -29,10 +29,11 @@ from django.db.models.functions import Cast, NullIf, TruncDate
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from .access import access_of
-from .columns import MAX_DIGITS, Column
-from .kinds import is_stored_as_text, kind_of, stored_field
+from .column_values import MAX_DIGITS
+from .columns import Column
+from .fields import is_stored_as_text, kind_of, stored_field
 from .path import Target, target_of
 
 MAX_LENGTH: Final = 200

@@ -42,13 +42,13 @@ from django.utils.tree import Node
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
-from ..exposures.managers import among
+from ..exposures.model_exposure import ModelExposure
+from ..exposures.querysets import among
 from .access import Link, access_of, has_every_row
-from .kinds import FieldPath, is_file_field, stored_field
+from .compiled_queries import Bind, BoundIn, prepare
+from .fields import FieldPath, is_file_field, stored_field
 from .named_filters import NamedFilter
 from .path import Target
-from .plans import Bind, BoundIn, prepare
 
 COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "exact": Exact,

@@ -11,10 +11,10 @@ from django.db.models import Model
 
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from .access import access_of
-from .columns import pk_text
-from .relations import label_of
+from .column_values import pk_text
+from .labels import label_of
 
 MAX_NAMED: Final = 5
 

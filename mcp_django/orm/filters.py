@@ -1,25 +1,21 @@
-"""What a caller may filter by and search in, without revealing hidden rows.
+"""The fields that a caller may filter by, and the lookups of each, without revealing hidden rows.
 
 Names are looked up in allow-lists and lead to columns and lookups. What a hidden row holds must not be told by which
 rows are found, so that a path leads no further than the caller could follow it by reading.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import Case, F, ForeignObjectRel, Q, QuerySet, When
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import ForeignObjectRel
 
-from ..context.request import MCPRequest
-from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
-from ..schema.values import is_sensitive
-from .access import MAX_NAME, ModelAccess, access_of
+from ..schema.secrets import is_sensitive
+from .access import MAX_NAME, ModelAccess
 from .columns import Column, resolve_column
-from .conditions import COMPARISONS, check_patterns, is_part_of, keys_of
-from .kinds import FieldPath, is_file_field, is_joinable, kind_of, resolve_path
+from .conditions import COMPARISONS
+from .fields import FieldPath, is_file_field, is_joinable, resolve_path
 from .lookups import declared_lookups, usual_lookups
 from .path import Path, computed_target, guards_on, leads_to_hidden_rows
 
@@ -131,15 +127,15 @@ def _is_of_admin(model: ModelAccess, path: str) -> bool:
         return False
     root, _, rest = path.partition("__")
     if not rest:
-        return _is_shown_by_admin(model, path)
+        return is_shown_by_admin(model, path)
     column = resolve_column(model.exposure, root)
-    if column is None or root in model.fields or not _is_shown_by_admin(model, root):
+    if column is None or root in model.fields or not is_shown_by_admin(model, root):
         return _sees_path(model, path)
     related = model.access.exposure_of(column.field.related_model)
     return related is not None and _sees_path(model.access[related], rest)
 
 
-def _is_shown_by_admin(model: ModelAccess, name: str) -> bool:
+def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
     """Return whether a field that is no column may be filtered on because the admin's sidebar does so.
 
     An exposure that names its own fields has said what may be known of a row.
@@ -162,7 +158,7 @@ def _sees_path(model: ModelAccess, path: str) -> bool:
         if related is None:
             return False
         model = model.access[related]
-    return model.field_named(last) is not None or _is_shown_by_admin(model, last)
+    return model.field_named(last) is not None or is_shown_by_admin(model, last)
 
 
 def _relation(model: ModelAccess, name: str) -> Any:
@@ -175,110 +171,3 @@ def _relation(model: ModelAccess, name: str) -> Any:
         return field if model.access.exposure_of(field.related_model) is not None else None
     column = model.column(name)
     return field if column is not None and column.kind in ("relation", "many") else None
-
-
-# Search
-
-
-def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
-    """Return whether the path of a search leads through a field that is sensitive, or that an exposure leaves out."""
-    name = text.lstrip("^=@")
-    path = resolve_path(exposure.model, name)
-    if path is not None and is_sensitive(path.field.name, path.field.model):
-        return True
-    seen: ModelExposure | None = exposure
-    for part in name.split("__"):
-        if is_sensitive(part) or (seen is not None and seen.options.leaves_out(part)):
-            return True
-        field = seen.options.model_fields.get(part) if seen is not None else None
-        seen = exposure.site.exposures.get(field.related_model) if field is not None else None
-    return False
-
-
-def is_searched(model: ModelAccess, text: str) -> bool:
-    """Return whether the admin's search may look into the path: the caller could read each field on it, there at least.
-
-    Into a column of the model's own that no page shows, too. Of a model that is not exposed, and that nothing forbids
-    to show, what the admin declares stands.
-    """
-    exposure, access, site = model.exposure, model.access, model.request.mcp.site
-    if is_hidden_path(exposure, text):
-        return False
-    seen = model
-    for name in text.lstrip("^=@").split("__"):
-        field = seen.exposure.opts.pk if name == "pk" else seen.exposure.options.model_fields.get(name)
-        if field is None:
-            # An annotation of the project's own, or a lookup after the column.
-            return True
-        # JSON may hold secrets, which are hidden wherever it is shown.
-        if (
-            not isinstance(field, ForeignObjectRel)
-            and seen.field_named(name) is None
-            and not (seen is model and _is_shown_by_admin(model, name) and kind_of(field).word != "json")
-        ):
-            return False
-        if field.is_relation and not is_joinable(field):
-            return False
-        related = field.related_model if field.is_relation else None
-        closed = exposure.options.closed_exposure(related) if related is not None else None
-        if closed is None and (related is None or related not in site.exposures):
-            return related is None or site.may_show(related)
-        there = access.exposure_of(related) if closed is None else closed
-        # What the admin shows of a model that is exposed to nobody is for those who may view it all.
-        if there is None or (closed is not None and not (access[closed].is_there and access[closed].sees_every_row)):
-            return False
-        seen = access[there]
-    return True
-
-
-def unsearched(model: ModelAccess) -> list[str]:
-    """Return the columns that the caller reads and by which others search, but not this caller."""
-    exposure, request = model.exposure, model.request
-
-    def root(text: str) -> str:
-        return text.lstrip("^=@").partition("__")[0]
-
-    def is_left(text: str) -> bool:
-        path = resolve_path(exposure.model, text.lstrip("^=@"))
-        return path is not None and guards_on(model.access, exposure.model, path.column) is None
-
-    declared, searched = exposure.options.search_fields(request), exposure.get_search_fields(request)
-    looked_at = {root(text) for text in searched if not is_left(text)}
-    roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
-    return [name for name in roots if name not in looked_at and model.field_named(name) is not None]
-
-
-def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Return the rows that the exposure's search finds, each once."""
-    exposure, request = model.exposure, model.request
-    if not term and not exposure.get_listing(request).narrows_without_search():
-        return queryset
-    try:
-        found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
-    except (ValidationError, ValueError):
-        raise ToolError(f"The search does not take {term[:60]!r}. Use filters instead.") from None
-    check_patterns(found, re.split(r"[\s\"']+", term))
-    if may_have_duplicates or not is_part_of(found, queryset, joins=True):
-        return queryset.filter(pk__in=keys_of(found))
-    return found
-
-
-def search_paths(
-    request: MCPRequest, queryset: QuerySet[Any], fields: Sequence[str]
-) -> tuple[QuerySet[Any], list[str]]:
-    """Return the rows, and what to search in them: paths through hidden rows become columns that are empty there.
-
-    A path through a model that the caller may not view is left out, one with a lookup through hidden rows, and one into
-    another database.
-    """
-    found = []
-    for number, text in enumerate(fields):
-        name = text.lstrip("^=@")
-        guards = guards_on(access_of(request), queryset.model, name)
-        if guards == ():
-            found.append(text)
-        elif guards and resolve_path(queryset.model, name) is not None:
-            alias = f"mcp_search{number}"
-            queryset = queryset.alias(**{alias: Case(When(Q(*guards), then=F(name)))})
-            found.append(text.removesuffix(name) + alias)
-    return queryset, found

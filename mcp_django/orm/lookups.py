@@ -14,7 +14,7 @@ from typing import Any, Final
 from django.db import models, router
 
 from .conditions import Condition, is_pattern_lookup, matches_here
-from .kinds import (
+from .fields import (
     TEXTUAL,
     FieldPath,
     kind_of,

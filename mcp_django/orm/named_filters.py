@@ -18,9 +18,9 @@ from django.http import QueryDict
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from .access import ModelAccess, access_of, has_every_row
-from .kinds import choice_of
+from .fields import choice_of
 
 logger = logging.getLogger("mcp_django")
 

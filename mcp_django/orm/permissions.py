@@ -19,7 +19,7 @@ from django.db.models import F, Func, OuterRef, Q, Subquery, TextField
 from django.db.models.lookups import Exact
 
 if TYPE_CHECKING:
-    from .plans import Plan
+    from .compiled_queries import CompiledQuery
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
@@ -27,7 +27,7 @@ LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_
 AS_ONE: Final = {"postgresql": "JSON_AGG(%(expressions)s)::text", "sqlite": "JSON_GROUP_ARRAY(%(expressions)s)"}
 # Under which a user who was read with :func:`permission_columns` has their values, until they are needed.
 FOUND: Final = "_mcp_permissions"
-_plans: "dict[str, Plan]" = {}
+_plans: "dict[str, CompiledQuery]" = {}
 
 
 class Names(Func):
@@ -147,13 +147,13 @@ def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
     ]
 
 
-def _compile(using: str) -> "Plan":
+def _compile(using: str) -> "CompiledQuery":
     # Every exposure imports this module, and most commands read nothing.
-    from .plans import Bind, Slot, compile_plan
+    from .compiled_queries import Bind, Slot, compile_values
 
     own, by_groups = (links.values_list(*names) for links, names in _links(using, Bind(Slot(0)), Bind(Slot(0))))
     # What is there twice is once in the set: the database need not sort it out.
-    return compile_plan(own.union(by_groups, all=True).order_by(), using)
+    return compile_values(own.union(by_groups, all=True).order_by(), using)
 
 
 def _forget(**kwargs: Any) -> None:

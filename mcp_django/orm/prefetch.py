@@ -1,4 +1,4 @@
-"""Run per-row code over a page without one query for each row.
+"""Prefetch what the project's per-row code follows, so that a page does not make one query for each row.
 
 A method of the project's own may follow a relation of its row, which is a query for each row. What the first rows were
 seen to follow is loaded for all that come after them, by one query for each relation; foreign keys are remembered, and
@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 from django.db import connections
 from django.db.models import Model, prefetch_related_objects
 
-from ..exposures.managers import follows_every_row
-from .kinds import is_joinable
+from ..exposures.querysets import follows_every_row
+from .fields import is_joinable
 
 T = TypeVar("T")
 # Rows that are looked at: the first ones may have no value in a relation.
@@ -25,7 +25,7 @@ FEW: Final = 5
 
 
 def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str] | None = None) -> tuple[list[T], bool]:
-    """Return what the work gives for each row, and whether it made a query for each of them all the same.
+    """Run ``work`` for each row and prefetch the relations that it follows; tell if each row still cost a query.
 
     ``followed`` gets the paths of the relations that were loaded for it.
     """
@@ -55,7 +55,7 @@ def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str]
 
 
 def _loaded(row: Model, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[str]:
-    """Yield the paths of the relations whose rows are loaded."""
+    """Yield the paths of the relations that are loaded on a row, prefetched ones included."""
     for name, value in list(row._state.fields_cache.items()):
         yield prefix + name
         if isinstance(value, Model) and depth > 1:
@@ -67,13 +67,13 @@ _learned: WeakKeyDictionary[Any, dict[str, frozenset[str]]] = WeakKeyDictionary(
 
 
 def learned(exposure: Any, columns: Collection[str]) -> set[str]:
-    """Return the foreign keys that the code behind these columns was seen to follow."""
+    """Return the foreign keys to prefetch: those that the code of these columns followed before."""
     known = _learned.get(exposure)
     return {path for name in columns for path in known.get(name, ())} if known else set()
 
 
 def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:
-    """Remember what the code behind columns followed, as far as a join gives the same rows."""
+    """Remember the foreign keys that the code of columns followed, to prefetch them with the rows of later pages."""
     for name, paths in followed.items():
         if keys := frozenset(path for path in paths if _is_read_with_rows(exposure.options.model_fields.get(path))):
             known = _learned.setdefault(exposure, {})
@@ -81,7 +81,7 @@ def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:
 
 
 def _is_read_with_rows(field: Any) -> bool:
-    """Return whether a join gives the row that the foreign key leads to by itself."""
+    """Return whether ``select_related`` gives the same row as following the foreign key does."""
     if field is None or not field.concrete or not (field.many_to_one or field.one_to_one):
         return False
     return is_joinable(field) and follows_every_row(field.related_model)

@@ -1,5 +1,4 @@
-"""Limits of one call: the time of a read's queries, and on PostgreSQL the cost that is estimated before they run and
-the time for which a write waits for locks.
+"""Limits of one call: the time of a read's queries, and on PostgreSQL the time for which a write waits for locks.
 
 A watching thread interrupts the queries of a call that is over its time, from outside: no statement is sent for it and
 the connection keeps no setting, so that a connection which others share (the project's own code, a pooler) is left as
@@ -9,16 +8,15 @@ it was.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
-import orjson
 from django.db import DatabaseError, connections
 
 from ..conf import settings
+from ..context.call_record import CURRENT, CallRecord
 from ..context.databases import Mode, writing
-from ..context.record import CURRENT, CallRecord
 from ..exceptions import ToolError
 
 ADVICE: Final = (
@@ -71,13 +69,9 @@ _threads: list[threading.Thread] = []
 
 
 def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
-    """Bound the queries of the block: ``STATEMENT_TIMEOUT`` seconds, or a share of them, and ``MAX_QUERY_COST``.
-
-    A block within another one takes a share, and shares its bound of the cost.
-    """
+    """Bound the queries of the block: ``STATEMENT_TIMEOUT`` seconds, or a share of them for a block within another."""
     seconds = settings.STATEMENT_TIMEOUT
-    limit = nullcontext() if seconds is None else _TimeLimit(seconds * share)
-    return limit if settings.MAX_QUERY_COST is None or share != 1.0 else _bounded_costs(limit)
+    return nullcontext() if seconds is None else _TimeLimit(seconds * share)
 
 
 def check_time() -> None:
@@ -85,16 +79,6 @@ def check_time() -> None:
     mine = connections.all()
     if any(watched.is_over and watched.connections == mine for watched in list(_watched.values())):
         raise ToolError(TOO_SLOW)
-
-
-@contextmanager
-def _bounded_costs(limit: AbstractContextManager[None]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for connection in connections.all():
-            if connection.vendor == "postgresql":
-                stack.enter_context(connection.execute_wrapper(_refuse_costly))
-        with limit:
-            yield
 
 
 @contextmanager
@@ -112,7 +96,7 @@ def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     is_undone = True
     try:
         with writing(using, mode):
-            if is_outermost and connection.vendor == "postgresql" and settings.LOCK_TIMEOUT is not None:
+            if is_outermost and connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
                     # It ends with the transaction: whoever shares the connection finds it as it was.
                     patience = f"{settings.LOCK_TIMEOUT * 1000:.0f}"
@@ -192,22 +176,3 @@ def _stop_queries(raw: Any) -> None:
     except Exception:
         # It was closed meanwhile, or cannot be reached: the next look tries again.
         return
-
-
-# Estimated costs
-
-
-def _refuse_costly(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    if not many and sql.lstrip("( ")[:6].upper() == "SELECT":
-        cost = _estimated(execute, sql, params, context)
-        if cost > settings.MAX_QUERY_COST:
-            raise ToolError(f"The query is too expensive (estimated cost {cost:.0f}). {ADVICE}")
-    return execute(sql, params, many, context)
-
-
-def _estimated(execute: Callable[..., Any], sql: str, params: Any, context: dict[str, Any]) -> float:
-    prefix = context["connection"].ops.explain_query_prefix(format="JSON")
-    execute(f"{prefix} {sql}", params, False, context)
-    (plan,) = context["cursor"].fetchone()
-    plan = orjson.loads(plan) if isinstance(plan, str) else plan
-    return float(plan[0]["Plan"]["Total Cost"])

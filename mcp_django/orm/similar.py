@@ -16,14 +16,14 @@ from django.db.models.functions import Greatest
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from .access import access_of
 from .conditions import Applied
-from .filters import is_searched, search_paths
-from .kinds import kind_of, resolve_path
+from .fields import kind_of, resolve_path
 from .named_filters import Narrowed
-from .queries import PageQuery, narrowed
+from .pagination import PageQuery, narrowed
 from .query_limits import read_limits
+from .search import is_searched, search_paths
 
 # How like a term the most similar part of a text has to be (of pg_trgm, from 0 to 1), and the share of the best of all.
 LEAST: Final = 0.3

@@ -14,12 +14,12 @@ from django.contrib.admin import site as default_site
 from django.contrib.admin.sites import all_sites
 
 from ..conf import settings
-from ..context.page import admin_path
+from ..context.admin_page import admin_path
 from ..context.signing import can_link, ticket_url
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
-from ..runtime.hooks import asked
-from .columns import pk_text
+from ..runtime.failing_hooks import asked
+from .column_values import pk_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from django.db.models import Model
 
     from ..context.request import MCPRequest
-    from ..exposures.base import ModelExposure
+    from ..exposures.model_exposure import ModelExposure
 
 SCHEME: Final = "django://"
 # The use of the tickets of downloads, and the part of the path.
@@ -190,6 +190,6 @@ def download_url(request: "MCPRequest", address: Address) -> str | None:
 
     It leads to this server, which asks again who may have the file: never to the storage itself.
     """
-    if not settings.DOWNLOAD_LINKS or not can_link(request) or address.pk is None or address.field_name is None:
+    if not can_link(request) or address.pk is None or address.field_name is None:
         return None
     return ticket_url(request, DOWNLOADS, address.label, address.pk, address.field_name)

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import cached_property
 from typing import Any, Final
 
 from ..exceptions import Repair, ToolError
 from ..protocol.errors import ParseError
 from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
-from .kinds import TEXTUAL, parse_text
+from .fields import TEXTUAL, parse_text
 
 MAX_LISTED: Final = 40
 # Characters of the names in a message, and of a text that is compared with names.
@@ -121,25 +122,50 @@ def _alike(text: str, names: Sequence[str]) -> list[str]:
     return sorted(found, key=lambda name: -scores[name])[:MAX_NEAR]
 
 
-def misnamed(
-    message: str,
-    text: Any,
-    names: Iterable[str],
-    repair: Callable[[str], Repair],
-    near: Sequence[str] | None = None,
-    more: str = "",
-    *,
-    of: str | None = "",
-) -> ToolError:
-    """Return the error of a name that is none of ``names``; ``repair`` mends the call by the only one that is near.
+class Misnamed(ToolError):
+    """A name that is none of ``names``; ``repair`` mends the call by the only one that is near.
 
     It does where that says all that the text says, of the model ``of``; None stands for a name that is known to mean
-    the same.
+    the same. What is ``near`` is looked for when the message is asked for: of many calls that are tried, none is told.
     """
-    known = list(names)
-    near = nearest(text, known) if near is None else near
-    is_meant = len(near) == 1 and (of is None or says_all(text, f"{near[0]} {of}"))
-    return ToolError(f"{message} {alternatives(text, known, near)}{more}", repair=repair(near[0]) if is_meant else None)
+
+    def __init__(
+        self,
+        lead: str,
+        text: Any,
+        names: Iterable[str],
+        repair: Callable[[str], Repair],
+        near: Sequence[str] | Callable[[], Sequence[str]] | None = None,
+        more: str = "",
+        *,
+        of: str | None = "",
+    ) -> None:
+        Exception.__init__(self, lead)
+        self._lead, self._text, self._names, self._repair, self._more, self._of = lead, text, names, repair, more, of
+        self._found = near
+
+    @cached_property
+    def _known(self) -> list[str]:
+        return list(dict.fromkeys(self._names))
+
+    @cached_property
+    def _near(self) -> Sequence[str]:
+        near = (self._found() or None) if callable(self._found) else self._found
+        return nearest(self._text, self._known) if near is None else near
+
+    @cached_property
+    def message(self) -> str:  # type: ignore[override]
+        """The text for the model."""
+        return f"{self._lead} {alternatives(self._text, self._known, self._near)}{self._more}"
+
+    @cached_property
+    def repair(self) -> Repair | None:  # type: ignore[override]
+        """What mends the call, None where no name is clearly meant."""
+        is_meant = len(self._near) == 1 and (self._of is None or says_all(self._text, f"{self._near[0]} {self._of}"))
+        return self._repair(self._near[0]) if is_meant else None
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def json_or_text(value: Any) -> Any:

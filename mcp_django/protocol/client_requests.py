@@ -1,4 +1,4 @@
-"""Requests to the client (elicitation, sampling, roots): wire forms by revision, and the answers.
+"""Requests to the client (elicitation, sampling, roots): their form in each revision, and the client's answers.
 
 ``method`` and ``params`` are those of the newest revision, whatever the client's is (2026-07-28, client/elicitation,
 client/sampling, client/roots). On 2026-07-28 the wire forms are values of ``inputRequests`` (basic/patterns/mrtr);
@@ -40,13 +40,13 @@ def _has_tools(method: str, params: Mapping[str, Any]) -> bool:
 
 
 def method_known(method: str, version: str, params: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the revision can ask this at all: it has the method and, where ``params`` say so, URLs."""
+    """Return whether the revision has this request to the client and, where ``params`` say so, URLs in it."""
     since = MODES_SINCE if _is_url(method, params or {}) else SINCE.get(method)
     return since is not None and is_at_least(version, since)
 
 
 def supports(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a client that declares ``capabilities`` answers this (client/elicitation, Capabilities).
+    """Return whether a client that declares these capabilities answers this request (client/elicitation, Capabilities).
 
     ``elicitation: {}`` means forms and no URLs, as ``{"form": {}}`` does; tools in sampling need ``sampling.tools``.
     """
@@ -61,7 +61,7 @@ def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
 
 
 def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities that a client has to declare for this, as ``data.requiredCapabilities`` lists them.
+    """Return the capabilities that a request to the client takes, as ``data.requiredCapabilities`` lists them.
 
     Raises:
         ValueError: no client can be asked this.
@@ -77,7 +77,7 @@ def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any
 
 
 def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Return ``params`` for the revision: what it does not know is left out or turned into what it does.
+    """Convert the params of an elicitation, sampling or roots request to the revision.
 
     With ``as_text`` a form asks for numbers as texts.
 
@@ -131,7 +131,7 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 
 
 def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the client's answer without optional members that are null.
+    """Read the client's answer to an elicitation, sampling or roots request, without members that are null.
 
     ``params`` are those of the question before :func:`shape`: with them, an answer to a form that was changed for an
     older revision comes back in the form that was meant. Whether the values fit the form is not checked here.
@@ -141,12 +141,12 @@ def read_result(method: str, version: str, result: Any, params: Mapping[str, Any
     """
     if not isinstance(result, Mapping) or not method_known(method, version):
         raise ValueError("the answer is not a result of the method")
-    from . import wire
+    from . import wire_types
 
     try:
         # The modern revision has the same results, though no requests of the server's own.
-        wire.validate_client_result(method, LATEST_LEGACY, result)
-    except wire.ValidationError as error:
+        wire_types.validate_client_result(method, LATEST_LEGACY, result)
+    except wire_types.ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))[:100]
         raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None
@@ -197,7 +197,7 @@ SEPARATORS: Final = ",;|"
 
 
 def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Return ``requestedSchema`` for the revision; ``schema`` is one of the newest, and may use more keywords.
+    """Convert the ``requestedSchema`` of an elicitation form to the revision; ``schema`` is of the newest.
 
     With ``as_text`` numbers are asked for as texts, which are read as numbers: some clients can show nothing else.
 
@@ -215,7 +215,7 @@ def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool =
 
 
 def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """Return the answer in the form of ``schema``, which was asked as :func:`requested_schema` made it.
+    """Convert the client's answer to an elicitation form back to the form's own ``schema``.
 
     Choices that a client of an older revision gave as one text become a list again, whether it named their values or
     their titles; a text that names no choice stays as it is, for validation to refuse.
@@ -251,7 +251,7 @@ def _field(name: str, field: Mapping[str, Any], version: str, as_text: bool) -> 
 
 
 def _choices(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a choice, each with its title."""
+    """Return the values of a choice in an elicitation form, each with its title."""
     titled = field.get("oneOf") or field.get("anyOf")
     if titled:
         return {choice["const"]: choice.get("title", choice["const"]) for choice in titled}
@@ -313,7 +313,7 @@ def _separator(choices: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client can take.
+    """Known limits of one client program.
 
     ``result_chars`` are the characters of a result that reach its model, None where nothing is known to be lost.
     ``shows_numbers`` tells whether its forms have fields for numbers.
@@ -331,5 +331,5 @@ UNLIMITED: Final = Limits()
 
 
 def limits_of(name: str) -> Limits:
-    """Return the limits of the client with this name."""
+    """Return the known limits of the client program of this name."""
     return KNOWN.get(name, UNLIMITED)

@@ -34,7 +34,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound: its bytes and its MIME type (since 2025-03-26)."""
+    """Audio content: its bytes and its MIME type (since 2025-03-26)."""
 
     data: bytes
     mime_type: str = "audio/wav"
@@ -46,7 +46,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedResource:
-    """A resource with its contents: ``body`` is text (``str``) or a blob (``bytes``)."""
+    """Content block with an embedded resource: ``body`` is text (``str``) or a blob (``bytes``)."""
 
     uri: str
     body: str | bytes
@@ -68,7 +68,7 @@ class EmbeddedResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink:
-    """The URI of a resource that the client may read (since 2025-06-18)."""
+    """Content block with the URI of a resource that the client may read (since 2025-06-18)."""
 
     uri: str
     name: str

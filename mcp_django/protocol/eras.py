@@ -1,4 +1,4 @@
-"""The differences between the two eras, as one object for each: handlers never see them.
+"""The two eras of the protocol, handshake and modern: each reads messages as a neutral ``Call`` and shapes results.
 
 An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire. :func:`classify` is the
 only place that decides which era a message is of.
@@ -48,7 +48,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """What a session of the legacy era knows of its client since ``initialize``.
+    """What the legacy era needs of a session: its revision, its client, the client's capabilities and log level.
 
     It is the revision agreed on, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the least
     level of log messages that it asked for.
@@ -69,7 +69,7 @@ class SessionFacts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request or notification, whatever its era.
+    """One request or notification, neutral of its era.
 
     ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told;
     ``trace`` is its trace context. ``input_responses``, by key, and ``request_state`` come with a call that is made
@@ -91,20 +91,20 @@ class Call:
 
 
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
-    """Check the parameters of a request against the schema of its revision.
+    """Validate the parameters of a request against the schema of its revision.
 
     Raises:
         MethodNotFound: the revision has no such method.
         InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
     """
     # Its models are what takes most of the time that a process needs to load the app.
-    from . import wire
+    from . import wire_types
 
     try:
-        wire.validate_client_request(method, version, params)
+        wire_types.validate_client_request(method, version, params)
     except KeyError:
         raise MethodNotFound(f"Method not found: {method}") from None
-    except wire.ValidationError as error:
+    except wire_types.ValidationError as error:
         if error.error_count() > MAX_NAMED_MISTAKES:
             raise InvalidParams("Invalid params: too many mistakes to name") from None
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -113,7 +113,7 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:
-    """Return the progress token of a request's ``_meta``.
+    """Return the progress token in the ``_meta`` of a request of either era.
 
     Raises:
         InvalidParams: it is not a short string or an integer that JSON carries exactly.
@@ -127,7 +127,7 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 
 
 def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return those of ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta`` that follow their formats.
+    """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in a request's ``_meta``.
 
     A malformed one is left out, as Trace Context says, and ``tracestate`` with the ``traceparent`` that it belongs to.
     """
@@ -174,7 +174,7 @@ MAX_STATE_CHARS: Final = 64 * 1024
 
 
 def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the ``_meta`` by which a client with this name makes each request complete (basic, Reserved keys)."""
+    """Return the ``_meta`` that makes each request of the modern era complete (basic, Reserved keys)."""
     return {
         VERSION_KEY: version,
         CAPABILITIES_KEY: capabilities or {},
@@ -183,13 +183,13 @@ def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str,
 
 
 class ModernEra:
-    """The era without a handshake. Closing the connection of a call cancels it (a MUST)."""
+    """The modern era, without a handshake. Closing the connection of a call cancels it (a MUST)."""
 
     modern: ClassVar[bool] = True
     disconnect_cancels: ClassVar[bool] = True
 
     def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
-        """Climb the ladder: ``_meta``, version header, version, mirrored headers, method, parameters.
+        """Read a call of the modern era: ``_meta``, version header, version, mirrored headers, method, parameters.
 
         A session is of the other era, and nothing is taken from one.
         """
@@ -220,7 +220,7 @@ class ModernEra:
         )
 
     def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
-        """Refuse the response: in this era servers make no requests, and clients MUST NOT send responses."""
+        """Refuse the response: in the modern era clients MUST NOT send responses."""
         raise InvalidRequest("Invalid request: this revision has no responses of clients")
 
     def _meta(self, message: Message) -> Mapping[str, Any]:
@@ -240,7 +240,7 @@ class ModernEra:
         return meta
 
     def _read_notification(self, message: Message, headers: Headers) -> Call:
-        """Only requests need ``_meta`` and mirrored headers; wherever a notification names its version, it is one."""
+        """Read a notification of the modern era, which needs no ``_meta``, but the version somewhere."""
         meta = message.params.get("_meta")
         named: list[Any] = list(headers.get(VERSION_HEADER, [])) if headers is not None else []
         if isinstance(meta, dict) and VERSION_KEY in meta:
@@ -260,7 +260,7 @@ class ModernEra:
             raise UnsupportedVersion(version[:64], MODERN if version in SUPPORTED else SUPPORTED)
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
-        """Add ``resultType``, the server's identity and, where the method has them, the caching hints."""
+        """Add ``resultType``, the server's identity and the caching hints of the modern era to a result."""
         wire = {"resultType": "complete", **result}
         wire["_meta"] = {**result.get("_meta", {}), SERVER_KEY: server}
         # An answer that asks for input first is not one to keep, and one that needed input fits no other call.
@@ -277,7 +277,8 @@ class ModernEra:
 
 
 def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, str | None]:
-    """Return ``inputResponses`` and ``requestState`` of a call that is made again (basic/patterns/mrtr).
+    """Return ``inputResponses`` and ``requestState`` of a call of the modern era that is made again
+    (basic/patterns/mrtr).
 
     Whether each response is one that a client gives is the schema's to say; this is cheap and comes first.
     """
@@ -320,7 +321,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 
 
 class LegacyEra:
-    """The era of the handshake. Closing a connection cancels nothing (2025-11-25: SHOULD NOT).
+    """The legacy era, with a handshake. Closing a connection cancels nothing (2025-11-25: SHOULD NOT).
 
     Without a session each request says its version, or is taken as 2025-03-26, and nothing is known of its client.
     """
@@ -329,7 +330,7 @@ class LegacyEra:
     disconnect_cancels: ClassVar[bool] = False
 
     def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
-        """Find the version, then check the parameters.
+        """Read a call of the legacy era: find the version, then validate the parameters.
 
         The request that begins a session is never refused for its version, and says itself who the client is.
         """
@@ -360,7 +361,7 @@ class LegacyEra:
         )
 
     def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
-        """Return the revision of a request: that of its header, or else of its session, or else 2025-03-26.
+        """Return the revision of a legacy request: of its header, or else of its session, or else 2025-03-26.
 
         A header that names another supported revision than the session wins: what the client says now is what it reads.
 
@@ -375,14 +376,14 @@ class LegacyEra:
         return values[0]
 
     def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
-        """Return the response; only in a session can the server have asked for one."""
+        """Return the client's response; in the legacy era the server can have asked only in a session."""
         self.version(headers, session)
         if session is None:
             raise InvalidRequest("Invalid request: a response to a request that was not made")
         return response
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
-        """Turn what the revision does not know into what it does."""
+        """Downgrade a result to what the legacy revision knows."""
         wire, version = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}, call.version
         if call.method == "initialize":
             wire["capabilities"] = {
@@ -400,7 +401,7 @@ class LegacyEra:
         return wire
 
     def status(self, error: ProtocolError) -> int:
-        """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
+        """Return the HTTP status of an error in the legacy era: a method's own errors are answers, 200."""
         return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
 
 
@@ -426,7 +427,7 @@ MAX_BATCH: Final = 50
 
 
 class Rejected(Exception):
-    """A message that asks for nothing: the error, the era to answer in, and the id if one could be read."""
+    """A message that neither era accepts: the error, the era to answer in, and the id if one could be read."""
 
     def __init__(self, error: ProtocolError, era: Era, identifier: Id | None) -> None:
         super().__init__(error.message)
@@ -435,13 +436,13 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages that came in one body, all calls or all responses, in order; a malformed call has its own error."""
+    """A batch of messages in one body (legacy era), in order; a malformed call in it has its own error."""
 
     items: tuple[Call | ClientResponse | Rejected, ...]
 
 
 def _is_modern(value: Any) -> bool:
-    """Return whether the ``_meta`` of a message names its revision, which no message of the legacy era does."""
+    """Return whether a message is of the modern era by its ``_meta``, which names the revision."""
     params = value.get("params") if isinstance(value, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and VERSION_KEY in meta
@@ -453,7 +454,7 @@ def _era_of_headers(headers: Headers) -> Era:
 
 
 def classify(body: bytes, headers: Headers, *, session: SessionFacts | None = None) -> Call | ClientResponse | Batch:
-    """Return what the body of a POST, or one message of a transport without headers, asks for.
+    """Classify the body of a POST, or one message without headers: a call of which era, an answer or a batch.
 
     ``headers`` is None on a transport that has none: then ``_meta`` alone decides the era, and no header is checked.
     ``session`` is the caller's session of the legacy era; without one, a response answers nothing.
@@ -485,7 +486,7 @@ def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) ->
 
 
 def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> Batch:
-    """Check the batch as a whole, then its members."""
+    """Check a batch of the legacy era as a whole, then classify its members."""
     try:
         agreed = BATCHES_IN if session is None else session.version
         has_batches = (

@@ -22,7 +22,7 @@ LEGACY_RESOURCE_NOT_FOUND = -32002
 
 
 class ProtocolError(Exception):
-    """A JSON-RPC error response: ``code``, ``message`` and, where there is some, ``data`` (a JSON object).
+    """A JSON-RPC error: ``code``, ``message`` and, for some errors, ``data`` (a JSON object).
 
     ``status`` is the HTTP status of the 2026-07-28 revision (basic/transports/streamable-http); the legacy era answers
     200 for what a method handler refused.
@@ -38,26 +38,26 @@ class ProtocolError(Exception):
         super().__init__(self.message)
 
     def code_for(self, *, modern: bool) -> int:
-        """Return the code that the era of the request uses for this error."""
+        """Return the JSON-RPC error code that the era of the request uses."""
         return self.code
 
 
 class ParseError(ProtocolError):
-    """The body is not JSON as this server reads it."""
+    """JSON-RPC error: the body is not valid JSON."""
 
     code = PARSE_ERROR
     default_message = "Parse error"
 
 
 class InvalidRequest(ProtocolError):
-    """The JSON is not a JSON-RPC 2.0 request or notification."""
+    """JSON-RPC error: the JSON is not a JSON-RPC 2.0 request or notification."""
 
     code = INVALID_REQUEST
     default_message = "Invalid request"
 
 
 class MethodNotFound(ProtocolError):
-    """The revision of the request has no such method."""
+    """JSON-RPC error: the revision of the request has no such method."""
 
     code = METHOD_NOT_FOUND
     status = 404
@@ -72,7 +72,7 @@ class InvalidParams(ProtocolError):
 
 
 class ResourceNotFound(InvalidParams):
-    """No such resource for this caller: the one answer for missing, filtered out and forbidden."""
+    """JSON-RPC error: no such resource for this caller, whether missing, filtered out or forbidden."""
 
     default_message = "Resource not found"
 
@@ -85,7 +85,7 @@ class ResourceNotFound(InvalidParams):
 
 
 class InternalError(ProtocolError):
-    """Something failed that is nobody's input; ``data.errorId`` finds it in the server's log."""
+    """JSON-RPC error: an internal failure; ``data.errorId`` finds it in the server's log."""
 
     code = INTERNAL_ERROR
     status = 200
@@ -93,14 +93,14 @@ class InternalError(ProtocolError):
 
 
 class HeaderMismatch(ProtocolError):
-    """A mirrored header is missing, malformed or not equal to the body (2026-07-28, Server Validation)."""
+    """JSON-RPC error: a mirrored header is missing, malformed or not equal to the body (Server Validation)."""
 
     code = HEADER_MISMATCH
     default_message = "Header mismatch"
 
 
 class MissingClientCapability(ProtocolError):
-    """The request needs a capability that the client did not declare."""
+    """JSON-RPC error: the request needs a capability that the client did not declare."""
 
     code = MISSING_REQUIRED_CLIENT_CAPABILITY
     default_message = "Missing required client capability"

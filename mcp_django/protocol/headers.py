@@ -1,4 +1,4 @@
-"""Headers that repeat the body, so that proxies can route without reading it, and their comparison with the body.
+"""HTTP headers that repeat the body (``Mcp-Method``, ``Mcp-Name``, ``Mcp-Param-*``), compared with the body.
 
 2026-07-28, basic/transports/streamable-http, Request Metadata: ``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*``
 for each parameter that a tool's schema marks with ``x-mcp-header``. Header names here are in lower case.
@@ -37,7 +37,7 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
 
 
 def encode_value(text: str) -> str:
-    """Return the header value for ``text``: itself, or Base64 in the sentinel where a header cannot carry it."""
+    """Encode text as a header value: itself, or Base64 in the sentinel where a header cannot carry it."""
     looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
     if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
         return text
@@ -45,7 +45,7 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(value: str) -> str:
-    """Return the text that a header value stands for; white space around it is not part of it (RFC 9110, 5.5).
+    """Decode the text of a header value; white space around it is not part of it (RFC 9110, 5.5).
 
     Raises:
         ValueError: a character that no header may hold, or a sentinel whose content is not the one Base64 form of
@@ -68,14 +68,14 @@ def decode_value(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParamHeader:
-    """One mirrored parameter: the name of its header, the way to its value in ``arguments``, its JSON type."""
+    """One parameter repeated in a header: the header's name, the path to the value in ``arguments``, the JSON type."""
 
     header: str
     path: tuple[str, ...]
     type: str
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the value in the arguments, None when there is none."""
+        """Return the value in the arguments that the header repeats, None without one."""
         found: Any = arguments
         for step in self.path:
             found = found.get(step) if isinstance(found, Mapping) else None
@@ -83,7 +83,7 @@ class ParamHeader:
 
 
 def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Every subschema with its chain of ``properties``, or None where another keyword is on the way to it."""
+    """Yield each subschema with its chain of ``properties``, or None where another keyword is on the way to it."""
     if isinstance(schema, list):
         for item in schema:
             yield from _positions(item, None)
@@ -104,7 +104,7 @@ def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tupl
 
 
 def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
-    """Return the parameters of an ``inputSchema`` that clients repeat in headers.
+    """Return the parameters of an ``inputSchema`` that clients repeat in ``Mcp-Param-*`` headers.
 
     Raises:
         ValueError: an annotation breaks a rule of "Schema Extension"; clients would drop the whole tool.
@@ -144,7 +144,7 @@ def _read(headers: Mapping[str, list[str]], header: str) -> str | None:
 
 
 def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str, list[str]]) -> None:
-    """Compare ``Mcp-Method`` and, for methods that name something, ``Mcp-Name`` with the body of a request.
+    """Compare the headers ``Mcp-Method`` and, for methods that name something, ``Mcp-Name`` with the body.
 
     ``headers`` maps lower-case names to all their values.
 

@@ -1,4 +1,5 @@
-"""What goes over the wire: JSON-RPC messages (JSON-RPC 2.0; basic, Messages), and the HTTP that carries them.
+"""JSON-RPC messages on the wire (JSON-RPC 2.0; basic, Messages), and HTTP responses, headers and SSE events around
+them.
 
 One strict parse that every later step uses: UTF-8, no duplicate members, no NaN or infinity, integers and nesting
 bounded. Output is compact JSON; optional members are left out, never null.
@@ -40,7 +41,7 @@ Id = str | int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A request (``id`` set) or a notification (``id`` None)."""
+    """A JSON-RPC request (``id`` set) or notification (``id`` None)."""
 
     method: str
     params: Mapping[str, Any]
@@ -49,7 +50,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse:
-    """What a client answers to a request of the server's: either ``result``, an object, or ``error``.
+    """A JSON-RPC response of the client to a request of the server's: ``result``, an object, or ``error``.
 
     ``error`` has ``code`` (an integer) and ``message`` (text); the rest is the client's.
     """
@@ -60,7 +61,7 @@ class ClientResponse:
 
 
 class TooMuch(ParseError):
-    """The JSON is nested too deeply, or has too many items."""
+    """The JSON of a message is nested too deeply, or has too many items."""
 
     def __init__(self) -> None:
         super().__init__("Parse error: the message is nested too deeply or has too many items")
@@ -115,7 +116,7 @@ def _check_text(value: Any) -> None:
 
 
 def decode(body: bytes) -> Any:
-    """Return the JSON value of ``body``.
+    """Parse the JSON of a message's ``body``.
 
     Raises:
         ParseError: the body is not UTF-8, not JSON, or over a bound.
@@ -128,7 +129,7 @@ def decode(body: bytes) -> Any:
 
 
 def decode_text(text: str) -> Any:
-    """Return the JSON value of a text: a body, or an argument that holds JSON.
+    """Parse the JSON of a text: a message's body, or an argument that holds JSON.
 
     Raises:
         TooMuch: it is over a bound.
@@ -151,7 +152,7 @@ def decode_text(text: str) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Return the JSON of ``value``, UTF-8, on one line.
+    """Encode a message as JSON, UTF-8, on one line.
 
     Raises:
         TypeError: ``value`` holds what JSON cannot: an unknown class, half a surrogate pair, an integer over 64 bits.
@@ -181,7 +182,7 @@ def _is_id(value: Any) -> TypeGuard[Id]:
 
 
 def _check_nul(values: list[Any]) -> None:
-    """Pass if no text among the values, however deep, holds the character NUL: what is kept of them could not be."""
+    """Refuse a message with the character NUL in any text, however deep: PostgreSQL could not store it."""
     try:
         if b"\\u0000" not in orjson.dumps(values):
             return
@@ -200,7 +201,7 @@ def _check_nul(values: list[Any]) -> None:
 
 
 def readable_id(value: Any) -> Id | None:
-    """Return the id that an error about ``value`` echoes: that of a request, even a malformed one, otherwise None.
+    """Return the id that an error about a malformed message echoes: that of a request, otherwise None.
 
     The id of a response is the other side's: the client would take the error as the answer to a request of its own.
     One that is too long or too large for a request is echoed as well, within bounds of its own.
@@ -213,12 +214,12 @@ def readable_id(value: Any) -> Id | None:
 
 
 def is_response(value: Mapping[str, Any]) -> bool:
-    """Return whether the JSON object is a response, or would be one if it were well-formed."""
+    """Return whether the JSON object is a JSON-RPC response, or would be one if it were well-formed."""
     return "method" not in value and ("result" in value or "error" in value)
 
 
 def read_message(value: Any) -> Message | ClientResponse:
-    """Return the request, notification or response that the JSON value is.
+    """Return the JSON-RPC request, notification or response that the JSON value is.
 
     Raises:
         InvalidRequest: it is none of them; a batch is refused too.
@@ -270,7 +271,7 @@ def result_response(identifier: Id, result: Any) -> dict[str, Any]:
 
 
 def error_response(identifier: Id | None, error: ProtocolError, *, modern: bool) -> dict[str, Any]:
-    """Return a JSON-RPC error response; the id is left out, not null, where none could be read (basic, Responses)."""
+    """Return a JSON-RPC error response; the id is left out, not null, if it could not be read (basic, Responses)."""
     body: dict[str, Any] = {"code": error.code_for(modern=modern), "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -309,7 +310,7 @@ BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole HTTP answer: status, body and the headers beside the ones that every answer has."""
+    """A whole HTTP response: status, body and the headers beside those that every response has."""
 
     status: int
     body: bytes = b""
@@ -333,7 +334,7 @@ def is_json(content_type: str | None) -> bool:
 
 
 def accepts(accept: str | None, media_type: str) -> bool:
-    """Return whether ``Accept`` admits the media type (RFC 9110, section 12.5.1).
+    """Return whether the HTTP header ``Accept`` admits the media type (RFC 9110, section 12.5.1).
 
     An absent header admits everything, as HTTP says; a value over 2,000 characters admits nothing.
     """
@@ -357,7 +358,7 @@ def _admits(accept: str, media_type: str) -> bool:
 
 
 def body_length(value: str | None) -> int | None:
-    """Return the ``Content-Length`` in bytes, None when there is none.
+    """Return the HTTP header ``Content-Length`` in bytes, None when there is none.
 
     Raises:
         ValueError: it is not a plain decimal number.
@@ -378,7 +379,7 @@ def allowed_methods(version: str | None, *, sessions: bool) -> str:
 
 
 def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
-    """Return whether a request with this ``Origin`` may be served; programs that are not browsers send none."""
+    """Return whether the HTTP header ``Origin`` is allowed; programs that are not browsers send none."""
     return origin is None or origin in allowed
 
 
@@ -395,7 +396,7 @@ _EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
 
 
 def event(data: bytes, *, identifier: str | None = None) -> bytes:
-    """Return one ``message`` event that carries ``data``, JSON in UTF-8, and has the id ``identifier``.
+    """Return one SSE ``message`` event that carries ``data``, JSON in UTF-8, and has the id ``identifier``.
 
     JSON escapes the line breaks within its strings and may have others only where they mean nothing, so that no text
     of a row can end the event or forge a field.
@@ -409,7 +410,7 @@ def event(data: bytes, *, identifier: str | None = None) -> bytes:
 
 
 def priming(identifier: str, retry_ms: int) -> bytes:
-    """Return the event without data that tells a client from where, and after how many milliseconds, to come back.
+    """Return the SSE event without data that tells a client its last event id and when to reconnect.
 
     Raises:
         ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
@@ -418,7 +419,7 @@ def priming(identifier: str, retry_ms: int) -> bytes:
 
 
 def retry(ms: int) -> bytes:
-    """Return the field that tells a client after how many milliseconds to come back.
+    """Return the SSE field that tells a client after how many milliseconds to reconnect.
 
     Raises:
         ValueError: ``ms`` is negative.
@@ -441,7 +442,7 @@ def _retry_line(ms: int) -> bytes:
 
 
 def event_id(stream: str, seq: int) -> str:
-    """Return the id of event number ``seq`` of a stream; number 0 stands before its first event.
+    """Return the SSE id of event number ``seq`` of a stream; number 0 stands before its first event.
 
     Raises:
         ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.
@@ -453,7 +454,7 @@ def event_id(stream: str, seq: int) -> str:
 
 
 def parse_event_id(text: str) -> tuple[str, int] | None:
-    """Return stream and number of an event id, as a ``Last-Event-ID`` header has it, or None when it is none."""
+    """Parse an SSE event id, as in a ``Last-Event-ID`` header, into stream and number; None if malformed."""
     match = _EVENT_ID.fullmatch(text)
     if match is None or int(match[2]) > MAX_SEQUENCE:
         return None

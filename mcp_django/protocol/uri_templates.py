@@ -24,7 +24,7 @@ def percent_encode(text: str, safe: str = "") -> str:
 
 
 def percent_decode(text: str) -> str:
-    """Return the text behind the percent-encoding.
+    """Decode percent-encoding in a part of a URI.
 
     Raises:
         ValueError: an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL.
@@ -44,7 +44,7 @@ class _Variable:
 
 
 class UriTemplate:
-    """A compiled template.
+    """A compiled URI template (RFC 6570).
 
     ``variables`` are the names in the path, which a match always binds; ``query`` are those of ``{?a,b}``.
 
@@ -98,7 +98,7 @@ class UriTemplate:
         self._parts.append(_Variable(names[0], operator == "+"))
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the decoded value of each variable in the URI, or None when the URI is not of this template.
+        """Match a URI with the template: the decoded value of each variable, or None.
 
         Values in the path are never empty; members of the query may be absent, not unknown and not repeated.
         """
@@ -155,7 +155,7 @@ class UriTemplate:
         return found
 
     def expand(self, values: Mapping[str, object]) -> str:
-        """Return the URI with the values filled in; members of the query that are absent or None are left out.
+        """Expand the URI template with these values; members of the query that are absent or None are left out.
 
         Raises:
             ValueError: a variable of the path has no value, or an empty one.

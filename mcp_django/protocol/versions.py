@@ -24,10 +24,10 @@ SESSIONLESS: Final = frozenset(MODERN)
 
 
 def negotiate(requested: object) -> str:
-    """Return the revision that ``initialize`` answers with: the one asked for, or the newest of the legacy era."""
+    """Negotiate the protocol version of ``initialize``: the revision asked for, or the newest of the legacy era."""
     return requested if isinstance(requested, str) and requested in LEGACY else LATEST_LEGACY
 
 
 def is_at_least(version: str, minimum: str) -> bool:
-    """Return whether ``version`` is ``minimum`` or newer; both are supported revisions."""
+    """Compare two protocol versions: whether ``version`` is ``minimum`` or newer."""
     return SUPPORTED.index(version) <= SUPPORTED.index(minimum)

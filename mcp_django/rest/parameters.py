@@ -20,8 +20,8 @@ from ..exceptions import NotFound, ToolError
 from ..orm.arguments import check_names
 from ..orm.conditions import is_pattern_lookup, matches_here
 from ..orm.wording import alternatives, json_or_text
-from ..schema.forms import field_schema, serializer_schema, writable_fields
-from ..schema.types import FREE_OBJECT, is_empty, key_type, types_of
+from ..schema.form_schemas import field_schema, serializer_schema, writable_fields
+from ..schema.value_types import FREE_OBJECT, is_empty, key_type, types_of
 from .routes import Route
 
 logger = logging.getLogger("mcp_django")
@@ -38,12 +38,15 @@ CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 
 
 class Undecided(Exception):
-    """What was asked depends on the parameters of a URL or on a body, which are not there yet."""
+    """A ViewSet needs the URL's parameters or the body before it can describe its own parameters."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a caller may give. ``body`` maps arguments to names in the body, None where the body is one argument."""
+    """The parameters of a ViewSet's route as arguments of its tool: of the path, the query and the body.
+
+    ``body`` maps arguments to names in the body, None where the body is one argument.
+    """
 
     path: Schemas
     query: Schemas
@@ -66,7 +69,7 @@ class Inputs:
         return {"type": "object", "properties": self.properties, **needed, "additionalProperties": False}
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check that no name is unknown, and that no required one is missing."""
+        """Check that no parameter is unknown, and no required one missing."""
         check_names(arguments, self.properties, strict=True)
         if missing := [name for name in self.required if name not in arguments]:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
@@ -109,7 +112,7 @@ class Inputs:
 
 
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
-    """Return the arguments of a route, as the view describes them to its caller."""
+    """Return the parameters of a route as the ViewSet describes them to its caller."""
     path: Schemas = {name: {"type": "string", "description": "Part of the URL"} for name in route.parameters}
     lookup, model = getattr(view, "lookup_field", "pk"), getattr(getattr(view, "queryset", None), "model", None)
     key_name = getattr(view, "lookup_url_kwarg", None) or lookup
@@ -163,7 +166,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check that all values can be written as JSON in UTF-8, which views and databases take for granted."""
+    """Check that all parameters can be written as JSON in UTF-8."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:
@@ -171,7 +174,7 @@ def check_unicode(arguments: Mapping[str, Any]) -> None:
 
 
 def path_arguments(route: Route, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters of the URL; what no URL can hold is not found."""
+    """Return the parameters of the ViewSet's URL; values that no URL can hold are not found."""
     if missing := [name for name in route.parameters if arguments.get(name) is None]:
         raise ToolError(f"Missing argument: {', '.join(missing)}.")
     try:
@@ -197,7 +200,6 @@ def _text(name: str, value: Any) -> str:
 
 
 def _serializer(route: Route, view: Any) -> Any:
-    """Return the serializer that reads the body, None where there is no telling."""
     if not hasattr(view, "get_serializer_class"):
         return None
     try:
@@ -214,7 +216,7 @@ def _serializer(route: Route, view: Any) -> Any:
 
 
 def query_parameters(route: Route, view: Any) -> Schemas:
-    """Return the schemas of the query parameters that the route takes, by name.
+    """Return the JSON Schemas of the query parameters that a ViewSet's route takes, by name.
 
     Filters and pages belong to ``list``, and to each extra action that reads and declares no parameters.
     """
@@ -233,7 +235,7 @@ def query_parameters(route: Route, view: Any) -> Schemas:
 
 
 def ordering_names(view: Any) -> dict[str, list[str]]:
-    """Return the names that may be ordered by, for each query parameter that orders."""
+    """Return the names that a ViewSet's ordering parameters accept."""
     found = {}
     for backend in getattr(view, "filter_backends", ()):
         if issubclass(backend, OrderingFilter):
@@ -244,7 +246,7 @@ def ordering_names(view: Any) -> dict[str, list[str]]:
 
 
 def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any]) -> None:
-    """Check what the caller orders by: REST framework passes over a name that it does not know."""
+    """Check the ordering parameters, since REST framework ignores names that it does not know."""
     for parameter, names in known.items():
         for term in str(given.get(parameter, "")).split(","):
             name = term.strip().removeprefix("-")
@@ -275,7 +277,7 @@ def _of_backend(backend: Any, view: Any) -> Schemas:
 
 
 def _operation_parameters(source: Any, view: Any) -> Schemas:
-    """Return what a filter backend or a paginator says of its own query parameters."""
+    """Return the query parameters that a filter backend or paginator of REST framework declares."""
     describe = getattr(source, "get_schema_operation_parameters", None)
     found: Schemas = {}
     for item in describe(view) if describe is not None else ():

@@ -25,9 +25,9 @@ from rest_framework.response import Response
 
 from ..context.databases import writing
 from ..context.request import MCPRequest
-from ..emulation.page import LEFT_OUT, LEFT_OUT_META, MemoryMessages, MemorySession
+from ..emulation.page_requests import LEFT_OUT, LEFT_OUT_META, MemoryMessages, MemorySession
 from ..exceptions import ToolError
-from ..schema.values import to_jsonable
+from ..schema.json_values import to_jsonable
 from .parameters import Undecided
 from .responses import link_files, refuse
 from .routes import Route
@@ -47,10 +47,10 @@ TRANSPORT: Final = (
 
 
 class RestRequest(MCPRequest):
-    """A request that was made for a view, without token and cookie."""
+    """A request made for a ViewSet, without token and cookie."""
 
     def build_absolute_uri(self, location: str | None = None) -> str:
-        """Return the absolute form of the location, or of the request's own, which then names the caller.
+        """Return an absolute URI; the request's own one names the caller, for caches of whole responses.
 
         Caches of whole responses tell callers apart by the headers that are missing here, and otherwise by this.
         """
@@ -70,7 +70,7 @@ def rest_request(
     query: QueryDict | None = None,
     body: Any = None,
 ) -> RestRequest:
-    """Return a request of the same caller for a route; ``kwargs`` are the parameters of its URL.
+    """Return a copy of the caller's request for a ViewSet's route, without token and cookie.
 
     It has a session and messages of its own, which are never stored. ``mcp`` is the same object; attributes that the
     project's middleware set are kept.
@@ -121,7 +121,7 @@ def rest_request(
 
 
 class Unknown(dict[str, Any]):
-    """Values that only a call has, beside those that are known: reading one of them is :class:`Undecided`."""
+    """Parameters that are unknown before the call: reading one raises :class:`Undecided`."""
 
     def _refuse(self, *args: Any) -> NoReturn:
         raise Undecided
@@ -143,7 +143,7 @@ class Unknown(dict[str, Any]):
 
 
 def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
-    """Return an instance of the class that is ready to be asked; nothing of the project's has decided anything yet.
+    """Return an instance of the ViewSet with its request, ready to be asked; nothing has run yet.
 
     ``kwargs`` and ``data`` are what the view finds as parameters of the URL and as the body.
     """
@@ -164,7 +164,7 @@ def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data
 
 
 def probe(request: MCPRequest, route: Route) -> Any:
-    """Return an instance for a call whose parameters are not known."""
+    """Return an instance of the ViewSet for a request whose parameters are unknown."""
     fixed = route.registration.kwargs
     kwargs = Unknown(fixed) if route.parameters else dict(fixed)
     data = {} if route.method == "get" else Unknown()
@@ -172,7 +172,7 @@ def probe(request: MCPRequest, route: Route) -> Any:
 
 
 def is_permitted(request: MCPRequest, route: Route) -> bool:
-    """Return whether the view's permissions admit the caller to the route, as far as they need no parameters.
+    """Return whether the ViewSet's permissions admit the request to the route, as far as is known.
 
     What depends on those is decided by the call; a permission that fails admits nobody.
     """
@@ -195,7 +195,7 @@ def is_permitted(request: MCPRequest, route: Route) -> bool:
 def run(
     request: MCPRequest, route: Route, kwargs: Mapping[str, Any], query: QueryDict, body: Any
 ) -> tuple[RestRequest, HttpResponseBase]:
-    """Return the request that the view got and its response; in a transaction where ``ATOMIC_REQUESTS`` says so."""
+    """Run the ViewSet for the request; return the request that it got, and its response."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
     asked = view_for(route, made, kwargs, {})
     # JSON is read and written even where REST clients have to use something else.
@@ -223,7 +223,7 @@ def run(
 
 
 def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *, throttled: bool) -> None:
-    """Check that the caller may do to a row what the route does, without doing it."""
+    """Check with the ViewSet's permissions whether the request may do this to a row, without doing it."""
     view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
     try:
         view.check_permissions(view.request)
@@ -239,7 +239,7 @@ def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *
 
 
 def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) -> Any:
-    """Return the data with which a view shows a row to the caller, None where it does not.
+    """Return the data with which the ViewSet shows a row for the request, None if it does not.
 
     It is the second half of a call that counts already: throttles are left out.
     """

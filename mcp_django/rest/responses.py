@@ -22,13 +22,15 @@ from rest_framework.utils.serializer_helpers import ReturnDict, ReturnList
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
-from ..emulation.responses import read_response
+from ..context.tool_results import ToolResult
+from ..emulation.action_responses import read_response
 from ..exceptions import NotFound, ToolError
 from ..orm.access import access_of
-from ..orm.columns import is_file, pk_text
+from ..orm.column_values import pk_text
+from ..orm.columns import is_file
 from ..orm.uris import Address, download_url, row_uri
-from ..schema.values import clean_text, to_jsonable
+from ..schema.json_values import to_jsonable
+from ..schema.secrets import clean_text
 from .parameters import Inputs
 from .routes import Route
 
@@ -75,7 +77,7 @@ def read_answer(
 
 
 def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
-    """Return the JSON of an answer as an object; links to other pages become the arguments that lead there."""
+    """Return a ViewSet's JSON response as an object, with links to other pages as arguments."""
     data = to_jsonable(json.loads(content))
     if isinstance(data, list):
         return {ROWS: data}
@@ -116,13 +118,12 @@ def _argument(values: list[str], kind: Any) -> Any:
 
 
 def _render(response: Any) -> None:
-    """Write the content of a response that has yet to be rendered."""
     if not getattr(response, "is_rendered", True):
         response.render()
 
 
 def _is_json(response: HttpResponseBase) -> bool:
-    """Return whether a response that is rendered is JSON, or empty, and no file."""
+    """Return whether a ViewSet's rendered response is JSON, or empty, and no file."""
     if isinstance(response, StreamingHttpResponse):
         return False
     mime_type = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
@@ -132,7 +133,7 @@ def _is_json(response: HttpResponseBase) -> bool:
 
 
 def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
-    """Raise what a response that is an error, or leads elsewhere, means to a model."""
+    """Raise the ``ToolError`` for a ViewSet's response that is an error or a redirect."""
     _render(response)
     try:
         data = json.loads(getattr(response, "content", b"")) if _is_json(response) else None
@@ -158,7 +159,7 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
 
 
 def _problems(data: Any, path: str) -> Iterator[str]:
-    """Yield a line for each thing that is wrong: ``items[0].quantity: A valid integer is required.``"""
+    """Yield a line for each error in a ViewSet's response: ``items[0].quantity: A valid integer is required.``"""
     if isinstance(data, dict):
         for name, value in data.items():
             unnamed = name in ("detail", api_settings.NON_FIELD_ERRORS_KEY)
@@ -179,7 +180,7 @@ def _size(data: Any) -> int:
 
 
 def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
-    """Return the answer, its long texts and then its last rows cut off if it does not fit into ``room`` characters."""
+    """Return a ViewSet's response cut to ``room`` characters: long texts first, then the last rows."""
     if _size(payload) <= room:
         return payload
     payload = _shortened(payload)
@@ -216,7 +217,7 @@ def _shortened(value: Any) -> Any:
 
 
 def link_files(request: MCPRequest, data: Any) -> None:
-    """Replace the URLs of files in the data that serializers made: by download links, or by the names of the files.
+    """Replace the URLs of files in a ViewSet's response by download links, or by the names of the files.
 
     A file has a link where the site exposes its row to the caller; whether they may have the file is asked again then.
     """

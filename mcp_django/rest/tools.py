@@ -18,12 +18,12 @@ from rest_framework.viewsets import ViewSetMixin
 
 from ..context.confirmation import Confirmation, can_ask, one_line
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
+from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
 from ..orm.arguments import IGNORED
 from ..protocol.uri_templates import UriTemplate
-from ..resources.base import FunctionResource
-from ..schema.values import clean_text
+from ..resources.function_resources import FunctionResource
+from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
 from ..tools.base import Tool
 from .parameters import check_unicode, inputs_of, path_arguments, query_parameters
@@ -51,7 +51,10 @@ MAX_SHOWN: Final = 2_000
 
 
 class ViewSetTool(Tool):
-    """One route of a ViewSet. ``shown_by`` is the route that shows what this one deletes, where there is one."""
+    """The tool of one route of a ViewSet.
+
+    ``shown_by`` is the route that shows what this one deletes, where there is one.
+    """
 
     slow = True
 
@@ -86,14 +89,14 @@ class ViewSetTool(Tool):
         return getattr(getattr(self.route.viewset, "queryset", None), "model", None)
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the view's permissions admit the caller, as far as they need no row."""
+        """Return whether the ViewSet's permissions let the caller use the tool, as far as is known."""
         narrowing = request.mcp.narrowing
         if narrowing is not None and self._model is not None and not narrowing.admits(self._model):
             return False
         return is_permitted(request, self.route)
 
     def for_caller(self, request: MCPRequest) -> Tool:
-        """Return the tool with the arguments that the view has for this caller: its serializer may depend on it."""
+        """Return the ViewSet's tool with the arguments that the view has for this caller."""
         bound = copy.copy(self)
         bound.input_schema = inputs_of(self.route, probe(request, self.route), confirms=self.confirms).schema
         return bound
@@ -129,7 +132,7 @@ class ViewSetTool(Tool):
         return result
 
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
-        """Return the preview of a call that has yet to be confirmed, None if it is confirmed."""
+        """Return the preview of the ViewSet's tool before it is confirmed, None if it is confirmed."""
         token = given.get("confirm_token")
         check_object(request, self.route, kwargs, throttled=token is None and not can_ask(request))
         # Who may delete need not be one who may look.
@@ -155,7 +158,7 @@ NAME: Final = re.compile(r"(?!request$)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
-    """Yield the resources of a tool: none but for ``list`` and ``retrieve``."""
+    """Yield the resources of a ViewSet's tool, which only ``list`` and ``retrieve`` have."""
     route = tool.route
     if route.action not in READ_BY or route.method != "get":
         return
@@ -213,7 +216,6 @@ def _resource(tool: ViewSetTool, uri: str, query: Collection[str]) -> FunctionRe
 
 
 def _with_links(uri: str, payload: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a page whose links are URIs of resources instead of arguments."""
     base = uri.partition("{?")[0]
     for name, value in arguments.items():
         base = base.replace(f"{{{name}}}", quote(str(value), safe=""))

@@ -19,8 +19,9 @@ from uuid import UUID
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
-from .containers import MISSING, AnyOf, Array, Dictionary, Nullable, Object, Parameter, Row, Tuple
-from .types import (
+from .container_types import MISSING, AnyOf, Array, Dictionary, Nullable, Object, Parameter, Row, Tuple
+from .json_values import to_jsonable
+from .value_types import (
     FREE_OBJECT,
     LIMITS,
     NULL,
@@ -35,7 +36,6 @@ from .types import (
     Type,
     any_of,
 )
-from .values import to_jsonable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """An annotation without its ``Annotated`` and aliases, and what those said."""
+    """An annotation unwrapped, with the description, limits and header found in its ``Annotated``."""
 
     annotation: Any
     description: str = ""
@@ -77,7 +77,7 @@ class Hints:
 
 
 def unwrap(annotation: Any) -> Hints:
-    """Take an annotation out of ``Annotated``, type aliases and ``NewType``; the outermost word counts."""
+    """Unwrap an annotation from ``Annotated``, type aliases and ``NewType``."""
     description, header = "", None
     limits: dict[str, Any] = {}
     while True:
@@ -130,7 +130,7 @@ _MAPPINGS: Final = (dict, Mapping, MutableMapping)
 
 
 def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
-    """Return the type that an annotation stands for; ``stack`` holds the classes that it is nested in."""
+    """Return the type for an annotation; ``stack`` holds the classes that it is nested in."""
     hints = unwrap(annotation)
     return _compile(hints.annotation, stack).limited(hints.limits)
 
@@ -190,7 +190,7 @@ def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, lab
 
 
 def members_of(cls: type, stack: tuple[type, ...]) -> tuple[Parameter, ...]:
-    """Return the members of a dataclass or ``TypedDict`` as parameters."""
+    """Return the annotated members of a dataclass or ``TypedDict`` as parameters."""
     hints = typing.get_type_hints(cls, include_extras=True)
     texts = parse_docstring(cls.__doc__).parameters
     if not dataclasses.is_dataclass(cls):
@@ -222,7 +222,7 @@ def parameter(
     default: Any = MISSING,
     stack: tuple[type, ...] = (),
 ) -> Parameter:
-    """Return the parameter that an annotation and a default describe; the annotation's own description goes first."""
+    """Return the parameter for an annotation and a default; the annotation's description goes first."""
     hints = unwrap(annotation)
     try:
         kind = _compile(hints.annotation, stack).limited(hints.limits)
@@ -236,7 +236,7 @@ def parameter(
 
 
 def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
-    """Return an annotation with the names in it looked up in ``scope``, a module's globals.
+    """Resolve the names in an annotation in ``scope``, a module's globals.
 
     A name that is not there, for one because it is imported for type checkers only, is ``ImproperlyConfigured``.
     """
@@ -269,7 +269,7 @@ _ITERABLES: Final = (list, tuple, set, frozenset, Sequence, Set, Collection, Ite
 
 
 def output_schema(annotation: Any) -> dict[str, Any] | None:
-    """Return the schema of the structured result that a return annotation announces, None when it announces none.
+    """Return the output schema for a return annotation, None where it says nothing.
 
     A dataclass, ``TypedDict`` or dict is an object; anything else stands in the member ``result`` of one.
     """
@@ -280,19 +280,18 @@ def output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def is_wrapped(annotation: Any) -> bool:
-    """Return whether the value stands in the member ``result`` of the structured result."""
+    """Return whether the return annotation's value stands in the member ``result``."""
     return _shape(annotation, ()).get("type") != "object"
 
 
 def _member(annotation: Any, stack: tuple[Any, ...], text: str = "") -> dict[str, Any]:
-    """Return the schema of a value within another: one that may always be null."""
     shape = any_of(_shape(annotation, stack), NULL)
     text = unwrap(annotation).description or text
     return {**shape, "description": text} if text else shape
 
 
 def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the schema of a value; an empty one, which admits everything, where nothing is known of it."""
+    """Return the JSON Schema of an annotation's value; an empty one where nothing is known."""
     annotation = unwrap(annotation).annotation
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (Union, types.UnionType):
@@ -347,14 +346,14 @@ SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "
 
 @dataclass(slots=True)
 class Docstring:
-    """The text before the first section, and the text of each parameter, every one on a line of its own."""
+    """A parsed docstring: its text, and the text of each parameter."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
 
 
 def first_sentence(owner: type) -> str:
-    """Return the first sentence of a class's own docstring, "" where it has none or Django wrote it.
+    """Return the first sentence of a class's docstring, "" if it has none or Django wrote it.
 
     Django gives a model without one its fields as such: ``Order(id, number)`` (``ModelBase._prepare``).
     """
@@ -368,7 +367,7 @@ def first_sentence(owner: type) -> str:
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Return what a docstring says, be its parameters in Google's style (``Args:``) or in Sphinx's (``:param x:``)."""
+    """Parse a docstring with parameters in Google's style (``Args:``) or Sphinx's (``:param x:``)."""
     found = Docstring()
     lines = inspect.cleandoc(text or "").splitlines()
     prose: list[str] = []

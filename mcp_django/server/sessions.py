@@ -1,4 +1,4 @@
-"""Sessions of the handshake era (2025-11-25, basic/transports, Session Management).
+"""MCP sessions of the handshake era, whose ids are sealed texts (2025-11-25, basic/transports, Session Management).
 
 The id of a session is a sealed text: user, client, endpoint, and what ``initialize`` agreed on are in it or in the key
 that opens it. Any worker can read it, a restart or a deploy ends no session, and one who only initializes costs the
@@ -25,11 +25,11 @@ from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import NotFound
 from ..models import Session, Stream
-from ..orm.plans import Bind, Slot, own_rows, update_by_key
+from ..orm.compiled_queries import Bind, Slot, own_rows, update_by_key
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
-from ..runtime.cache import cache
+from ..runtime.cache_and_rate_limits import cache
 from ..subscriptions.bus import bus
 
 logger = logging.getLogger("mcp_django")
@@ -51,7 +51,7 @@ USED: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(slots=True)
 class ClientSession:
-    """One client's session: what it said when it began, and what it asked to be told."""
+    """One client's session: what ``initialize`` agreed on, its log level, and the resources it subscribes to."""
 
     id: str
     user_pk: Any
@@ -68,12 +68,12 @@ class ClientSession:
         self.remember(log_level=level)
 
     def introduce(self, call: Call) -> None:
-        """Remember what ``initialize`` says, where the session was there before it (2024-11-05, HTTP with SSE)."""
+        """Store in the session what ``initialize`` says, if it comes later (2024-11-05, HTTP with SSE)."""
         self.version, self.client, self.capabilities = _agreed(call)
         self.remember(facts=[self.version, self.client, self.capabilities])
 
     def subscribe(self, uri: str) -> None:
-        """Remember a resource that the client wants to hear of, and tell the session's stream, wherever it is."""
+        """Subscribe the session to a resource, and wait until its stream, in whichever worker, knows."""
         self._change(lambda uris: add_uri(uris, uri))
 
     def unsubscribe(self, uri: str) -> None:
@@ -108,12 +108,12 @@ class ClientSession:
             unsubscribe()
 
     def stored_uris(self) -> tuple[str, ...]:
-        """Return the resources that the session is subscribed to by now, whichever worker was told."""
+        """Return the resources that the session subscribes to by now, whichever worker was told."""
         found = Session.objects.filter(pk=self.id).values_list("uris", flat=True).first()
         return tuple(found or ())
 
     def remember(self, **values: Any) -> None:
-        """Write the row, which keeps the session alive; over ``MAX_SESSIONS`` the user's least used one ends."""
+        """Write the session's row, which keeps it alive; over ``MAX_SESSIONS`` the user's oldest one ends."""
         now = timezone.now()
         # The update first: on SQLite a transaction that has read before it writes is refused when another one wrote.
         if not update_by_key(Session, self.id, router.db_for_write(Session), seen=now, **values):
@@ -127,11 +127,11 @@ class ClientSession:
                 _forget(surplus)
 
     def end(self) -> None:
-        """End the session: its id is refused from now on, its streams are gone."""
+        """End the session: its id is refused from now on, and its streams are deleted."""
         self.remember(ended=True, uris=[], log_level="")
         _forget([self.id])
-        if settings.OPENTELEMETRY:
-            from ..operating.spans import session_ended
+        if settings.TELEMETRY["opentelemetry"]:
+            from ..operating.opentelemetry_spans import session_ended
 
             session_ended((timezone.now() - self.issued).total_seconds(), self.version)
 
@@ -149,7 +149,7 @@ def lease_key(session_id: str) -> str:
 
 
 def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
-    """Return what a session is subscribed to with one more resource."""
+    """Add a resource to those that a session subscribes to, up to ``MAX_SUBSCRIPTIONS``."""
     if uri in uris:
         return uris
     if len(uris) >= settings.MAX_SUBSCRIPTIONS:
@@ -162,7 +162,7 @@ def topic(session_id: str) -> str:
 
 
 def open_session(request: MCPRequest, call: Call | None = None) -> str:
-    """Return the id of a new session for the caller, of whom ``call`` is the ``initialize`` if it came already."""
+    """Open a session for the caller and return its id; ``call`` is the ``initialize`` if it came already."""
     version, client, capabilities = _agreed(call) if call is not None else (LEGACY[0], {}, {})
     now = int(timezone.now().timestamp())
     data = [secrets.token_hex(16), now, LEGACY.index(version), client, capabilities]
@@ -170,7 +170,7 @@ def open_session(request: MCPRequest, call: Call | None = None) -> str:
 
 
 def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Return version, client and capabilities of a client that sent this ``initialize``."""
+    """Return version, client and capabilities that a session agrees on by ``initialize``."""
     client = {name: str(call.client.get(name, ""))[:MAX_NAME_CHARS] for name in ("name", "version")}
     declared = call.params.get("capabilities") or {}
     used: dict[str, Any] = {
@@ -232,7 +232,7 @@ def _forget(session_ids: Sequence[str]) -> None:
 
 
 def clear_sessions() -> int:
-    """Delete the rows of sessions that are over and whose ids no longer need to be refused; return how many."""
+    """Delete the rows of expired sessions whose ids need not be refused any more; return how many."""
     horizon = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
     _, by_model = Session.objects.filter(seen__lt=horizon, created__lt=horizon).delete()
     return by_model.get(Session._meta.label, 0)

@@ -1,4 +1,4 @@
-"""The bus: news published in this process reach its listeners, and through the channel layer other processes.
+"""The bus: publish and subscribe within this process and, through the channel layer, in other processes.
 
 One thread with an event loop of its own serves the whole process. It is started by the first use and ends with the
 process; a fork starts without it. Publishing puts the news into a bounded queue and returns: neither a slow listener
@@ -28,7 +28,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from ..conf import settings
-from ..operating.telemetry import gauge
+from ..operating.gauges_and_query_comments import gauge
 from .changes import CHANGES, LISTS, Changes
 
 logger = logging.getLogger("mcp_django")
@@ -68,7 +68,7 @@ def shared_layer() -> tuple[str, Any] | None:
 
     The in-memory layer reaches nobody else, and what is in this process is delivered without it.
     """
-    alias = settings.CHANNEL_LAYER
+    alias = settings.EVENTS
     config = channel_layers.configs.get(alias)
     if config is None or config.get("BACKEND") == "channels.layers.InMemoryChannelLayer":
         return None
@@ -76,19 +76,19 @@ def shared_layer() -> tuple[str, Any] | None:
 
 
 def group_name() -> str:
-    """Return the group of this project's processes: another installation on the same server has another one."""
+    """Return the channel layer's group of this project's processes; another installation has another one."""
     named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
     return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
 
 
 class Bus:
-    """Publish and subscribe, in this process and through the channel layer in others."""
+    """Publish and subscribe, in this process and through the channel layer in other processes."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, without listeners and whatever another thread was about to do: for the child of a fork."""
+        """Empty the bus, listeners included: for the child of a fork."""
         self._lock = threading.Lock()
         self._subscribers: dict[str, tuple[Deliver, ...]] = {}
         self._queue: deque[tuple[str, Any]] = deque()
@@ -107,11 +107,11 @@ class Bus:
     # Any thread
 
     def is_idle(self) -> bool:
-        """Return whether nobody could hear of anything: no one listens here, and no layer leads to other processes."""
+        """Return whether a publication would reach nobody: no subscriber here, no channel layer to other processes."""
         return not self._subscribers and shared_layer() is None
 
     def publish(self, topic: str, payload: Any) -> None:
-        """Tell all who listen to the topic, here at once, in other processes through the channel layer.
+        """Publish to all subscribers of the topic, here and in other processes through the channel layer.
 
         ``payload`` is JSON, at most 64 KiB of it. Nothing is waited for and nothing raised.
         """
@@ -127,7 +127,7 @@ class Bus:
             self._scheduled = False
 
     def put(self, changes: Changes) -> None:
-        """Tell who listens to :data:`CHANGES` of them, put together with others, in 50 ms or when the process ends."""
+        """Publish changes on the topic :data:`CHANGES`, merged with others of the next 50 ms."""
         if self.is_idle():
             return
         with self._lock:
@@ -137,7 +137,7 @@ class Bus:
             self._timed = False
 
     def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
-        """Have ``deliver(payload)`` called, in the bus's thread, for what is published; return what ends it.
+        """Subscribe to a topic: ``deliver(payload)`` is called in the bus's thread. Return what unsubscribes.
 
         It must be quick. It gets :data:`RESYNC` when news may have been lost.
         """
@@ -154,7 +154,7 @@ class Bus:
         return unsubscribe
 
     def wait_ready(self, timeout: float) -> bool:
-        """Return whether this process hears the others, after ``timeout`` seconds at most."""
+        """Wait until the bus hears other processes, ``timeout`` seconds at most; return whether it does."""
         return shared_layer() is None or self._heard.wait(timeout)
 
     def _call(self, function: Callable[[], Any]) -> bool:
@@ -178,7 +178,7 @@ class Bus:
         return True
 
     def close(self) -> None:
-        """Send what waits, for 2 s at most, and end the thread; the next use starts it again."""
+        """Send to other processes what waits, for 2 s at most, and end the bus's thread."""
         with self._lock:
             loop, thread, stop = self._loop, self._thread, self._stop
         if loop is None or thread is None or stop is None or thread is threading.current_thread():
@@ -297,7 +297,7 @@ class Bus:
                 self._send(topic, payload)
 
     def _resync(self) -> None:
-        """Have everyone in this process look at everything again."""
+        """Deliver :data:`RESYNC` to all subscribers, as a publication may have been lost."""
         for topic in list(self._subscribers):
             self._deliver(topic, RESYNC)
 
@@ -311,7 +311,7 @@ class Bus:
     # To other processes
 
     def _send(self, topic: str, payload: Any) -> None:
-        """Have an event sent; of what cannot be, a number is left out, so that other processes look at everything."""
+        """Queue an event for the channel layer; one that cannot be sent skips a number, so that others resync."""
         try:
             event = orjson.dumps([topic, payload])
         except TypeError:
@@ -330,7 +330,7 @@ class Bus:
             self._wake.set()
 
     def _count(self) -> float | None:
-        """Take the next number and return the seconds since the one before was taken."""
+        """Take the next message number and return the seconds since the one before was taken."""
         now = asyncio.get_running_loop().time()
         since = now - self._sent_at if self._number else None
         self._number, self._sent_at, self._is_confirmed = self._number + 1, now, False
@@ -347,7 +347,7 @@ class Bus:
                 delay = min(delay * 2, RETRY_MOST)
 
     async def _next_message(self) -> dict[str, Any] | None:
-        """Return the next message, of what waits or as a heartbeat; None at the end."""
+        """Return the next message for the channel layer: queued events or a heartbeat; None at the end."""
         while not self._outgoing:
             if self._closing.is_set():
                 return None
@@ -405,7 +405,7 @@ class Bus:
         self._heard.set()
 
     async def _hear(self) -> None:
-        """Deliver what the next message says, and look at everything again where one before it is missing."""
+        """Receive the next message from the channel layer and deliver its events to subscribers."""
         try:
             async with asyncio.timeout_at(self._heard_at + SILENCE) as silence:
                 message = await self._layer.receive(self._channel)
@@ -428,7 +428,7 @@ class Bus:
             logger.warning("A message in the group %s is not of this app", self._group)
 
     def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
-        """Return whether a message of another process is new, and resync where one before it is missing.
+        """Return whether a message of another process is new, and resync if a number before it is missing.
 
         A heartbeat has the number of the last message. ``since`` is how many seconds before it the publisher sent the
         one before, None for its first: what it sent before this process listened is not missed.
@@ -473,7 +473,7 @@ async def _wait(event: asyncio.Event, timeout: float) -> bool:
 
 
 class _Resolver(ThreadPoolExecutor):
-    """Threads for what an event loop cannot do itself; when the interpreter ends and has no more, the calling one."""
+    """Executor of the bus's event loop, which runs work in the calling thread once the interpreter ends."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         try:

@@ -1,4 +1,4 @@
-"""Collect changes until they are sent: within a transaction, within a moment, within this process.
+"""Sets of changes (rows, resources, lists), collected until they are published, and their messages.
 
 However much happens, it stays small: many rows of one model become "some rows of the model".
 """
@@ -23,7 +23,7 @@ MAX_CHARS: Final = 32 * 1024
 
 @dataclass(slots=True, eq=False)
 class Changes:
-    """A set of changes, of bounded size.
+    """A set of changes to rows, resources and lists, of bounded size.
 
     ``rows`` holds the primary keys of changed rows by the label of their model, or None for any of its rows; ``uris``
     are resources that changed as such; ``lists`` are pairs of a kind and the name of a site, None for all sites.
@@ -39,7 +39,7 @@ class Changes:
         return bool(self.rows or self.uris or self.lists or self.everything)
 
     def add_rows(self, label: str, pks: Iterable[str] | None) -> None:
-        """Add rows of a model, None for some of which it is not known which."""
+        """Add changed rows of a model; None adds unknown rows of it."""
         found = self.rows.setdefault(label, set())
         if pks is None:
             self.rows[label] = None
@@ -62,7 +62,7 @@ class Changes:
         self.everything |= other.everything
 
     def among(self, pks: Mapping[str, Set[str | None]], uris: Container[object]) -> "Changes":
-        """Return those of the changes that are watched: ``pks`` of a model, with None for its pages, and ``uris``."""
+        """Return the changes that somebody watches: by ``pks`` of a model, with None for its pages, and ``uris``."""
         found = Changes(everything=self.everything)
         for label, changed in self.rows.items():
             if label in pks:
@@ -75,7 +75,7 @@ class Changes:
         return found
 
     def messages(self) -> Iterator[tuple[str, Any]]:
-        """Yield topics and payloads that tell of the changes, none of them long."""
+        """Yield the changes as topics and payloads of messages, none of them long."""
         if self.everything:
             yield CHANGES, {"everything": True}
         for label, pks in self.rows.items():
@@ -88,7 +88,7 @@ class Changes:
 
     @classmethod
     def read(cls, topic: str, payload: Any) -> "Changes":
-        """Return what a message tells of; one that is none of :meth:`messages` may stand for anything."""
+        """Read a set of changes from a message; a malformed one counts as a change of everything."""
         found = cls()
         try:
             if topic == LISTS:

@@ -1,4 +1,4 @@
-"""Subscriptions: the resources and lists of a stream, for as long as its caller can know of them.
+"""The notifier: it notifies open subscriptions of changes, and ends those whose token or permission is gone.
 
 Two threads of a :class:`Notifier` serve all that are open in this process, and hold no connection to the database
 meanwhile. One tells those whom a change concerns, at most ten times a second. The other looks at tokens, users and
@@ -19,16 +19,16 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from ..conf import settings
-from ..context.record import CallRecord
+from ..context.call_record import CallRecord
 from ..context.request import MCPRequest
-from ..operating.calls import describe_caller
+from ..operating.call_lifecycle import describe_caller
 from ..operating.switches import CALLERS, LOOK, Off, board
-from ..runtime.threads import Worker
-from .audience import Audience, Caller, Deliver, Entries, Person, Subscription, check_uris, reload
+from ..runtime.thread_pools import Worker
 from .bus import RESYNC, bus
 from .changes import CHANGES, KINDS, SWITCHES, Changes
-from .signals import connect_models
-from .watches import Rows, list_digests
+from .model_signals import connect_models
+from .subscribers import Deliver, Entries, ReloadedUser, Subscriber, Subscription, SubscriptionIndex, check_uris, reload
+from .watched_resources import Rows, list_digests
 
 logger = logging.getLogger("mcp_django")
 
@@ -47,7 +47,7 @@ EVERY: Final = 3.0
 
 
 def check_tokens(subscriptions: Iterable[Subscription]) -> None:
-    """End the subscriptions whose tokens have ended; one query for 500 of them."""
+    """End the subscriptions whose tokens have expired or were revoked; one query for 500 of them."""
     checked: dict[type[Any], dict[Any, list[Subscription]]] = defaultdict(lambda: defaultdict(list))
     for subscription in subscriptions:
         auth = subscription.auth
@@ -69,13 +69,13 @@ def check_tokens(subscriptions: Iterable[Subscription]) -> None:
 
 
 class Notifier:
-    """The open subscriptions of this process, and the two threads that serve them.
+    """Notifies the open subscriptions of this process of changes, and checks their tokens, by two threads.
 
     One tells subscribers of changes. The other ends subscriptions, and tells what else a user's permissions change.
     """
 
     def __init__(self) -> None:
-        self.audience = Audience()
+        self.audience = SubscriptionIndex()
         self.teller, self.checker = Worker("mcp-events", self.tell), Worker("mcp-sweep", self.check)
         self._lock = threading.Lock()
         self._unsubscribe: Callable[[], Any] | None = None
@@ -87,7 +87,7 @@ class Notifier:
         self._version, self._is_down = "", False
 
     def listen(self) -> None:
-        """Hear what the bus tells, from the first subscription on."""
+        """Subscribe the notifier to the bus, at the first open subscription."""
         with self._lock:
             if self._unsubscribe is not None:
                 return
@@ -97,7 +97,7 @@ class Notifier:
         bus.wait_ready(HEARING)
 
     def stop(self) -> None:
-        """Hear nothing any more and end the threads; what was not told by now is news to nobody who comes later."""
+        """Stop the notifier's threads and forget changes that were not told."""
         with self._lock:
             if self._unsubscribe is not None:
                 self._unsubscribe()
@@ -107,7 +107,7 @@ class Notifier:
         self._forget()
 
     def heard(self, news: Any) -> None:
-        """Take changes from the bus, or :data:`RESYNC`; called in the bus's thread."""
+        """Queue changes from the bus, or everything on :data:`RESYNC`; called in the bus's thread."""
         self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
 
     def _look_at_switches(self, news: Any) -> None:
@@ -124,7 +124,7 @@ class Notifier:
     # Changes
 
     def tell(self) -> float | None:
-        """Tell what has changed; return the seconds until the next round, None when nothing is left to tell."""
+        """Notify subscribers of queued changes; return the seconds until the next round, None when none is left."""
         rest = None
         with self._lock:
             changes, self._changes = self._changes, Changes()
@@ -150,8 +150,8 @@ class Notifier:
             caller.end("changes cannot be checked")
         return PACE
 
-    def _tell(self, changes: Changes) -> list[Caller]:
-        """Tell all whom the changes concern; return those for whom the database did not answer."""
+    def _tell(self, changes: Changes) -> list[Subscriber]:
+        """Notify all callers whom the changes concern; return those for whom the database did not answer."""
         concerned = self.audience.concerned(changes)
         callers = dict.fromkeys(concerned)
         if changes.lists or changes.everything:
@@ -187,7 +187,7 @@ class Notifier:
     # Permissions
 
     def check(self) -> float | None:
-        """Look at all of them once; return the seconds until the next round, None when there are none."""
+        """Check tokens and users of all open subscriptions once; return the seconds until the next round."""
         subscriptions = self.audience.subscriptions()
         if not subscriptions:
             return None
@@ -222,7 +222,7 @@ class Notifier:
         self._version = version
 
 
-def _wanted(concerned: dict[Caller, Entries]) -> dict[str, set[str]]:
+def _wanted(concerned: dict[Subscriber, Entries]) -> dict[str, set[str]]:
     wanted: dict[str, set[str]] = defaultdict(set)
     for entries in concerned.values():
         for _, watch in entries:
@@ -231,8 +231,8 @@ def _wanted(concerned: dict[Caller, Entries]) -> dict[str, set[str]]:
     return wanted
 
 
-def _switched(off: Off, caller: Caller, person: Person) -> str:
-    """Return what is told to a caller who is switched off, "" to others."""
+def _switched(off: Off, caller: Subscriber, person: ReloadedUser) -> str:
+    """Return the reason to end the subscriptions of a caller who is switched off, "" for others."""
     if off.kinds.isdisjoint(CALLERS):
         return ""
     record = CallRecord()
@@ -265,7 +265,7 @@ def open_subscription(
     check_uris(uris)
     notifier = _notifiers[0]
     notifier.listen()
-    caller = notifier.audience.find(request) or Caller(request)
+    caller = notifier.audience.find(request) or Subscriber(request)
     if lists and caller.lists is None:
         caller.lists = list_digests(request)
     auth = getattr(request, "auth", None)

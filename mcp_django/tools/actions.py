@@ -13,19 +13,18 @@ from django.db.models.options import Options
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
-from ..emulation.bulk import EVERYTHING, PICKING
-from ..emulation.calls import ActionCall
+from ..context.tool_results import ToolResult
+from ..emulation.admin_actions import ActionCall
+from ..emulation.bulk_writes import EVERYTHING, PICKING
 from ..exceptions import NotPermitted, ToolError
-from ..exposures.actions import Action
-from ..exposures.base import ModelExposure
+from ..exposures.declared_actions import Action
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
-from ..orm.arguments import exposure_argument
-from ..orm.inputs import as_object, taken
+from ..orm.arguments import as_object, exposure_argument, given_arguments
 from ..orm.suggestions import with_argument
-from ..orm.wording import misnamed
-from ..schema.forms import is_required
-from ..schema.types import FREE_OBJECT
+from ..orm.wording import Misnamed
+from ..schema.form_schemas import is_required
+from ..schema.value_types import FREE_OBJECT
 from ..scopes import READ, WRITE
 from .base import IDEMPOTENCY_KEY, Tool
 from .overviews import choice_words
@@ -130,7 +129,7 @@ class ActionTool(Tool):
         # An action that asks without having said so takes the answers, too.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
         known = {**EVERYTHING, **self.input_schema["properties"], **asked}
-        given = taken(arguments, known, keeping=self.parameters)
+        given = given_arguments(arguments, known, keeping=self.parameters)
         action = _find_action(access_of(request)[self.action.exposure], self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
         return ActionCall(request, action, common, given).run()
@@ -155,9 +154,9 @@ class ActionTools:
             for name in exposure.options.action_names():
                 yield action_tool_name(name, exposure.opts), (exposure, name)
 
-    def of_caller(self, request: MCPRequest) -> list[ActionTool]:
-        """Return the tools of all actions that the caller may run."""
-        found = [model.actions for model in access_of(request).models]
+    def of_caller(self, models: Iterable[ModelAccess]) -> list[ActionTool]:
+        """Return the tools of all actions that the caller may run on rows of the models."""
+        found = [model.actions for model in models]
         return [self._tool(action) for actions in found for action in actions.values()]
 
     def named(self, request: MCPRequest, name: str) -> ActionTool | None:
@@ -167,7 +166,7 @@ class ActionTools:
         model = access_of(request)[exposure] if exposure is not None else None
         if model is not None and model.may("view") and (action := model.permitted_actions.get(action_name)):
             return self._tool(action)
-        return next((tool for tool in self.of_caller(request) if tool.name == name), None)
+        return next((tool for tool in self.of_caller(access_of(request).models) if tool.name == name), None)
 
     def is_declared(self, name: str) -> bool:
         """Return whether any caller may get a tool of this name."""
@@ -211,7 +210,7 @@ def _find_action(model: ModelAccess, name: Any) -> Action:
     found = actions.get(name) if isinstance(name, str) else None
     if found is None:
         repair = partial(with_argument, "action", is_spelling=True)
-        error = misnamed(f"{exposure.label} has no such action.", name, actions, repair)
+        error = Misnamed(f"{exposure.label} has no such action.", name, actions, repair)
         if name in exposure.options.action_names():
             error.outcome = NotPermitted.outcome
         raise error
@@ -244,10 +243,7 @@ class RunAction(Tool):
     scopes = frozenset({WRITE})
     slow = True
     takes_key = True
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether there is an action that the caller may run."""
-        return not settings.READ_ONLY and access_of(request).has_actions
+    permission = "run"
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """See :meth:`Tool.is_atomic`."""
@@ -259,7 +255,7 @@ class RunAction(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model", "action"])
+        given = given_arguments(arguments, self.input_schema["properties"], required=["model", "action"])
         action = _find_action(access_of(request)[exposure_argument(request, given["model"])], given["action"])
         own = as_object(given.get("arguments"), "arguments")
         return ActionCall(request, action, given, own).run()

@@ -27,10 +27,10 @@ from django.db.models.functions import (
 )
 from django.db.models.lookups import IsNull
 
-from ..context.page import go_to
+from ..context.admin_page import go_to
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
-from ..emulation.bulk import SEARCH
+from ..context.tool_results import ToolResult
+from ..emulation.bulk_writes import SEARCH
 from ..exceptions import ToolError
 from ..orm.aggregates import AfterWindows, OverGroups
 from ..orm.arguments import (
@@ -40,11 +40,11 @@ from ..orm.arguments import (
 )
 from ..orm.arithmetic import FLOAT
 from ..orm.conditions import opening_hint
-from ..orm.queries import narrowed
+from ..orm.pagination import narrowed
 from ..orm.suggestions import naming
-from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
+from ..orm.undecodable_values import is_out_of_range, is_undecodable, salvaged_tuples
 from ..orm.wording import json_or_text, order_meant, order_texts
-from ..schema.types import FREE_OBJECT, any_of
+from ..schema.value_types import FREE_OBJECT, any_of
 from .base import RecordTool
 from .grouping import STRETCHES, Group, group_of, periods
 from .measures import Measure, MeasureReader, find_title, having_of, position_of
@@ -152,7 +152,7 @@ def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any,
     try:
         totals = rows.aggregate(**{measure.alias: measure.expression for measure in plain})
     except Exception as error:
-        if is_out_of_range(error) or not is_unreadable(error):
+        if is_out_of_range(error) or not is_undecodable(error):
             raise
         if len(plain) == 1:
             totals = {plain[0].alias: None}
@@ -344,7 +344,7 @@ class Question:
         try:
             read = list(rows.values_list(*aliases)[: self.limit + 1])
         except Exception as error:
-            if is_out_of_range(error) or not is_unreadable(error):
+            if is_out_of_range(error) or not is_undecodable(error):
                 raise
             read = salvaged_tuples(rows, aliases, self.limit + 1)
         return read[: self.limit], len(read) > self.limit

@@ -3,8 +3,8 @@
 from typing import Any, Final, TypeGuard
 
 from ..context.request import MCPRequest
-from ..emulation.responses import SCHEME as KEPT
-from ..emulation.responses import kept
+from ..emulation.action_responses import SCHEME as KEPT
+from ..emulation.action_responses import kept
 from ..exceptions import NotFound
 from ..orm.access import access_of
 from ..protocol.content import EmbeddedResource
@@ -72,6 +72,6 @@ def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
     """Return the resource of such a URI."""
     if uri != URI:
         return kept(request, uri)
-    if not access_of(request).sees_any:
+    if not access_of(request).may_any("view"):
         raise NotFound
     return EmbeddedResource(URI, TEXT, TYPE)

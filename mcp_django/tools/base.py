@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ..conf import settings
-from ..context.results import ToolResult
+from ..context.tool_results import ToolResult
 from ..scopes import READ
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-# The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency``).
+# The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency_keys``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
 
 
@@ -26,7 +26,8 @@ class Tool:
     clients read an absent one as the dangerous value. ``slow`` runs the call in the pool for the project's own code;
     ``is_async`` says that :meth:`call` gives an awaitable, which runs on the event loop. With ``takes_key`` the
     argument ``idempotency_key`` is the kernel's, and never reaches :meth:`call`. ``example`` are arguments that end
-    the description.
+    the description. ``permission`` is what the caller must be allowed to do with some model: "view", "add", "change"
+    or "delete" rows, or "run" actions.
     """
 
     name: str
@@ -44,10 +45,22 @@ class Tool:
     slow: bool = False
     is_async: bool = False
     takes_key: bool = False
+    permission: str = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "has_permission" in vars(cls):
+            # A class that decides by itself is asked.
+            cls.permission = vars(cls).get("permission", "")
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether this caller may see and call the tool."""
-        return True
+        if not self.permission or (settings.READ_ONLY and not self.read_only):
+            return not self.permission
+        # A process that only declares tools does without.
+        from ..orm.access import access_of
+
+        return access_of(request).may_any(self.permission)
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether the caller may still see the result of this call, which was made before."""
@@ -76,7 +89,7 @@ class Tool:
         wire["description"], example = self.description, self.example
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
-            from ..schema.types import as_text, texts_of
+            from ..schema.value_types import as_text, texts_of
 
             properties: Mapping[str, Any] = self.input_schema.get("properties", {})
             wire["inputSchema"]["properties"] = {name: as_text(schema) for name, schema in properties.items()}
@@ -118,13 +131,7 @@ class RecordTool(Tool):
     """A generic tool that reads records: there for whoever may see any."""
 
     read_only = True
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may view the rows of some model."""
-        # A process that only declares tools does without.
-        from ..orm.access import access_of
-
-        return access_of(request).sees_any
+    permission = "view"
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
         """Pass if the arguments are such as :meth:`call` takes, as far as that can be said without asking for rows."""

@@ -1,7 +1,7 @@
 """``search`` and ``fetch``: the two tools that ChatGPT's connectors and deep research look for.
 
 A result is a row: its ``id`` is the URI of its resource, and its ``url`` the admin's page where the caller can open it.
-They are there with the setting ``CHATGPT_TOOLS``.
+``site.add_chatgpt_tools()`` adds them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,18 +10,17 @@ from typing import Any, Final
 import orjson
 from django.db.models import Model
 
-from ..conf import settings
-from ..context.page import go_to
+from ..context.admin_page import go_to
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
+from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
-from ..orm.pages import find_row
-from ..orm.queries import narrowed
-from ..orm.relations import label_of
-from ..orm.unreadable import all_readable
+from ..orm.labels import label_of
+from ..orm.pagination import narrowed
+from ..orm.row_reading import find_row
+from ..orm.undecodable_values import all_readable
 from ..orm.uris import admin_url, parse_uri, row_uri
 from ..orm.wording import is_short_text
 from .base import RecordTool
@@ -35,15 +34,7 @@ MAX_RESULTS: Final = 20
 TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 
 
-class _ChatGPTTool(RecordTool):
-    """A tool that is there where the setting says so."""
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the tool is offered, and the caller may view any model."""
-        return bool(settings.CHATGPT_TOOLS) and super().has_permission(request)
-
-
-class Search(_ChatGPTTool):
+class Search(RecordTool):
     """Rows of all models by words."""
 
     name = "search"
@@ -116,7 +107,7 @@ def _result(model: ModelAccess, row: Model) -> dict[str, str]:
     return {"id": uri, "title": title, "url": admin_url(model.request, exposure, row) or uri}
 
 
-class Fetch(_ChatGPTTool):
+class Fetch(RecordTool):
     """One row as a text."""
 
     name = "fetch"

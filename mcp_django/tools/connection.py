@@ -8,9 +8,9 @@ from typing import Any
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
+from ..context.tool_results import ToolResult
 from ..models import Switch
-from ..operating.budgets import left, resets_in
+from ..operating.daily_budgets import left, resets_in
 from ..operating.switches import ACTION, CALLERS, MODEL, TOOL
 from ..orm.access import access_of
 from ..orm.arguments import check_names
@@ -19,7 +19,7 @@ from .overviews import may_write
 
 
 class ConnectionInfo(Tool):
-    """``connection_info``: by the setting of that name, or else where there are budgets or something is off."""
+    """``connection_info``: offered where there are budgets, or something is switched off."""
 
     name = "connection_info"
     title = "Connection info"
@@ -28,8 +28,6 @@ class ConnectionInfo(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether it is offered."""
-        if settings.CONNECTION_INFO is not None:
-            return bool(settings.CONNECTION_INFO)
         off = request.mcp.off
         return bool(settings.BUDGETS) or (off is not None and not off.kinds <= CALLERS)
 

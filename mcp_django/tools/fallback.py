@@ -14,10 +14,10 @@ from ..conf import settings
 from ..context.confirmation import REFUSED, answers_schema, can_be_direct, open_state, repeated, seal_state
 from ..context.questions import Answers, use_up
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
+from ..context.tool_results import ToolResult
 from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..functions.asking import RESERVED
-from ..orm.inputs import as_object
+from ..orm.arguments import as_object
 from ..protocol.content import Text
 from ..protocol.errors import InvalidParams
 from .base import Tool

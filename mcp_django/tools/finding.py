@@ -18,11 +18,11 @@ from django.utils import translation
 from django.utils.choices import CallableChoiceIterator
 
 from ..context.request import MCPRequest
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column
-from ..orm.kinds import choices_of
-from ..runtime.hooks import asked
+from ..orm.fields import choices_of
+from ..runtime.failing_hooks import asked
 from .overviews import Overview, may_write
 
 # What a word counts for, by where it stands; a title is divided among its words.

@@ -11,14 +11,15 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
-from ..context.results import ToolResult
+from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..functions.asking import RESERVED, Ask, finished, result_annotation
 from ..functions.declarations import check_tool_name, signature_of
 from ..functions.signatures import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
-from ..schema.values import clean_text, to_jsonable
+from ..schema.json_values import to_jsonable
+from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
 from .base import Tool
 

@@ -28,11 +28,12 @@ from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
 from ..orm.aggregates import step
-from ..orm.columns import Column, render
-from ..orm.kinds import kind_of, stored_field
+from ..orm.column_values import render
+from ..orm.columns import Column
+from ..orm.fields import kind_of, stored_field
 from ..orm.path import Target, target_of
 from ..orm.suggestions import with_field
-from ..orm.wording import alternatives, group_meant, misnamed
+from ..orm.wording import Misnamed, alternatives, group_meant
 from .measures import rounded, shown_values
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -148,7 +149,7 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
         return Group(f"{target.name}:{period}", alias, target, period)
     if period not in PERIODS:
         message = f"Unknown period {period[:40]!r}."
-        raise misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
+        raise Misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
     target = target_of(model, name, Column.is_period)
     if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
         raise ToolError(

@@ -28,15 +28,16 @@ from ..orm.aggregates import (
     result_of,
 )
 from ..orm.arithmetic import DURATION, FLOAT, INTEGER, UNITS, is_expression, length, value_of
-from ..orm.columns import Column, field_renderer, render, render_column, trimmed
+from ..orm.column_values import field_renderer, render, render_column, trimmed
+from ..orm.columns import Column
 from ..orm.conditions import COMPARISONS as BETWEEN
-from ..orm.kinds import FieldPath, kind_of, parse_boolean, parse_operand, parse_value, stored_field
+from ..orm.fields import FieldPath, kind_of, parse_boolean, parse_operand, parse_value, stored_field
+from ..orm.labels import labels_for
 from ..orm.lookups import is_dated, parse_condition
-from ..orm.parsing import condition_of
+from ..orm.parsing import FilterReader
 from ..orm.path import target_of
-from ..orm.relations import labels_for
 from ..orm.suggestions import with_field
-from ..orm.wording import OPERATORS, aggregate_meant, alternatives, as_aggregate, filters_meant, json_or_text, misnamed
+from ..orm.wording import OPERATORS, Misnamed, aggregate_meant, alternatives, as_aggregate, filters_meant, json_or_text
 
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
 _CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
@@ -217,7 +218,7 @@ def position_of(titles: Sequence[str], name: str, message: str, member: str) -> 
     """Return the position of the column that a client names in a member of the call, which has to be there."""
     position = find_title(titles, name)
     if position is None:
-        raise misnamed(message, name, titles, partial(with_field, name, within=(member,)))
+        raise Misnamed(message, name, titles, partial(with_field, name, within=(member,)))
     return position
 
 
@@ -257,10 +258,10 @@ class MeasureReader:
             # A function without a field may as well be a field without its function.
             near = ([meant] if meant in FUNCTIONS else None) if text else []
             repair = partial(with_field, name, within=("aggregates",))
-            raise misnamed(message, name, [*FUNCTIONS, *DERIVED], repair, near, of=None if near else "")
+            raise Misnamed(message, name, [*FUNCTIONS, *DERIVED], repair, near, of=None if near else "")
         where: dict[str, Any] = {}
         if asked.where is not None:
-            where["filter"] = condition_of(self.request, self.exposure, asked.where)
+            where["filter"] = FilterReader(self.model).where(asked.where)
         if text in ("", "*"):
             if name != "count":
                 raise ToolError(f'The aggregate {name} needs a field, such as "{name}:total".')

@@ -9,24 +9,25 @@ import orjson
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
-from ..emulation.files import FILE_WORDS
+from ..context.tool_results import ToolResult
+from ..emulation.uploaded_files import FILE_WORDS
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
-from ..orm.filters import filters_of, find_filter, unsearched
-from ..orm.kinds import choices_of, holds_many, kind_of
+from ..orm.fields import choices_of, holds_many, kind_of
+from ..orm.filters import filters_of, find_filter
 from ..orm.lookups import usual_lookups
 from ..orm.named_filters import named_filters_of
-from ..orm.paging import default_ordering
-from ..orm.parsing import filters_argument
+from ..orm.ordering import default_ordering
+from ..orm.parsing import FilterReader
 from ..orm.path import computed_word
+from ..orm.search import unsearched
 from ..orm.uris import page_uri, row_uri_pattern
 from ..orm.wording import json_or_text
-from ..schema.types import texts_of
-from ..schema.values import clean_text
+from ..schema.secrets import clean_text
+from ..schema.value_types import texts_of
 from .base import RecordTool
 from .finding import found_models
 from .grouping import group_of
@@ -76,7 +77,7 @@ class ListModels(RecordTool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether there is a model to list, or something to say of why there is none."""
-        return super().has_permission(request) or bool(access_of(request).refusal)
+        return access_of(request).may_any("view") or bool(access_of(request).refusal)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return a row for each model."""
@@ -265,7 +266,7 @@ class Examples:
 
     def _page(self) -> dict[str, Any]:
         conditions = (*self._through_relations(), *self._conditions(self.exposure))
-        found = self._first(conditions, lambda filters: filters_argument(self.request, self.exposure, filters))
+        found = self._first(conditions, FilterReader(self.access).argument)
         return {"filters": found} if found else {"limit": 5}
 
     def _aggregate(self) -> dict[str, Any]:

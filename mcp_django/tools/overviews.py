@@ -11,19 +11,20 @@ from django.forms import ModelChoiceField
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..emulation.forms import writable_names
-from ..emulation.html import first_choice
-from ..emulation.inlines import Inline, PageInlines
+from ..emulation.form_filling import writable_names
+from ..emulation.html_forms import first_choice
+from ..emulation.inline_rows import Inline, PageInlines
 from ..emulation.saving import RowPage
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column
-from ..orm.filters import filters_of, unsearched
-from ..orm.kinds import choices_of, holds_many, kind_of
+from ..orm.fields import choices_of, holds_many, kind_of
+from ..orm.filters import filters_of
 from ..orm.named_filters import named_filters_of
 from ..orm.path import computed_word
-from ..runtime.hooks import asked
-from ..schema.forms import form_schema
-from ..schema.values import clean_text
+from ..orm.search import unsearched
+from ..runtime.failing_hooks import asked
+from ..schema.form_schemas import form_schema
+from ..schema.secrets import clean_text
 from ..scopes import WRITE
 
 MAX_LINE: Final = 120

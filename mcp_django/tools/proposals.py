@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from ..context.request import MCPRequest
-from ..context.results import MAX_ERROR, error_result
+from ..context.tool_results import MAX_ERROR, error_result
 from ..exceptions import ToolError
 from ..orm.arguments import IGNORED, understood_names
 from ..orm.query_limits import read_limits

@@ -1,8 +1,7 @@
 """``query_records``: rows of a model as columns and rows."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import islice
@@ -13,40 +12,37 @@ import orjson
 from django.db.models import DateTimeField, Model
 
 from ..conf import settings
-from ..context.page import go_to
+from ..context.admin_page import go_to
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
-from ..emulation.bulk import SEARCH
+from ..context.tool_results import ToolResult
+from ..emulation.bulk_writes import SEARCH
 from ..exceptions import ToolError
-from ..orm.access import ModelAccess, access_of
+from ..orm.access import access_of
 from ..orm.arguments import (
     MAX_FIELDS,
+    RowArguments,
     check_names,
     exposure_argument,
-    fields_argument,
     flag_argument,
     limit_argument,
     limit_hint,
     names_argument,
-    ordering_argument,
-    search_argument,
 )
-from ..orm.columns import plain_key
-from ..orm.conditions import Condition, Filter, is_moving, opening_hint
-from ..orm.filters import unsearched
-from ..orm.keys import RowFinder
-from ..orm.kinds import kind_of
-from ..orm.pages import Page, read_page
-from ..orm.paging import Cursor, OrderKey, client_order_key, is_served, sortable_names
-from ..orm.parsing import filters_argument
+from ..orm.column_values import plain_key
+from ..orm.conditions import Condition, is_moving, opening_hint
+from ..orm.fields import kind_of
+from ..orm.ordering import OrderKey, client_order_key, is_served, sortable_names
+from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
 from ..orm.path import guarded_values
-from ..orm.queries import COUNT_CAP, PageQuery
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import Page, read_page
+from ..orm.search import unsearched
 from ..orm.similar import similar_query
 from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
-from ..schema.types import FREE_OBJECT
-from ..schema.values import clean_text
+from ..schema.secrets import clean_text
+from ..schema.value_types import FREE_OBJECT
 from .base import RecordTool
 
 ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
@@ -76,37 +72,34 @@ def _cursor_keys(query: PageQuery) -> tuple[OrderKey, ...]:
     return query.ordering if query.moment is None else (*query.ordering, MOMENT)
 
 
-class RecordCall:
+class RecordCall(RowArguments):
     """One call that asks for rows of a model: whose it is, and what its arguments ask for."""
-
-    def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
-        self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given
 
     @classmethod
     def read(cls, request: MCPRequest, tool: RecordTool, arguments: Mapping[str, Any]) -> "RecordCall":
         """Return the call of a tool with these arguments, of which each has to be known."""
         given = check_names(arguments, tool.input_schema["properties"])
-        return cls(access_of(request)[exposure_argument(request, given.get("model"), given)], given)
 
-    def filters(self, clock: Callable[[], datetime] | None = None) -> tuple[Filter, ...]:
-        """Return the conditions; their relative dates are seen from what the ``clock`` says."""
-        return filters_argument(self.request, self.exposure, self.given.get("filters"), clock)
+        def fits(label: str) -> bool:
+            try:
+                tool.check(request, {**given, "model": label})
+            except ToolError:
+                return False
+            return True
 
-    def search(self) -> str:
-        """Return the words to search."""
-        return search_argument(self.request, self.exposure, self.given.get("search"))
+        return cls(access_of(request)[exposure_argument(request, given.get("model"), fits)], given)
 
     def query(self) -> PageQuery:
         """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for."""
         request, exposure, given = self.request, self.exposure, self.given
         clock = cache(local_now)
         conditions = self.filters(clock)
-        columns = fields_argument(request, exposure, given.get("fields"))
+        columns = self.columns()
         query = PageQuery(
             request=request,
             exposure=exposure,
             columns=columns,
-            ordering=ordering_argument(request, exposure, given.get("ordering")),
+            ordering=self.ordering(),
             limit=limit_argument(given.get("limit"), exposure.get_list_per_page(request)),
             conditions=conditions,
             moment=clock() if is_moving(conditions) else None,

@@ -9,42 +9,43 @@ import orjson
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.page import go_to
+from ..context.admin_page import go_to
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
 from ..context.signing import MAX_AGE
+from ..context.tool_results import ToolResult
 from ..emulation.history import ToldHistory
-from ..emulation.inlines import PageInlines
+from ..emulation.inline_rows import PageInlines
 from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
-from ..exposures.base import ModelExposure
+from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.arguments import (
     MAX_FIELDS,
     RECORD_NOT_FOUND,
+    RowArguments,
     check_names,
     exposure_argument,
-    fields_argument,
     flag_argument,
     limit_argument,
     names_argument,
 )
-from ..orm.columns import is_file, plain_key
+from ..orm.column_values import plain_key
+from ..orm.columns import is_file
 from ..orm.conditions import Applied, Condition
-from ..orm.keys import RowFinder
-from ..orm.kinds import resolve_path
+from ..orm.fields import resolve_path
+from ..orm.labels import label_of
 from ..orm.named_filters import Narrowed
-from ..orm.pages import NO_LABELS, FoundRow, find_row, read_page, show_rows
-from ..orm.paging import default_ordering, total_order
+from ..orm.ordering import default_ordering, total_order
+from ..orm.pagination import COUNT_CAP, PageQuery
 from ..orm.path import guarded_values
-from ..orm.queries import COUNT_CAP, PageQuery
-from ..orm.relations import label_of
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import NO_LABELS, FoundRow, find_row, read_page, show_rows
 from ..orm.suggestions import with_argument, with_field
 from ..orm.uris import ADMIN_URL, SCHEME, admin_url, download_url, parse_uri, row_uri
-from ..orm.wording import misnamed
+from ..orm.wording import Misnamed
 from ..protocol.content import Text
-from ..schema.types import KEY
-from ..schema.values import clean_text
+from ..schema.secrets import clean_text
+from ..schema.value_types import KEY
 from .asking import is_text, text_of
 from .base import RecordTool
 from .query import NAMES
@@ -55,7 +56,7 @@ MAX_RELATED: Final = 20
 
 
 class Record:
-    """One row as a caller sees it; ``labels`` are those that :func:`~mcp_django.orm.pages.find_row` found.
+    """One row as a caller sees it; ``labels`` are those that :func:`~mcp_django.orm.row_reading.find_row` found.
 
     Long texts are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
     """
@@ -125,7 +126,7 @@ class Record:
         inlines = {inline.name for inline in PageInlines(request, exposure, row).all}
         # The page of this row may show what pages of others do not.
         others = [name for name in wanted if name not in inlines and name not in shown]
-        columns = fields_argument(request, exposure, others) if others else ()
+        columns = RowArguments(self.access, {"fields": others}).columns() if others else ()
         names = [name for name in wanted if name in shown and name not in inlines]
         names += [column.name for column in columns if column.name in shown]
         payload = self.full(names, [name for name in wanted if name in inlines])
@@ -147,9 +148,10 @@ class Record:
             if link is None:
                 known = [link.name for link in access_of(request)[self.exposure].links]
                 message = f"{self.exposure.label} has no relation {name[:60]!r}."
-                raise misnamed(message, name, known, partial(with_field, name, within=("related",)))
+                raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
-            columns, order = fields_argument(request, link.exposure, None), default_ordering(request, link.exposure)
+            columns = RowArguments(link.related, {}).columns()
+            order = default_ordering(request, link.exposure)
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
             query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
             page, count = read_page(query), query.count()
@@ -242,7 +244,7 @@ class GetRecord(RecordTool):
                 raise ToolError(RECORD_NOT_FOUND) from None
         if key is None:
             raise ToolError("Name the record by model and pk, or by its uri as pk.")
-        exposure = exposure_argument(request, given.get("model"), given)
+        exposure = exposure_argument(request, given.get("model"))
         go_to(request, exposure, "change", key)
         try:
             return exposure, find_row(request, exposure, key)

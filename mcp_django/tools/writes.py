@@ -12,27 +12,27 @@ from django.db import connections, router
 from django.db.models import FileField, Model
 
 from ..conf import settings
+from ..context.admin_page import go_to
 from ..context.confirmation import Confirmation, quoted
-from ..context.page import go_to
 from ..context.request import MCPRequest
-from ..context.results import ToolResult
 from ..context.signing import MAX_AGE, can_link, ticket_url
-from ..emulation.bulk import PICKING, QUERY, BulkWrite
-from ..emulation.errors import write_refusals
-from ..emulation.files import name_of_upload, new_handle, upload_storage
+from ..context.tool_results import ToolResult
+from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite
 from ..emulation.history import Journal
-from ..emulation.page import as_page
+from ..emulation.page_requests import as_page
 from ..emulation.saving import RowPage, Saving
+from ..emulation.uploaded_files import name_of_upload, new_handle, upload_storage
+from ..emulation.validation_errors import write_refusals
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..orm.access import ModelAccess, access_of
-from ..orm.arguments import RECORD_NOT_FOUND, check_names, exposure_argument
-from ..orm.columns import pk_text, render
+from ..orm.arguments import RECORD_NOT_FOUND, as_object, check_names, exposure_argument, given_arguments
+from ..orm.column_values import pk_text, render
 from ..orm.deletion import plan_deletion
-from ..orm.inputs import as_object, one_transaction, refusals, taken
-from ..orm.keys import RowFinder
-from ..orm.pages import find_row, whole_row
-from ..orm.relations import label_of
-from ..schema.types import FREE_OBJECT, KEY
+from ..orm.labels import label_of
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import find_row, whole_row
+from ..orm.write_transactions import one_transaction, refusals
+from ..schema.value_types import FREE_OBJECT, KEY
 from ..scopes import WRITE
 from .base import IDEMPOTENCY_KEY, Tool
 from .record import Record
@@ -79,10 +79,6 @@ class WriteTool(Tool):
             return self.allows(model, row)
         except (NotFound, ToolError):
             return False
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether there is a model that the caller may write so."""
-        return not settings.READ_ONLY and access_of(request).may_any(self.permission)
 
     def allows(self, model: ModelAccess, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
@@ -163,7 +159,7 @@ class CreateRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model", "values"])
+        given = given_arguments(arguments, self.input_schema["properties"], required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
         go_to(request, exposure, "add")
         self.check_allowed(access_of(request)[exposure])
@@ -200,7 +196,7 @@ class UpdateRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
+        given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
         model = access_of(request)[exposure]
         if many := self.bulk(model, given):
@@ -239,7 +235,7 @@ class DeleteRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
+        given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
         exposure = exposure_argument(request, given["model"])
         model = access_of(request)[exposure]
         if many := self.bulk(model, given):
@@ -303,7 +299,7 @@ class CreateUpload(Tool):
             "upload": handle,
             "method": "PUT",
             "url": ticket_url(request, UPLOADS, name),
-            "max_bytes": settings.MAX_UPLOAD_BYTES,
+            "max_bytes": settings.MAX_FILE_BYTES,
             "expires_in": MAX_AGE,
             "next": SEND,
         }

@@ -1,4 +1,4 @@
-"""The set-up of each client: a command to run, a file to edit, or where to click."""
+"""Configuration of each client program for this server: a command to run, a file to edit, or where to click."""
 
 import json
 import os
@@ -19,12 +19,12 @@ _ = str
 
 
 class SetupError(Exception):
-    """The set-up cannot be written; the text says why and what to do."""
+    """A client's configuration cannot be written; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a client has to know of the server, which it calls ``name``.
+    """What a client's configuration says of the server, which it calls ``name``.
 
     Either ``url``, and a bearer ``token`` where it does not sign in itself, or the ``command`` that it starts.
     """
@@ -41,7 +41,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client: where its set-up is kept, and what stands there.
+    """One client program: where its configuration file is, and what stands there.
 
     ``path`` is of the project (relative) or of the person (below the home directory); None: the client keeps none.
     """
@@ -64,7 +64,7 @@ class Client:
 
 
 def merged(client: Client, connection: Connection, before: str) -> str:
-    """Return the text of the client's file with the server in it; ``before`` is its text today, or "".
+    """Return the client's configuration file with the server in it; ``before`` is its text today, or "".
 
     All else in the file stays as it is, comments of a TOML file too.
     """
@@ -107,7 +107,7 @@ def _command(connection: Connection) -> dict[str, Any]:
 
 
 def _entry(url_key: str = "url", kind: str | None = None) -> Callable[[Connection], dict[str, Any]]:
-    """Return what builds an entry of the usual form, with the URL under ``url_key`` and ``kind`` as type."""
+    """Return a builder of the usual configuration entry, with the URL under ``url_key`` and ``kind`` as type."""
 
     def build(connection: Connection) -> dict[str, Any]:
         if connection.command:
@@ -149,7 +149,7 @@ def _vscode_shell(connection: Connection) -> str:
 
 
 def _claude_desktop_path() -> Path:
-    """Where Claude Desktop keeps its set-up, by operating system."""
+    """Return the path of Claude Desktop's configuration file on this operating system."""
     home = Path.home()
     base = {
         "darwin": home / "Library" / "Application Support",
@@ -214,8 +214,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 
 def set_ups(url: str) -> Iterator[dict[str, str]]:
-    """Yield for each client its title, what to run or what to put into which file, and what to do then."""
-    connection = Connection(str(settings.SERVER_NAME), url=url)
+    """Yield the configuration of each client: title, what to run or put into which file, and what to do then."""
+    connection = Connection(str(settings.SERVER["name"]), url=url)
     for client in CLIENTS.values():
         shell = client.shell(connection) if client.shell is not None else ""
         words = client.remote if client.remote else client.after

@@ -14,9 +14,9 @@ from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
 from tests.factories import make_author, make_book, make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 ZONE = ZoneInfo("America/New_York")

@@ -18,13 +18,13 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.completions.values import complete_field
 from mcp_django.models import KeyedCall
+from mcp_django.resources.completions import complete_field
 from mcp_django.server.methods.tools import call_tool
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_book, make_user
 from tests.testapp.models import Author, Book, Loan, Section, Shelf, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

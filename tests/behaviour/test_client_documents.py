@@ -17,10 +17,10 @@ from django.test import Client
 from django.utils import translation
 from oauth2_provider.models import AccessToken, Application
 
-from mcp_django.context import refusals as log
+from mcp_django.context import refused_request_log as log
 from mcp_django.models import ClientHost
-from mcp_django.oauth import client_documents, fetching
-from mcp_django.oauth.fetching import Fetcher
+from mcp_django.oauth import client_documents, document_fetcher
+from mcp_django.oauth.document_fetcher import Fetcher
 from tests.oauth_flow import REDIRECT_URI, RESOURCE, Flow
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
@@ -108,7 +108,7 @@ def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TL
     cache.clear()
     log._quiet.clear()
     with serving(authority.context(*sorted(HOSTS))) as running:
-        monkeypatch.setattr(fetching, "Fetcher", lambda *options: Redirected(running, authority))
+        monkeypatch.setattr(document_fetcher, "Fetcher", lambda *options: Redirected(running, authority))
         publish(running, DOCUMENT)
         yield running
 
@@ -305,7 +305,7 @@ def test_a_refusal_speaks_the_language_of_the_person(server: TLSServer, language
 
 
 def test_too_many_documents_are_a_page_too(settings: Any, server: TLSServer) -> None:
-    configure(settings, CLIENT_DOCUMENT_RATE="0/h")
+    configure(settings, RATES={"documents": "0/h"})
     page = flow_of().ask()
     assert page.status_code == 429
     assert "looks up no more applications" in shown(page)
@@ -315,7 +315,7 @@ def test_too_many_documents_are_a_page_too(settings: Any, server: TLSServer) -> 
 
 
 def test_an_unknown_host_waits_for_an_administrator(settings: Any, server: TLSServer) -> None:
-    configure(settings, CLIENT_DOCUMENTS="ask")
+    configure(settings, CLIENT_DOCUMENTS={"hosts": "ask"})
     flow = flow_of()
     page = flow.ask()
     assert page.status_code == 403
@@ -356,7 +356,7 @@ def test_a_host_that_a_setting_blocks_refreshes_no_token(settings: Any, server: 
     tokens, code = flow.tokens(), flow.code()
     page = flow.ask()
     fields = {key: value for key, value in page.context["form"].initial.items() if value}
-    configure(settings, BLOCKED_CLIENT_HOSTS=[".example"])
+    configure(settings, CLIENT_DOCUMENTS={"blocked": [".example"]})
     assert flow.refresh(tokens["refresh_token"]).status_code == 401
     assert flow.exchange(code).status_code == 401
     sent = fields | {"granted": fields["scope"].split(), "allow": "1"}
@@ -410,7 +410,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, documents_can_be_fetched: Any) -> I
     client_documents._known.clear()
     log._quiet.clear()
     monkeypatch.setattr(client_documents, "look", documents_can_be_fetched)
-    monkeypatch.setattr(fetching, "Fetcher", Nowhere)
+    monkeypatch.setattr(document_fetcher, "Fetcher", Nowhere)
     yield
     cache.clear()
     client_documents._known.clear()
@@ -451,7 +451,7 @@ def test_one_that_goes_offline_says_so_and_the_next_sign_in_goes_well(
     assert "This site cannot connect to the place where the application describes itself." in shown(page)
     assert "This server cannot reach claude.ai: its host has no address." in shown(page)
     assert "cannot reach claude.ai" in caplog.text
-    assert "set CLIENT_DOCUMENT_PROXY" in caplog.text
+    assert "set CLIENT_DOCUMENTS['proxy']" in caplog.text
     again = flow_of(id_like_claude_code())
     assert again.exchange(again.code()).status_code == 200
 
@@ -460,7 +460,7 @@ def test_a_client_that_keeps_its_document_where_none_is_taken_is_told_the_way_ou
     settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     log._quiet.clear()
-    configure(settings, CLIENT_DOCUMENTS="off")
+    configure(settings, CLIENT_DOCUMENTS={"hosts": "off"})
     flow = flow_of(CLAUDE_CODE)
     page = flow.ask()
     assert page.status_code == 403

@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 import mcp_django as mcp
 from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django.orm.uris import parse_uri, row_uri
-from mcp_django.resources.models import Resources
+from mcp_django.resources.model_resources import Resources
 from mcp_django.tools.actions import RunAction
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
@@ -20,8 +20,8 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.fieldapp.models import Guest, Night, Seat, Term
-from tests.reading import reader
-from tests.writing import call, refusal, site_with
+from tests.library import reader
+from tests.tool_calls import call, refusal, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models import QuerySet
 
 from mcp_django import MCPSite, ModelExposure
@@ -18,10 +17,10 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.behaviour.test_drawn_questions import Zoo
 from tests.factories import make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Section, Tag
+from tests.tool_calls import call, refusal
 from tests.unit.orm.test_query_limits import ENDLESS, limited, text_of
-from tests.writing import call, refusal
 
 pytestmark = pytest.mark.postgresql
 
@@ -96,15 +95,6 @@ def test_each_form_ends_in_time(endless: MCPRequest) -> None:
     for form in FORMS:
         assert text_of(answered(endless, form)) == TOO_SLOW, form
         assert not query_limits._watched
-
-
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL estimates costs")
-def test_each_form_is_refused_where_its_estimate_is_too_high(root: MCPRequest) -> None:
-    for form in FORMS:
-        with limited(MAX_QUERY_COST=0.001):
-            assert "too expensive" in text_of(answered(root, form)), form
-        with limited(MAX_QUERY_COST=10**9):
-            assert "isError" not in answered(root, form)
 
 
 def nested(number: int, *, word: str = "some") -> dict[str, Any]:

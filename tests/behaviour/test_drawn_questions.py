@@ -20,9 +20,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUESTIONS = int(os.environ.get("DRAWN_QUESTIONS", "200"))

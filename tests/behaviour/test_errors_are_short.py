@@ -15,8 +15,8 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_book, make_superuser
-from tests.reading import MODELS, make_library, site_with
-from tests.writing import request_of
+from tests.library import MODELS, make_library, site_with
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.postgresql
 

@@ -8,15 +8,15 @@ import pytest
 from django.contrib import admin
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.orm.kinds import kind_of
+from mcp_django.orm.fields import kind_of
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.fieldapp.models import Sample, folder
-from tests.reading import query_of, read, reader, shown
-from tests.writing import call, refusal, site_with
+from tests.library import query_of, read, reader, shown
+from tests.tool_calls import call, refusal, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

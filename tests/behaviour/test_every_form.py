@@ -23,7 +23,7 @@ from tests.factories import make_superuser, make_user
 from tests.oddapp.admin import FlatPageAdmin, odd
 from tests.oddapp.fields import Blocks, Money, Shape
 from tests.oddapp.models import Detail, Kind, Page, Part, Task
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = pytest.mark.django_db
 CREATE, UPDATE, GET, DESCRIBE = CreateRecord(), UpdateRecord(), GetRecord(), DescribeModel()

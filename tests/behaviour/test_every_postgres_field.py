@@ -10,8 +10,8 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
-from tests.reading import reader
-from tests.writing import call, refusal, site_with
+from tests.library import reader
+from tests.tool_calls import call, refusal, site_with
 
 if connection.vendor != "postgresql":
     pytest.skip("The fields of PostgreSQL", allow_module_level=True)

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.relations import MAX_RELATED
+from mcp_django.orm.labels import MAX_RELATED
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
@@ -18,10 +18,10 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.fieldapp.models import Club, Guest, Membership, Passport, Place, Remark, Restaurant, Seat
+from tests.library import query_of, read, reader, shown
 from tests.oddapp.models import Bid, Currency
-from tests.reading import query_of, read, reader, shown
 from tests.testapp.models import Loan
-from tests.writing import call, refusal, site_with
+from tests.tool_calls import call, refusal, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

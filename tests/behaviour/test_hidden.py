@@ -24,7 +24,7 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, GET, UPDATE, DESCRIBE, AGGREGATE = (

@@ -16,7 +16,7 @@ from mcp_django.tools.proposals import refusal_of
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.behaviour.hidden_worlds import Serialized, World, admin_site, declared_site
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, TOTALS, GET = QueryRecords(), AggregateRecords(), GetRecord()

@@ -16,7 +16,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.exceptions import ToolError
 from mcp_django.models import KeyedCall
 from mcp_django.orm.query_limits import read_limits
-from mcp_django.server.idempotency import Once
+from mcp_django.server.idempotency_keys import Once
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
@@ -26,7 +26,7 @@ from tests.databases_project.store.models import Crate, Depot
 from tests.databases_project.store.routers import reads_from
 from tests.factories import make_superuser
 from tests.sitesapp.models import Item, KeptItem
-from tests.writing import call, refusal, request_of, site_with
+from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])
 CRATE, ITEM = "store.crate", "sitesapp.item"

@@ -15,11 +15,11 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.completions.values import complete_field
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.orm.access import access_of
 from mcp_django.orm.filters import filters_of
+from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.base import Tool
 from mcp_django.tools.models import DescribeModel, ListModels
@@ -28,7 +28,7 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
 

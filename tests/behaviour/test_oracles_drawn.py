@@ -16,12 +16,12 @@ import pytest
 from django.db import connection
 
 from mcp_django import MCPSite
-from mcp_django.completions.values import complete_field
-from mcp_django.context.narrowing import NARROWED_TO, kept_narrowing, narrow
+from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing, narrow
 from mcp_django.context.request import MCPRequest
-from mcp_django.context.results import error_result
+from mcp_django.context.tool_results import error_result
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.orm import similar
+from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.chatgpt import Fetch, Search
 from mcp_django.tools.models import DescribeModel, ListModels
@@ -40,7 +40,7 @@ from tests.behaviour.hidden_worlds import (
     declared_site,
 )
 from tests.behaviour.test_drawn_questions import Drawing, Zoo
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
 CALLS = int(os.environ.get("DRAWN_CALLS", "300"))

@@ -26,10 +26,10 @@ from reversion.models import Version
 from taggit.models import Tag, TaggedItem
 
 import mcp_django
-from mcp_django.emulation.history_rows import LABEL as HISTORY
-from mcp_django.emulation.inlines import InlineRows
-from mcp_django.orm.columns import plain_key
-from mcp_django.schema.values import HIDDEN
+from mcp_django.emulation.history_model import LABEL as HISTORY
+from mcp_django.emulation.inline_rows import InlineRows
+from mcp_django.orm.column_values import plain_key
+from mcp_django.schema.secrets import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
 from tests.packages_project.data import SECRETS, make_rows
 from tests.packages_project.shelf.models import Genre, Loan, Note, Novel, Parcel, Place

@@ -15,13 +15,13 @@ from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from mcp_django.oauth.bearer import verify
-from mcp_django.oauth.tokens import create_token
-from mcp_django.subscriptions.audience import Caller
+from mcp_django.oauth.stored_tokens import create_token
+from mcp_django.subscriptions.subscribers import Subscriber
 from mcp_django.testing import MCPClient
 from tests.oauth_flow import ORIGIN, Flow
 from tests.packages_project.shelf.models import Parcel
 from tests.packages_project.vault import vault
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 RESOURCE = f"{ORIGIN}/vault-mcp"
@@ -120,7 +120,7 @@ def test_the_default_admin_and_its_hooks_find_the_device_too(device: StaticDevic
     _, token = verify(flow.tokens()["access_token"], RESOURCE)
     request = request_of(device.user, vault)
     request.mcp.facts = token.facts
-    hooked = Caller(request).request(User.objects.get(pk=device.user_id))
+    hooked = Subscriber(request).request(User.objects.get(pk=device.user_id))
     assert hooked.user.is_verified()
     assert hooked.user.otp_device == device
     assert not TOTPDevice.objects.exists()

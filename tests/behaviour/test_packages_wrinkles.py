@@ -13,11 +13,11 @@ from django.urls import include, path
 from django.utils.translation import gettext_lazy
 
 from mcp_django import MCPSite
-from mcp_django.emulation.actions import takes_selection
-from mcp_django.emulation.history_rows import LABEL as HISTORY
-from mcp_django.emulation.responses import own_view
+from mcp_django.emulation.action_responses import own_view
+from mcp_django.emulation.admin_actions import takes_selection
+from mcp_django.emulation.history_model import LABEL as HISTORY
 from mcp_django.scopes import READ, WRITE
-from mcp_django.subscriptions.signals import connect_models
+from mcp_django.subscriptions.model_signals import connect_models
 from mcp_django.tools.actions import RunAction
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
@@ -25,7 +25,7 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Tag
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls(__name__)]
 
@@ -266,7 +266,7 @@ def test_a_page_of_another_model_or_of_the_admin_itself_is_not_answered(root, ac
     ],
 )
 def test_only_a_view_that_the_admin_of_the_model_adds_is_its_own(root, target, found):
-    from mcp_django.emulation.page import changelist_request
+    from mcp_django.emulation.page_requests import changelist_request
 
     posting = changelist_request(root, site.exposures[Author], [])
     assert (own_view(posting, target) is not None) is found

@@ -29,11 +29,11 @@ if not apps.is_installed("tests.parity.depot"):
 
 from example_project.shop.models import Document, Order, Product, Review, Shipment, StaffProfile, StockMovement
 from tests.parity import outcomes
-from tests.parity.adminside import AdminSide, request_as, seen
+from tests.parity.admin_side import AdminSide, request_as, seen
 from tests.parity.cases import ZONES, contents_for, lines_for, make_person, missing_key, named_rows, value_for
 from tests.parity.depot.data import make_depot
 from tests.parity.depot.models import Crate, Shelf
-from tests.parity.mcpside import MCPSide
+from tests.parity.mcp_side import MCPSide
 from tests.parity.outcomes import Outcome, undone
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.parity.urls")]
@@ -41,8 +41,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.parity.urls")]
 QUICK = {
     "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
     "STORAGES": settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}},
-    "MIDDLEWARE": [*settings.MIDDLEWARE, "tests.parity.adminside.LeaveUnreadPagesBlank"],
-    "MCP_DJANGO": settings.MCP_DJANGO | {"BASE_URL": "http://testserver", "CALL_RATE": None},
+    "MIDDLEWARE": [*settings.MIDDLEWARE, "tests.parity.admin_side.LeaveUnreadPagesBlank"],
+    "MCP_DJANGO": settings.MCP_DJANGO | {"BASE_URL": "http://testserver", "RATES": {"calls": None}},
 }
 # Of 2,000 cases in all.
 CASES = int(os.environ.get("PARITY_CASES", "2000"))

@@ -7,13 +7,13 @@ import pytest
 from django.db.models.sql.compiler import SQLCompiler
 
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm import plans
+from mcp_django.orm import compiled_queries
 from mcp_django.tools.query import QueryRecords
 from tests.behaviour.test_drawn_questions import Zoo
 from tests.factories import make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()
@@ -63,7 +63,7 @@ FORMS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.fixture
 def library() -> MCPRequest:
     Zoo(hides=False)
-    plans.clear()
+    compiled_queries.clear()
     return reader(make_superuser(), site_with(Author, Book, Loan, Tag))
 
 
@@ -92,7 +92,7 @@ def test_a_form_is_compiled_once_for_all_values(
     with django_assert_num_queries(1):
         found = call(QUERY, library, **second)["rows"]
     assert compiled == []
-    plans.clear()
+    compiled_queries.clear()
     # The plan of other values gives the rows that a plan of its own gives.
     assert call(QUERY, library, **second)["rows"] == found
     assert call(QUERY, library, **first)["rows"] == before

@@ -14,9 +14,9 @@ from mcp_django.orm.parsing import QUANTIFIERS
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Shelf, Tag
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()

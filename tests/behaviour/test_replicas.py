@@ -22,7 +22,7 @@ from tests.databases_project.store.models import Depot
 from tests.databases_project.store.routers import StoreRouter, reads_from
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
-from tests.writing import call, request_of, site_with
+from tests.tool_calls import call, request_of, site_with
 
 pytestmark = pytest.mark.django_db(databases=["default", "other", "behind"])
 AUTHOR, BOOK = "testapp.author", "testapp.book"

@@ -13,12 +13,12 @@ from django.utils import timezone
 from jwcrypto.jwk import JWK
 from oauth2_provider.models import AccessToken, Application
 
-from mcp_django.context import refusals as log
+from mcp_django.context import refused_request_log as log
 from mcp_django.models import ClientKeys
-from mcp_django.oauth import assertions, fetching
+from mcp_django.oauth import assertions_and_keys, document_fetcher
+from tests.jwts import KINDS, claims_of, key_for, public_set, signed
 from tests.oauth_flow import ORIGIN, REDIRECT_URI, Flow
 from tests.service_account import ASSERTION_TYPE, basic
-from tests.signing import KINDS, claims_of, key_for, public_set, signed
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -45,10 +45,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TLSServer]:
     cache.clear()
     log._quiet.clear()
-    assertions._sets.clear()
+    assertions_and_keys._sets.clear()
     with serving(authority.context(HOST)) as running:
         fetcher = Redirected(running, authority)
-        monkeypatch.setattr(fetching, "Fetcher", lambda *options: fetcher)
+        monkeypatch.setattr(document_fetcher, "Fetcher", lambda *options: fetcher)
         publish(running, SIGNS, KEY)
         yield running
 
@@ -184,7 +184,7 @@ def test_new_keys_work_at_once_and_old_ones_no_more(
     flow: Flow, server: TLSServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert flow.exchange(flow.code(), **proof()).status_code == 200
-    monkeypatch.setattr(assertions, "PAUSE", 0)
+    monkeypatch.setattr(assertions_and_keys, "PAUSE", 0)
     fresh = key_for("ES256", "two")
     publish(server, SIGNS, fresh)
     assert flow.exchange(flow.code(), **proof(fresh)).status_code == 200

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from mcp_django import site
-from mcp_django.oauth.tokens import issue_token
+from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_superuser
 from tests.oauth_flow import RESOURCE, Flow

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site
 from mcp_django.models import ServiceAccount
+from mcp_django.operating import switches
 from mcp_django.operating.switches import end_switch, find_switches, set_switch
 from mcp_django.protocol.versions import MODERN, SUPPORTED
 from mcp_django.testing import MCPClient, MCPError, ToolCall
-from mcp_django.transports.calls import LocalClient
+from mcp_django.transports.local_client import LocalClient
 from tests.factories import make_author, make_book, make_superuser, make_user
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -139,7 +141,9 @@ def test_one_without_permission_learns_nothing_of_what_is_off() -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_a_switch_asks_the_database_nothing_for_each_call() -> None:
+def test_a_switch_asks_the_database_nothing_for_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However long a call takes, it is not time for the next look.
+    monkeypatch.setattr(switches, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     author, client = make_author("Ada"), MCPClient(make_superuser())
 
     def queries() -> list[str]:
@@ -156,7 +160,7 @@ def test_a_switch_asks_the_database_nothing_for_each_call() -> None:
 
 
 def test_a_service_is_off_while_its_user_goes_on() -> None:
-    from mcp_django.context.record import CallRecord
+    from mcp_django.context.call_record import CallRecord
     from mcp_django.operating.switches import board
 
     user = make_superuser()

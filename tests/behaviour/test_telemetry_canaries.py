@@ -9,7 +9,7 @@ from django.db.backends.signals import connection_created
 from django.test import RequestFactory
 
 from mcp_django.operating import metrics
-from mcp_django.operating.telemetry import annotate, annotate_queries
+from mcp_django.operating.gauges_and_query_comments import annotate, annotate_queries
 from mcp_django.testing import MCPClient
 from tests import telemetry
 from tests.factories import make_author, make_superuser
@@ -26,7 +26,7 @@ def statements(settings: Any) -> Iterator[list[str]]:
     """Turn all of it on; gives the statements that the database gets."""
     settings.MCP_DJANGO = {
         **settings.MCP_DJANGO,
-        **{"OPENTELEMETRY": True, "PROMETHEUS": True, "SQL_COMMENTS": True, "METRICS_TOKEN": "x"},
+        "TELEMETRY": {"opentelemetry": True, "prometheus": True, "sql_comments": True, "metrics_token": "x"},
     }
     telemetry.set_up()
     found: list[str] = []

@@ -12,16 +12,16 @@ from django.db import connection
 from django.test import Client
 
 from mcp_django import asgi
-from mcp_django.oauth.resource import canonical, default_resource
+from mcp_django.oauth.resource_urls import canonical, default_resource
 from mcp_django.routing import endpoint_match
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
-from tests.listening import listen, tell_at_once
 from tests.oauth_flow import Flow
 from tests.sitesapp import tenancy
 from tests.sitesapp.models import Customer, Invoice, Receipt, Shelf
 from tests.sitesapp.urls import by_header, by_url
+from tests.subscribers import listen, tell_at_once
 
 pytestmark = pytest.mark.postgresql
 

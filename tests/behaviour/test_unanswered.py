@@ -17,9 +17,9 @@ from django.urls import include, path
 from mcp_django import MCPSite
 from mcp_django.functions.asking import Ask
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.dispatch import as_application
-from tests.answering import ELICITS
+from mcp_django.transports.http.streamable_http import as_application
 from tests.factories import make_author, make_superuser
+from tests.question_rounds import ELICITS
 from tests.session_client import SessionClient
 from tests.testapp.models import Author
 

@@ -13,7 +13,7 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.sitesapp.models import Item, ItemLine, KindTotal
-from tests.writing import call, refusal, request_of, site_with
+from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 TOTAL, LINE = "sitesapp.kindtotal", "sitesapp.itemline"

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from mcp_django.resources.models import LIST_PAGE
+from mcp_django.resources.model_resources import LIST_PAGE
 
 
 class Note(models.Model):

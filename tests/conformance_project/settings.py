@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from example_project.databases import database_from
+from mcp_django.conf import Settings
 from tests.tables import UNMIGRATED
 
 REDIS_URL = os.environ.get("CONFORMANCE_REDIS")
@@ -74,12 +75,11 @@ if REDIS_URL:
 
 MCP_DJANGO: dict[str, Any] = {
     "AUTHENTICATION_CLASSES": [],
-    "SERVER_NAME": "mcp-django-conformance",
+    "SERVER": {"name": "mcp-django-conformance"},
     "INSTRUCTIONS": "Everything here is made up.",
     # The suite calls faster than a person's client.
-    "CALL_RATE": None,
-    # Nobody signs in, so that all clients of the tests count as one user.
-    "MAX_SESSIONS": 10_000,
-    "MAX_STREAMS": 1_000,
-    "MAX_CONCURRENT_CALLS": 1_000,
+    "RATES": {"calls": None},
 }
+# Nobody signs in, so that all clients of the tests count as one user.
+Settings.MAX_SESSIONS = 10_000
+Settings.MAX_STREAMS = Settings.MAX_CONCURRENT_CALLS = 1_000

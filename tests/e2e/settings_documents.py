@@ -6,9 +6,11 @@ from tests.e2e.settings import *  # noqa: F403
 
 MCP_DJANGO = {
     **MCP_DJANGO,  # noqa: F405
-    "CLIENT_DOCUMENTS": [os.environ.get("DOCUMENTS_HOST", "localhost").partition(":")[0]],
-    "PRIVATE_CLIENT_HOSTS": [os.environ.get("DOCUMENTS_HOST", "localhost")],
-    "CLIENT_DOCUMENT_CA": os.environ.get("DOCUMENTS_CA"),
+    "CLIENT_DOCUMENTS": {
+        "hosts": [os.environ.get("DOCUMENTS_HOST", "localhost").partition(":")[0]],
+        "private": [os.environ.get("DOCUMENTS_HOST", "localhost")],
+        "ca": os.environ.get("DOCUMENTS_CA"),
+    },
     # Whoever has no document is not let in.
     "REGISTRATION": "off",
 }

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.browser import FormReader
 from tests.e2e.proxy import run_proxy
-from tests.e2e.pythonclient import Person, call
+from tests.e2e.python_client import Person, call
 from tests.e2e.servers import Server, command, environment, free_port, manage, run
 
 PREFIX = "/sub"

@@ -22,7 +22,7 @@ from tests.e2e.test_workers import cluster as cluster
 pytestmark = pytest.mark.e2e
 
 # With CALL_LOG_CALLS=20000 the run takes minutes.
-CALLS = int(os.environ.get("CALL_LOG_CALLS", "4000"))
+CALLS = int(os.environ.get("CALL_LOG_CALLS", "1500"))
 # Calls of one request, every so many requests are batches, and connections.
 BATCH = 40
 SINGLES = 10

@@ -17,7 +17,7 @@ from pydantic import AnyUrl
 
 from tests.e2e.browser import CALLBACK, Browser
 from tests.e2e.database import Database
-from tests.e2e.pythonclient import Person, expire
+from tests.e2e.python_client import Person, expire
 from tests.e2e.servers import Server, run_example
 from tests.e2e.test_conformance import SUITE, TIMEOUT
 from tests.tls_server import Authority, TLSServer, answer, serving

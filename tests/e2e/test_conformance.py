@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import NODE_MODULES
-from tests.e2e.fixtureproject import run_conformance_project
+from tests.e2e.fixture_project import run_conformance_project
 
 SUITE = NODE_MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 TIMEOUT = 120

@@ -15,9 +15,9 @@ LANGUAGES = ["en", "ar"]
 DAY = """
 from datetime import timedelta
 from django.utils import timezone
-from mcp_django.context.record import CallRecord
+from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
-from mcp_django.operating.log import row_of, store
+from mcp_django.operating.call_log_storage import row_of, store
 
 OUTCOMES = ["ok"] * 12 + ["refused:scope", "refused:rate", "tool_error", "error:-32602", "asked"]
 CLIENTS = ["Claude", "Codex", "<b>" + "LongestNameOfAll" * 5]

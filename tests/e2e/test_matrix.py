@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_django.resources.models import LIST_PAGE
-from tests.e2e.fixtureproject import run_conformance_project
+from mcp_django.resources.model_resources import LIST_PAGE
+from tests.e2e.fixture_project import run_conformance_project
 from tests.e2e.matrix.clients import CASES, Case, Walk, send
 from tests.e2e.servers import ROOT, Server, manage
 

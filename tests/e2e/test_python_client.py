@@ -11,7 +11,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.database import Database
-from tests.e2e.pythonclient import Person, call, every, text_of
+from tests.e2e.python_client import Person, call, every, text_of
 from tests.e2e.servers import Server, manage
 
 MODES = ["auto", "legacy", "2026-07-28"]

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import BlobResourceContents, ElicitResult
 
 from tests.e2e.orm import Orm, new_postgres_database, orm_of
-from tests.e2e.pythonclient import TIMEOUT, call, every, text_of
+from tests.e2e.python_client import TIMEOUT, call, every, text_of
 from tests.e2e.servers import Server, manage, prepare_example, run_example
 
 # A third of the 34,000 cities would be enough: counting stops at 10,000.

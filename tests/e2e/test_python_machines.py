@@ -20,9 +20,9 @@ from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuth
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.database import Database
-from tests.e2e.pythonclient import TIMEOUT, Wallet, call
+from tests.e2e.python_client import TIMEOUT, Wallet, call
 from tests.e2e.servers import Server, manage, run_example
-from tests.signing import KINDS, claims_of, key_for, public_set, signed
+from tests.jwts import KINDS, claims_of, key_for, public_set, signed
 from tests.tls_server import Authority, TLSServer, answer, serving
 
 KEY = key_for("ES256", "idp-1")
@@ -31,7 +31,7 @@ MAKE = """
 import json
 from django.contrib.auth import get_user_model
 from mcp_django.models import ServiceAccount
-from mcp_django.oauth.programs import new_secret
+from mcp_django.oauth.service_accounts import new_secret
 user = get_user_model().objects.get(username="admin")
 account = ServiceAccount(name={name!r}, user=user, scopes=["mcp:write"], public_key={key!r})
 secret = new_secret(account)

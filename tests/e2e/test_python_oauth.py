@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.database import Database
-from tests.e2e.pythonclient import Person, call, expire
+from tests.e2e.python_client import Person, call, expire
 from tests.e2e.servers import Server, manage
 
 MODES = {"auto": "2026-07-28", "legacy": "2025-11-25", "2026-07-28": "2026-07-28"}

@@ -12,7 +12,7 @@ from django.core.cache.backends.redis import RedisCacheClient
 from mcp_django import MCPSite, ToolError
 from mcp_django.context.confirmation import Confirmation
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.transports.calls import LimitExceeded, count_call
+from mcp_django.transports.call_limits import LimitExceeded, count_call
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def shared_cache(redis: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_H153_calls_are_counted_together_whichever_connection_counts(settings: Any) -> None:
-    settings.MCP_DJANGO = {"CALL_RATE": "25/h"}
+    settings.MCP_DJANGO = {"RATES": {"calls": "25/h"}}
 
     def call(_: int) -> bool:
         try:

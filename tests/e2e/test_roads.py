@@ -20,7 +20,7 @@ from tests.e2e.servers import run_example
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 STOPS_WITHIN = 2
 DEADLINE = 10
-# Bytes: over MAX_BODY_BYTES.
+# Bytes: over DATA_UPLOAD_MAX_MEMORY_SIZE.
 TOO_LARGE = 3 * 2**20
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,

@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import ElicitResult
 
-from tests.e2e.pythonclient import call, every
+from tests.e2e.python_client import call, every
 from tests.e2e.servers import ROOT, environment
 
 MODES = ["auto", "legacy", "2026-07-28"]

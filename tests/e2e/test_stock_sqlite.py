@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.readme_project.making import Project, ask, made
+from tests.readme_project.builder import Project, ask, made
 
 pytestmark = pytest.mark.e2e
 

@@ -20,8 +20,8 @@ import pytest
 
 from tests.e2e.servers import HOST, ROOT, command, environment, free_port
 from tests.e2e.workers.client import MODERN, Client, Stream
+from tests.jwts import claims_of, key_for, signed
 from tests.service_account import ASSERTION_TYPE
-from tests.signing import claims_of, key_for, signed
 
 PREPARE = """
 import django
@@ -156,7 +156,7 @@ def token(cluster: Cluster) -> str:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=PATIENCE) as client:
         yield client
 
 
@@ -413,8 +413,8 @@ import datetime, uuid
 from django.contrib.auth.models import User
 from django.utils import timezone
 from oauth2_provider.models import Application, RefreshToken, set_token_value
-from mcp_django.oauth.tokens import store_facts
-from mcp_django.oauth.tokens import save_token
+from mcp_django.oauth.stored_tokens import store_facts
+from mcp_django.oauth.stored_tokens import save_token
 from mcp_django.signin import credential_of
 user, name = User.objects.get(username="admin"), {name!r}
 client = Application.objects.create(
@@ -601,7 +601,7 @@ async def test_the_streams_of_a_service_account_end_with_it_at_every_worker_with
 
 
 ROLL = """
-from mcp_django.transports.http.registry import registry
+from mcp_django.transports.http.open_streams import registry
 found = registry.ask_workers()
 print(found.workers, *(stream.worker.rpartition(":")[2] for stream in found.streams))
 registry.disconnect(found.streams[0].id)

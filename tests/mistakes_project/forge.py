@@ -91,7 +91,7 @@ def main(kind: str) -> None:
             (place / "shop" / "mcp.py").unlink()
             django.setup()
             import mcp_django.oauth.urls
-            import mcp_django.transports.http.view  # noqa: F401
+            import mcp_django.transports.http.django_views  # noqa: F401
 
             shutil.copytree(SOURCE, place, dirs_exist_ok=True)
         for line in sys.stdin:

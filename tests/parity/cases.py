@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from example_project.places.models import Country
 from example_project.shop.models import OrderLine, Product, StaffProfile
 
-from .adminside import INLINES
+from .admin_side import INLINES
 from .depot.models import Crate, Item, Remark
 
 MOSTLY = st.sampled_from([True] * 9 + [False])

@@ -35,10 +35,8 @@ functions
 exposures
 orm
 emulation
-completions
 tools
 resources
-prompts
 rest
 sites routing decorators
 oauth
@@ -60,7 +58,7 @@ DEPENDENCIES = set(
     "rest_framework".split()
 )
 # What comes with an extra, and the one module that may import it: nothing else needs it.
-EXTRAS = {"opentelemetry": "operating/spans.py", "prometheus_client": "operating/metrics.py"}
+EXTRAS = {"opentelemetry": "operating/opentelemetry_spans.py", "prometheus_client": "operating/metrics.py"}
 # pydantic is what mcp_types is made of: its errors say what is wrong with a message.
 PURE_DEPENDENCIES = {"mcp_types", "orjson", "pydantic"}
 # I/O, clock and scheduling.
@@ -406,7 +404,9 @@ def density() -> dict[str, float]:
 
 def exposure_members() -> set[str]:
     """Return the names of the public options and hooks of ``ModelExposure``."""
-    (node,) = (node for node in parsed(PACKAGE / "exposures" / "base.py").body if is_named(node, "ModelExposure"))
+    (node,) = (
+        node for node in parsed(PACKAGE / "exposures" / "model_exposure.py").body if is_named(node, "ModelExposure")
+    )
     declared = {
         item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
     }

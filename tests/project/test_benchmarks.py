@@ -17,7 +17,7 @@ from benchmarks.load import Answer, BadAnswer, Sample, split_answer
 from benchmarks.report import Cell, ratios
 from benchmarks.servers import CONTENDERS
 from benchmarks.suite import CALL_NAMES, ROADS
-from mcp_django.orm.plans import MAX_PLANS
+from mcp_django.orm.compiled_queries import MAX_COMPILED
 
 pytestmark = pytest.mark.one_django
 
@@ -52,6 +52,16 @@ def run(tmp_path: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     return done.stdout, json.loads(path.read_text())
 
 
+@pytest.mark.e2e
+def test_a_call_and_a_change_are_measured_and_compared(tmp_path: Path) -> None:
+    table, document = run(tmp_path, "--only", "get_record", "one_change", "fast", "sdk_token")
+    assert set(document["calls"]["get_record"]) == {"fast", "sdk_token"}
+    (ratio,) = document["ratios"]
+    assert ratio["ratio"] in table
+    assert set(document["streams"]["one_change"]) == {"listen", "session"}
+
+
+@pytest.mark.whole
 @pytest.mark.e2e
 def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     table, document = run(tmp_path, "--only", "fast", "plain_mw", "sdk", "sdk_token", "bare_mw", "--postgres", NOWHERE)
@@ -97,6 +107,7 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     assert "not measured: long_pages: PostgreSQL does not answer at 127.0.0.1:9" in table
 
 
+@pytest.mark.whole
 @pytest.mark.e2e
 def test_calls_are_measured_on_postgresql_too(postgres: str, tmp_path: Path) -> None:
     table, document = run(
@@ -109,12 +120,14 @@ def test_calls_are_measured_on_postgresql_too(postgres: str, tmp_path: Path) -> 
     assert f"{ratio['lowest']:.2f}-{ratio['highest']:.2f}" in table
 
 
+@pytest.mark.whole
 @pytest.mark.e2e
 def test_two_workers_are_measured_as_uvicorn_starts_them(tmp_path: Path) -> None:
     _, document = run(tmp_path, "--only", "get_record", "fast_two")
     assert document["calls"]["get_record"]["fast_two"]["calls_per_second"] > 0
 
 
+@pytest.mark.whole
 @pytest.mark.e2e
 def test_one_call_of_one_contender_in_the_legacy_era(tmp_path: Path) -> None:
     _, document = run(tmp_path, "--only", "query_records", "fast", "--revision", LEGACY)
@@ -123,6 +136,7 @@ def test_one_call_of_one_contender_in_the_legacy_era(tmp_path: Path) -> None:
     assert (document["streams"], document["worker_memory"], document["skipped"]) == ({}, {}, {})
 
 
+@pytest.mark.whole
 @pytest.mark.e2e
 def test_pages_of_the_long_table_are_those_at_their_depth(postgres: str, tmp_path: Path) -> None:
     # That the rows are the right ones is a condition of each measurement.
@@ -155,9 +169,9 @@ def test_a_worker_is_asked_for_more_shapes_than_it_keeps() -> None:
     def shape(query: dict[str, Any]) -> str:
         return json.dumps([sorted(query["filters"]), query["ordering"], query["fields"], query["limit"]])
 
-    asked = list(islice(endurance.queries(100_000), 2 * MAX_PLANS))
-    assert len({shape(query) for query in asked}) > MAX_PLANS
-    assert asked == list(islice(endurance.queries(100_000), 2 * MAX_PLANS))
+    asked = list(islice(endurance.queries(100_000), 2 * MAX_COMPILED))
+    assert len({shape(query) for query in asked}) > MAX_COMPILED
+    assert asked == list(islice(endurance.queries(100_000), 2 * MAX_COMPILED))
 
 
 def test_the_cost_of_the_app_is_that_of_starts_that_followed_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

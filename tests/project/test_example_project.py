@@ -246,7 +246,7 @@ def test_every_account_can_sign_in_where_clients_send_people(name):
 
 
 def test_the_icon_is_where_clients_are_told():
-    assert find(settings.MCP_DJANGO["SERVER_ICON"].removeprefix("/static/"))
+    assert find(settings.MCP_DJANGO["SERVER"]["icon"].removeprefix("/static/"))
 
 
 def test_the_demo_prints_what_the_start_page_shows():

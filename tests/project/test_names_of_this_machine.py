@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 from django.test import Client
 
-from mcp_django.context import refusals
-from mcp_django.oauth.settings import provider_settings
-from mcp_django.oauth.tokens import issue_token
+from mcp_django.context import refused_request_log
+from mcp_django.oauth.stored_tokens import issue_token
+from mcp_django.oauth.toolkit_settings import provider_settings
 from tests.factories import make_superuser
 from tests.oauth_flow import Flow, redirected
 
@@ -32,7 +32,7 @@ def developing(request: pytest.FixtureRequest, settings: Any) -> None:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    monkeypatch.setattr(refusals, "_quiet", {})
+    monkeypatch.setattr(refused_request_log, "_quiet", {})
     caplog.set_level(logging.INFO, "mcp_django")
     return lambda: [
         f"{record.levelname} {record.getMessage()}" for record in caplog.records if record.name == "mcp_django"

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 PROJECT = {
     "settings.py": """
 import os
-from mcp_django.oauth.settings import provider_settings
+from mcp_django.oauth.toolkit_settings import provider_settings
 
 BASE_URL = os.environ["BASE_URL"]
 DEBUG = True

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -14,14 +15,14 @@ from django.core.management import get_commands, load_command_class
 
 from evals import trials
 from mcp_django.checks.oauth import TOOLKIT_RULES
-from mcp_django.conf import DEFAULTS
+from mcp_django.conf.defaults import DEFAULTS, FIXED, REPLACED
 from mcp_django.operating.switches import find_switches
 from mcp_django.sites import CLOSED_APPS
 from mcp_django.tools.generic import GENERIC_TOOLS
 from mcp_django.transports.client_configs import CLIENTS, Client, Connection
 from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
 from tests.factories import make_superuser
-from tests.readme_project.making import Project, ask, made, readme_file
+from tests.readme_project.builder import Project, ask, made, readme_file
 
 PAGES = [
     README,
@@ -108,8 +109,9 @@ def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> 
 def test_every_python_block_has_a_test_here() -> None:
     tested = {"", "settings.py", "urls.py", "asgi.py", "client.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
     # The page of metrics is tested with what it shows: tests/unit/operating/test_metrics.py. So is the router of
-    # replicas: tests/unit/context/test_databases.py.
+    # replicas: tests/unit/context/test_databases.py, and the limit of costs: tests/unit/orm/test_query_limits.py.
     tested |= {
+        "shop/costs.py",
         "shop/routers.py",
         "shop/receivers.py",
         "metrics_urls.py",
@@ -154,7 +156,7 @@ def test_the_receiver_tells_the_user(mailoutbox: list[Any], settings: Any) -> No
 
 
 def test_the_projects_own_sink_of_calls_refuses_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    from mcp_django.context.record import CallRecord
+    from mcp_django.context.call_record import CallRecord
     from mcp_django.exceptions import CallRefused
     from mcp_django.signals import call_finished, call_started
 
@@ -294,15 +296,16 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= 160
 
 
-def test_the_settings_page_has_each_setting_once_with_its_default() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \| `(.+?)` \| .+ \|$", (DOCS / "settings.md").read_text(), re.MULTILINE)
-    assert {name: ast.literal_eval(default) for name, default in rows} == dict(DEFAULTS)
-    assert len(rows) == len(DEFAULTS)
+def test_the_settings_page_is_as_the_table_of_settings_says() -> None:
+    script = runpy.run_path(str(DOCS / "settings_page.py"))
+    assert script["page"]() == (DOCS / "settings.md").read_text(), "run: python docs/settings_page.py"
 
 
 def test_settings_named_in_the_text_exist() -> None:
     known = DEFAULTS.keys()
+    gone = re.compile(rf"`({'|'.join(REPLACED.keys() | FIXED)})\\b")
     for page in PAGES:
+        assert not gone.search(page.read_text()), page
         for name in re.findall(r'MCP_DJANGO\["(\w+)"\]|"(AUTO_REGISTER|READ_ONLY|REGISTRATION)": ', page.read_text()):
             assert set(filter(None, name)) <= known
 

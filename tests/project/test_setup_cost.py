@@ -233,7 +233,7 @@ def test_a_settings_module_loads_the_settings_alone() -> None:
     code = "import sys\nbefore = set(sys.modules)\nimport mcp_django.oauth\nprint(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert found == {"mcp_django", "mcp_django.oauth", "mcp_django.oauth.settings", "mcp_django.scopes"}
+    assert found == {"mcp_django", "mcp_django.oauth", "mcp_django.oauth.toolkit_settings", "mcp_django.scopes"}
 
 
 def test_type_checkers_read_the_names_where_they_are_loaded_from() -> None:

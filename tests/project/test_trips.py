@@ -22,13 +22,13 @@ from django.db.models.signals import post_save
 
 import mcp_django
 from mcp_django.asgi import get_asgi_application
-from mcp_django.runtime import threads
-from mcp_django.subscriptions import signals
+from mcp_django.runtime import thread_pools
+from mcp_django.subscriptions import model_signals
 from mcp_django.subscriptions.bus import SOON, bus
-from mcp_django.transports.http.registry import registry
+from mcp_django.transports.http.open_streams import registry
 from tests.factories import make_author, make_book
-from tests.listening import uri_of
 from tests.session_client import SessionClient
+from tests.subscribers import uri_of
 from tests.testapp.models import Book, Section
 
 PACKAGE = str(Path(mcp_django.__file__).parent)
@@ -63,8 +63,8 @@ POOLS: list[Any] = []
 
 def forget_pools() -> None:
     """Have the next calls run in threads of their own."""
-    POOLS.extend(threads._pool(name) for name in ("reads", "slow", "streams"))
-    threads._pool.cache_clear()
+    POOLS.extend(thread_pools._pool(name) for name in ("reads", "slow", "streams"))
+    thread_pools._pool.cache_clear()
 
 
 @contextmanager
@@ -124,10 +124,10 @@ def measured(entered: dict[int, list[str]]) -> Trip:
 @pytest.fixture(autouse=True)
 def no_stranger_is_listened_to() -> Iterator[None]:
     """Sites of other tests had rows of other models listened to, which these trips save as well: the history's."""
-    was = post_save.disconnect(signals._saved, sender=LogEntry, dispatch_uid="mcp_django")
+    was = post_save.disconnect(model_signals._saved, sender=LogEntry, dispatch_uid="mcp_django")
     yield
     if was:
-        post_save.connect(signals._saved, sender=LogEntry, dispatch_uid="mcp_django")
+        post_save.connect(model_signals._saved, sender=LogEntry, dispatch_uid="mcp_django")
 
 
 @pytest.fixture

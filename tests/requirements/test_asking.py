@@ -10,7 +10,7 @@ from django import forms
 from django.core.exceptions import ImproperlyConfigured
 
 from mcp_django import site
-from mcp_django.conf import settings
+from mcp_django.conf import Settings
 from mcp_django.models import Session, Stream
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser, make_user
@@ -215,7 +215,7 @@ def test_a_state_fits_its_caller_and_its_call_alone_and_ends_soon(client, asking
         assert caught.value.code == -32602
     assert call(client, "send_parcel", **answers)["inputRequests"].keys() == {"town"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings, "QUESTION_TIMEOUT", -1)  # the time is over
+        patch.setattr(Settings, "QUESTION_TIMEOUT", -1)  # the time is over
         with pytest.raises(MCPError) as caught:
             call(client, "send_parcel", **answers)
     assert caught.value.code == -32602

@@ -111,7 +111,7 @@ def test_values_are_of_rows_that_the_caller_may_view():
 
 def test_the_rate_is_limited():
     client = MCPClient(make_superuser())
-    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": "2/h"}):
+    with override_settings(MCP_DJANGO=MCP | {"RATES": {"completions": "2/h"}}):
         for _ in range(2):
             assert complete(client, "colour", "r")["values"]
         with pytest.raises(MCPError) as caught:

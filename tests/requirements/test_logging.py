@@ -7,7 +7,7 @@ import pytest
 
 from mcp_django import site
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.dispatch import as_application
+from mcp_django.transports.http.streamable_http import as_application
 from tests.asgi_client import Exchange, events, http_scope
 from tests.factories import make_superuser
 from tests.protocol_messages import LOG_LEVEL_KEY, META, MODERN

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from django.test import override_settings
 
+from tests.configured import configured
 from tests.session_client import SessionClient
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -124,7 +124,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again_under_a_new_id(tok
     assert answer["result"]["content"][0]["text"] == "3"
 
 
-@override_settings(MCP_DJANGO=MCP | {"QUESTION_TIMEOUT": 0})
+@configured(QUESTION_TIMEOUT=0)
 async def test_a_question_that_is_not_answered_in_time_is_cancelled(token, asking):
     client = await begin(token)
     stream, question = await ask(client, "paint")
@@ -134,7 +134,7 @@ async def test_a_question_that_is_not_answered_in_time_is_cancelled(token, askin
     assert told[0]["params"]["requestId"] == question["id"]
 
 
-@override_settings(MCP_DJANGO=MCP | {"QUESTION_TIMEOUT": 0})
+@configured(QUESTION_TIMEOUT=0)
 async def test_an_answer_that_comes_too_late_is_ignored(token, asking):
     client = await begin(token)
     stream, question = await ask(client, "paint")

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_django import site
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.sse import as_application
+from mcp_django.transports.http.http_with_sse import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
 from tests.session_client import EventStream

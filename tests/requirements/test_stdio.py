@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from channels.db import database_sync_to_async
 from django.db import connection
-from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.subscriptions.signals import notify_list_changed
+from mcp_django.subscriptions.model_signals import notify_list_changed
 from mcp_django.transports.stdio.server import StdioServer
+from tests.configured import configured
 from tests.factories import make_superuser
 from tests.protocol_messages import META
 
@@ -219,7 +219,7 @@ async def test_no_requests_are_written_in_the_modern_era(user, tools):
         assert answer["result"]["inputRequests"]["which"]["method"] == "elicitation/create"
 
 
-@override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", "QUESTION_TIMEOUT": 0.05})
+@configured(QUESTION_TIMEOUT=0.05)
 async def test_a_question_that_is_not_answered_in_time_is_cancelled_by_its_id(user, tools):
     def ask(request) -> str:
         """Ask."""

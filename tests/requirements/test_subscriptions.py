@@ -7,8 +7,8 @@ from channels.db import database_sync_to_async
 from django.contrib.auth.models import User
 
 from mcp_django import site
-from mcp_django.subscriptions.signals import notify_list_changed
-from mcp_django.transports.http.dispatch import as_application
+from mcp_django.subscriptions.model_signals import notify_list_changed
+from mcp_django.transports.http.streamable_http import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_author, make_book
 from tests.protocol_messages import META, MODERN, SERVER_KEY

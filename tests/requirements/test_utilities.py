@@ -10,7 +10,7 @@ from django.test import override_settings
 from mcp_django import site
 from mcp_django.exceptions import Cancelled
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.transports.http import dispatch
+from mcp_django.transports.http import streamable_http
 from tests.asgi_client import Exchange, events, http_scope
 from tests.factories import make_author, make_superuser
 
@@ -61,7 +61,7 @@ async def test_progress_that_is_reported_after_the_answer_goes_nowhere(version, 
 
     tools(keep, read_only=True)
     body, headers = calling("keep", version)
-    asked = Exchange(dispatch.as_application(site), http_scope(authorization=token, **headers))
+    asked = Exchange(streamable_http.as_application(site), http_scope(authorization=token, **headers))
     await asked.send(body)
     found = events((await asked.answer())[2])
     assert [item.get("params", {}).get("progress") for item in found] == [1, None]
@@ -81,7 +81,7 @@ async def test_a_modern_stream_has_notifications_and_a_response_and_no_requests(
     tools(ask, read_only=True)
     body, headers = calling("ask", MODERN)
     body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = {"elicitation": {}}
-    asked = Exchange(dispatch.as_application(site), http_scope(authorization=token, **headers))
+    asked = Exchange(streamable_http.as_application(site), http_scope(authorization=token, **headers))
     await asked.send(body)
     told, answer = events((await asked.answer())[2])
     assert (told["method"], "id" in told) == ("notifications/progress", False)
@@ -106,7 +106,7 @@ async def test_progress_does_not_put_off_the_end_of_a_call(version, token, tools
 
     tools(count, read_only=True)
     body, headers = calling("count", version)
-    asked = Exchange(dispatch.as_application(site), http_scope(authorization=token, **headers))
+    asked = Exchange(streamable_http.as_application(site), http_scope(authorization=token, **headers))
     await asked.send(body)
     *told, answer = events((await asked.answer(timeout=10))[2])
     assert told
@@ -157,7 +157,7 @@ def test_results_that_clients_may_keep_are_private_and_have_a_lifetime(method, p
 
 
 def test_all_pages_of_a_list_have_one_scope(monkeypatch):
-    monkeypatch.setattr("mcp_django.resources.models.LIST_PAGE", 2)
+    monkeypatch.setattr("mcp_django.resources.model_resources.LIST_PAGE", 2)
     client = MCPClient(make_superuser())
     page = client.request("resources/list")
     scopes = [page["cacheScope"]]

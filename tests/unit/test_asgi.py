@@ -10,7 +10,7 @@ from django.test.client import AsyncClientHandler
 from django.urls import path
 
 from mcp_django import MCPSite, asgi, site
-from mcp_django.oauth.tokens import issue_token
+from mcp_django.oauth.stored_tokens import issue_token
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
 

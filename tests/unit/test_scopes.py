@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from mcp_django import scopes
-from mcp_django.oauth.settings import provider_settings
+from mcp_django.oauth.toolkit_settings import provider_settings
 from mcp_django.scopes import HIERARCHY, default_scopes, expand, join
 
 

@@ -4,7 +4,7 @@ from mcp_django.signals import rows_changed
 from mcp_django.tools.actions import RunAction
 from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 
 @pytest.mark.django_db

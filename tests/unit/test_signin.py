@@ -11,16 +11,16 @@ from django.test import Client, override_settings
 from mcp_django import MCPSite, notify_list_changed
 from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
-from mcp_django.oauth.tokens import create_token
+from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.orm.access import access_of
 from mcp_django.signin import CREDENTIAL, SignInChoice, SignInFact, credential_of, is_current
 from mcp_django.subscriptions import notifier
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser, make_user
-from tests.listening import SCOPES, listen, tell_at_once, uri_of
 from tests.oauth_flow import RESOURCE, Flow, redirected
+from tests.subscribers import SCOPES, listen, tell_at_once, uri_of
 from tests.testapp.models import Book, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 
@@ -173,15 +173,6 @@ def test_other_changes_of_the_user_end_nothing() -> None:
     flow.user.email = "other@example.com"
     flow.user.save()
     assert is_accepted(token)
-
-
-def test_a_setting_keeps_what_was_granted(settings: Any) -> None:
-    settings.MCP_DJANGO = settings.MCP_DJANGO | {"REVOKE_ON_PASSWORD_CHANGE": False}
-    flow = Flow()
-    tokens = flow.tokens()
-    new_password(flow.user)
-    assert is_accepted(tokens["access_token"])
-    assert flow.refresh(tokens["refresh_token"]).status_code == 200
 
 
 def test_a_new_secret_key_ends_nothing_while_the_old_one_is_a_fallback(settings: Any) -> None:

@@ -10,14 +10,14 @@ from django.utils import timezone
 from mcp_django import AdminExposure, AlreadyRegistered, MCPSite, ModelExposure, NotRegistered
 from mcp_django import site as default_site
 from mcp_django.orm import relative_dates
-from mcp_django.resources.models import Resources
-from mcp_django.server.methods import lifecycle
+from mcp_django.resources.model_resources import Resources
+from mcp_django.server.methods import lifecycle_and_subscriptions
 from mcp_django.sites import HISTORY
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 from tests.testapp.admin import BookAdmin
 from tests.testapp.models import Author, Book
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -254,7 +254,10 @@ def test_instructions_name_today_and_the_time_zone(monkeypatch, zone, words, met
     monkeypatch.setattr(relative_dates, "datetime", type("Clock", (datetime,), {"now": lambda: datetime(2026, 2, 1)}))
     site = MCPSite(admin_site=admin.site)
     request = request_of(make_superuser(), site)
-    found = {"initialize": lifecycle.initialize, "server/discover": lifecycle.discover}[method]
+    found = {
+        "initialize": lifecycle_and_subscriptions.initialize,
+        "server/discover": lifecycle_and_subscriptions.discover,
+    }[method]
     with override_settings(USE_TZ=zone is not None), timezone.override(zone or "UTC"):
         text = found(request, {"protocolVersion": "2025-11-25"})["instructions"]
     assert words in text

@@ -5,13 +5,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...conf import settings
-from ...operating.log import clear_calls, old_calls
+from ...conf.defaults import DEFAULTS
+from ...operating.call_log_storage import clear_calls, old_calls
 
 
 class Command(BaseCommand):
-    """Deletes calls older than ``CALL_LOG_DAYS``, in batches, so that nothing waits for it."""
+    """Deletes calls older than the days of ``CALL_LOG``, in batches, so that nothing waits for it."""
 
-    help = "Delete calls from the log that are older than CALL_LOG_DAYS."
+    help = "Delete calls from the log that are older than the days of CALL_LOG."
 
     def add_arguments(self, parser: CommandParser) -> None:
         chosen = parser.add_mutually_exclusive_group()
@@ -20,7 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
-        days = settings.CALL_LOG_DAYS if options["days"] is None else options["days"]
+        days = (settings.CALL_LOG or DEFAULTS["CALL_LOG"])["days"] if options["days"] is None else options["days"]
         if days < 1:
             raise CommandError("--days must be 1 or more. To delete the whole log, use --all.")
         days = 0 if options["all"] else days

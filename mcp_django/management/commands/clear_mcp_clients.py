@@ -7,9 +7,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from oauth2_provider.models import get_application_model
 
-from ...oauth.assertions import clear_used_assertions
+from ...oauth.assertions_and_keys import clear_used_assertions
 from ...oauth.client_documents import clear_keys
-from ...oauth.tokens import clear_token_facts, unused_clients
+from ...oauth.stored_tokens import clear_token_facts, unused_clients
 
 BATCH = 500
 

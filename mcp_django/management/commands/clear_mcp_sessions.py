@@ -4,16 +4,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from ...emulation.files import clear_uploads
-from ...server.idempotency import clear_keyed_calls
+from ...emulation.uploaded_files import clear_uploads
+from ...server.idempotency_keys import clear_keyed_calls
 from ...server.sessions import clear_sessions
-from ...server.streams import clear_streams
+from ...server.stored_streams import clear_streams
 
 
 class Command(BaseCommand):
     """Deletes what is older than ``SESSION_IDLE``, ``STREAM_MAX_AGE`` and ``IDEMPOTENCY_MAX_AGE``, and old uploads."""
 
-    help = "Delete MCP sessions unused for SESSION_IDLE seconds, and streams, calls and uploads of no more use."
+    help = "Delete MCP sessions unused for a week, and streams, calls and uploads of no more use."
 
     def handle(self, *args: Any, **options: Any) -> None:
         streams, sessions, calls = clear_streams(), clear_sessions(), clear_keyed_calls()

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...conf import nearest
-from ...console.seen import look
-from ...transports.calls import LocalClient, Refused
-from ..accounts import CallerCommand
+from ...console.visibility_report import look
+from ...problems import nearest
+from ...transports.local_client import CallFailed, LocalClient
+from ..command_arguments import CallerCommand
 
 
 class Command(CallerCommand):
@@ -39,7 +39,7 @@ class Command(CallerCommand):
                 raise CommandError(f"There is no tool {tool!r}. There are: {there}.{nearest(tool, tools)}")
             given = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
             result = client.request("tools/call", name=tool, arguments=given)
-        except Refused as refused:
+        except CallFailed as refused:
             raise CommandError(str(refused)) from None
         text = "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
         if result.get("isError"):

@@ -16,8 +16,8 @@ from oauth2_provider.models import get_application_model
 from ...checks.oauth import login_admin
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, Failed
-from ...console.health import of_parts, of_settings
-from ..accounts import endpoint_url, find_user
+from ...console.health_checks_page import of_parts, of_settings
+from ..command_arguments import endpoint_url, find_user
 
 
 class Command(BaseCommand):

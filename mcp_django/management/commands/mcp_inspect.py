@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...console.seen import Missing, View, look
-from ...operating.budgets import WORDS
-from ...transports.calls import Refused
-from ..accounts import CallerCommand, find_model
+from ...console.visibility_report import Missing, View, look
+from ...operating.daily_budgets import WORDS
+from ...transports.local_client import CallFailed
+from ..command_arguments import CallerCommand, find_model
 
 
 class Command(CallerCommand):
@@ -26,7 +26,7 @@ class Command(CallerCommand):
         only = None if model is None else find_model(model)
         try:
             view = look(site, person, scopes, model=only)
-        except Refused as refused:
+        except CallFailed as refused:
             raise CommandError(str(refused)) from None
         if options["as_json"]:
             self.stdout.write(json.dumps(view.as_json(), indent=1, ensure_ascii=False))

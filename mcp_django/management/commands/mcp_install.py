@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...conf import settings
 from ...transports.client_configs import CLIENTS, Client, Connection, SetupError, merged
-from ..accounts import endpoint_url, find_user
+from ..command_arguments import endpoint_url, find_user
 
 # What every client takes as the name of a server.
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("client", choices=sorted(CLIENTS), help="the client to set up")
-        parser.add_argument("--name", help='what the client calls the server (default: MCP_DJANGO["SERVER_NAME"])')
+        parser.add_argument("--name", help='what the client calls the server (default: name of MCP_DJANGO["SERVER"])')
         parser.add_argument("--url", help="URL of the endpoint (default: the one that urls.py mounts)")
         parser.add_argument(
             "--token", help="for clients without a browser: a token of mcp_token, - reads standard input"
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
 
     def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
-        name = options["name"] or str(settings.SERVER_NAME)
+        name = options["name"] or str(settings.SERVER["name"])
         if NAME.fullmatch(name) is None:
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
         if options["stdio"] and (token or options["url"]):

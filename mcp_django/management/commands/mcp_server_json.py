@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...oauth.fetching import is_public
+from ...oauth.document_fetcher import is_public
 from ...routing import mounted_endpoints
-from ...server.methods.lifecycle import registry_entry
+from ...server.methods.lifecycle_and_subscriptions import registry_entry
 
 NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 

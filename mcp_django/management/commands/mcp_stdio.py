@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from django.db import connections
 
-from ...runtime.threads import close_connections
+from ...runtime.thread_pools import close_connections
 from ...subscriptions.bus import bus
 from ...transports.stdio.pipes import claim
 from ...transports.stdio.server import StdioServer
-from ..accounts import CallerCommand
+from ..command_arguments import CallerCommand
 
 # Seconds that the process has to end by itself when it has served: a tool that hangs would keep it.
 LEAVE_WITHIN: Final = 0.5

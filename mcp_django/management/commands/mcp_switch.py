@@ -13,12 +13,13 @@ from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
-from ...conf import HOST, nearest
+from ...conf.value_kinds import HOST
 from ...models import Switch
 from ...operating.switches import active, end_switch, find_switches, known_names, set_switch
+from ...problems import nearest
 from ...routing import mounted_sites
 from ...sites import site as default_site
-from ..accounts import find_user, no_tables
+from ..command_arguments import find_user, no_tables
 
 PERIODS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 PERIOD: Final = re.compile(r"([0-9]{1,6})([smhdw])")

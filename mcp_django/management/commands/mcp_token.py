@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
 from ...context.request import CONFIRM_BY_TOKEN
-from ...oauth.resource import canonical, endpoints, issuer, mounted_path, resource_url
-from ...oauth.tokens import create_token, facts_of_many, own_tokens
-from ..accounts import find_scopes, find_user
+from ...oauth.resource_urls import canonical, endpoints, issuer, mounted_path, resource_url
+from ...oauth.stored_tokens import create_token, facts_of_many, own_tokens
+from ..command_arguments import find_scopes, find_user
 
 # What a token is called is kept among its facts.
 NAME: Final = "name"

@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models
 
-from ...schema.values import is_sensitive
+from ...schema.secrets import is_sensitive
 
 LINE: Final = 100
 HEAD: Final = '''"""What MCP clients find of {app}. Every line is a proposal: delete what models must not see."""
@@ -27,9 +27,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("app", help="label of an installed app, such as shop")
-        parser.add_argument("--print", action="store_true", dest="only_print", help="print the file, and write none")
+        parser.add_argument("--dry-run", action="store_true", help="print the file, and write none")
 
-    def handle(self, *args: Any, app: str, only_print: bool, **options: Any) -> None:
+    def handle(self, *args: Any, app: str, dry_run: bool, **options: Any) -> None:
         try:
             config = apps.get_app_config(app)
         except LookupError as error:
@@ -38,7 +38,7 @@ class Command(BaseCommand):
         if not found:
             raise CommandError(f"The app {app!r} has no models of its own.")
         text = source(config.name, sorted(found, key=lambda model: model.__name__))
-        if only_print:
+        if dry_run:
             self.stdout.write(text, ending="")
             return
         path = Path(config.path) / "mcp.py"
@@ -46,7 +46,7 @@ class Command(BaseCommand):
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
-            raise CommandError(f"{path} is there already. --print prints what would be written.") from None
+            raise CommandError(f"{path} is there already. --dry-run prints what would be written.") from None
         except OSError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(self.style.SUCCESS(f"Written to {path}. Read it, then run: manage.py check"))

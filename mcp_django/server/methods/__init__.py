@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from .base import Handler
-from .lifecycle import discover, initialize, listen, ping, set_log_level, subscribe, unsubscribe
-from .resources import complete, get_prompt, list_prompts, list_resources, list_templates, read_resource
+from .handler_interface import Handler
+from .lifecycle_and_subscriptions import discover, initialize, listen, ping, set_log_level, subscribe, unsubscribe
+from .resources_and_prompts import complete, get_prompt, list_prompts, list_resources, list_templates, read_resource
 from .tools import call_tool, list_tools
 
 __all__ = ["METHODS"]

@@ -1,4 +1,4 @@
-"""``tools/list`` and ``tools/call``."""
+"""Handlers of the methods ``tools/list`` and ``tools/call``."""
 
 from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext, suppress
@@ -14,10 +14,10 @@ from django.db import DataError
 from ...context.databases import heed_writes
 from ...context.questions import untangled
 from ...context.request import MCPRequest
-from ...context.results import ToolResult, error_result
+from ...context.tool_results import ToolResult, error_result
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
 from ...functions.asking import RESERVED
-from ...operating.budgets import check_writes
+from ...operating.daily_budgets import check_writes
 from ...orm.access import access_of
 from ...orm.query_limits import read_limits
 from ...orm.wording import singular
@@ -29,8 +29,8 @@ from ...tools.base import RecordTool, Tool
 from ...tools.fallback import ask_by_result, take_direct_answers
 from ...tools.functions import FunctionTool
 from ...tools.proposals import MAX_PROPOSAL, refusal_of
-from ..idempotency import ARGUMENT, Once, take_key
-from .base import Later, log_failure, require_scopes
+from ..idempotency_keys import ARGUMENT, Once, take_key
+from .handler_interface import Later, log_failure, require_scopes
 
 # How alike names are that are told instead of an unknown one, between 0 and 1, and characters that are compared.
 NEAR: Final = 0.85
@@ -38,7 +38,7 @@ MAX_TOLD: Final = 100
 
 
 def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
+    """Handle ``tools/list``: every tool that the caller may use, in one page, as half of the clients read no second."""
     if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     tools, structured = request.mcp.site.get_tools(request), request.mcp.version in STRUCTURED
@@ -46,7 +46,7 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
 
 
 def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
-    """Run one tool. A tool that the caller may not use is answered as one that does not exist."""
+    """Handle ``tools/call``: run one tool. A tool that the caller may not use is answered as an unknown one."""
     name: str = params["name"]
     tool = request.mcp.site.get_tool(request, name)
     if tool is None:
@@ -83,7 +83,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidParams:
-    """Return the error, with the tools of the caller whose names are so near that they may be meant.
+    """Return the error for an unknown tool, with the caller's tools of similar names.
 
     The specification makes an unknown tool an error of the protocol in each revision (server/tools, Error Handling);
     most clients show its message to the model. ``data.next`` is the call that is meant, where one tool is.
@@ -102,13 +102,13 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """Whether clients repeat arguments of the tool in headers."""
+    """Return whether clients repeat arguments of the tool in headers."""
     return bool(param_headers(tool.input_schema))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool, which is done once for a ``key``, if it has one."""
+    """One ``tools/call`` of a tool, done once for an idempotency ``key``, if it has one."""
 
     request: MCPRequest
     tool: Tool
@@ -116,7 +116,7 @@ class ToolCall:
     key: str
 
     def run(self) -> dict[str, Any]:
-        """Return the result, or the error that the model is told."""
+        """Run the tool and return its result, or the error that the AI model gets."""
 
         def work() -> ToolResult:
             with read_limits() if isinstance(self.tool, RecordTool) else nullcontext():
@@ -151,7 +151,7 @@ class ToolCall:
             return self.failed(error)
 
     def failed(self, error: BaseException) -> dict[str, Any]:
-        """Tell the model what it can mend; anything else it learns only that it failed, and under which id.
+        """Return the tool result for an exception: what the AI model can correct, or an opaque error id.
 
         What is the protocol's goes on to the mapping of all calls (``Kernel``).
         """

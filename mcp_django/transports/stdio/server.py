@@ -1,4 +1,4 @@
-"""The server over standard input and output, for a client on the same machine (basic/transports, stdio).
+"""The stdio server: a client on the same machine talks to it by standard input and output (basic/transports, stdio).
 
 The process acts as one Django user, whose account and permissions are read anew for each call. Messages are lines;
 calls run at the same time, and what they tell is interleaved with the answers. Both eras are served: a request with the
@@ -22,20 +22,22 @@ from ...conf import settings
 from ...context.questions import Answers
 from ...context.request import MCPRequest
 from ...exceptions import AuthenticationFailed, Cancelled, InsufficientScope, ToolError
-from ...operating.calls import RATE, TOKEN, refused
-from ...protocol import subscriptions
+from ...operating.call_lifecycle import RATE, TOKEN, refused
+from ...protocol import listen_messages
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
 from ...protocol.messages import ClientResponse, Id, decode, encode, error_response, notification, request
-from ...runtime.threads import in_thread
-from ...server.dispatch import Reply, rejection
-from ...server.methods.base import Asked, Later, Listen, log_failure
-from ...server.methods.lifecycle import identity
+from ...runtime.thread_pools import in_thread
+from ...server.kernel import Reply, rejection
+from ...server.methods.handler_interface import Asked, Later, Listen, log_failure
+from ...server.methods.lifecycle_and_subscriptions import identity
 from ...server.sessions import add_uri
 from ...sites import MCPSite
-from ...subscriptions.audience import Subscription
-from ..calls import LANES, LimitExceeded, LocalUser, begin, concurrent, count_call, in_time, perform, streaming
-from ..notifications import LISTS, Mailbox, relay
+from ...subscriptions.subscribers import Subscription
+from ..call_execution import LANES, begin, in_time, perform
+from ..call_limits import LimitExceeded, concurrent, count_call, streaming
+from ..local_client import LocalUser
+from ..notification_queues import LISTS, Mailbox, relay
 from .pipes import Input, LineTooLong, Output
 
 # These read what the session remembers before they write it: one after the other, in the order in which they came.
@@ -50,7 +52,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class MemorySession:
-    """What ``initialize`` agreed on, and what the client asked for since: one process is one session."""
+    """The one session of a stdio server, in memory: what ``initialize`` agreed on, log level, subscriptions."""
 
     version: str
     client: Mapping[str, Any]
@@ -80,7 +82,7 @@ class MemorySession:
         self.uris = tuple(uris)
 
     def open(self, request: MCPRequest, mailbox: Mailbox) -> None:
-        """Subscribe to the lists and to what the client asked for so far; in a worker thread."""
+        """Subscribe the stdio session to lists and resources; in a worker thread."""
         with self._lock:
             self._subscription = mailbox.subscribe(request, uris=self.uris, lists=LISTS)
 
@@ -92,7 +94,7 @@ class MemorySession:
 
 
 class StdioServer:
-    """Serves one client as one user.
+    """The stdio server: serves one client as one user.
 
     ``user`` is whom the process acts as, ``scopes`` what it may do at most. :meth:`run` returns when the input ends,
     when nobody reads the output, or on SIGTERM or SIGINT.
@@ -111,7 +113,7 @@ class StdioServer:
         self._stop: asyncio.Event
 
     async def run(self) -> None:
-        """Serve, then end what is running, in the main thread or any other."""
+        """Run the stdio server until input ends or a signal comes, then end what is running."""
         descriptor, output = self.descriptors
         self._stop = asyncio.Event()
         self.output = Output(output, self._stop.set)
@@ -171,7 +173,7 @@ class StdioServer:
                 self._spawn(self._answer(message))
 
     def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
-        """Have the log of calls say that a message is refused, or a call unless it has begun: then it is there."""
+        """Log a refused message or call of the stdio client in the log of calls."""
         refusal = call.request if call is not None else self.user.new_request()
         refusal.mcp.record.user = str(self.user.user_pk)
         method = call.call.method if call is not None else ""
@@ -209,7 +211,7 @@ class StdioServer:
             self.output.send(body)
 
     async def _run(self, call: Call, *, has_place: bool = False) -> bytes | None:
-        """Run a call in a task of its own, so that it can be cancelled; None when it was."""
+        """Run a call over stdio in a task of its own, so that it can be cancelled; None when it was."""
         assert call.id is not None
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
@@ -226,7 +228,7 @@ class StdioServer:
         return None if task.cancelled() else task.result()
 
     async def _initialize(self, call: Call) -> None:
-        """Begin the session; no other message is read before the answer."""
+        """Begin the stdio session; no other message is read before the answer."""
         if self.session is not None:
             self._refuse(InvalidRequest("Invalid request: the session is initialized already"), call_id=call.id)
             return
@@ -239,7 +241,7 @@ class StdioServer:
         self.output.send(body)
 
     async def _run_batch(self, batch: Batch) -> None:
-        """Answer the messages of a batch, one after the other, in one message (2025-03-26)."""
+        """Run the messages of a batch over stdio, one after the other, and answer in one line (2025-03-26)."""
         bodies: list[bytes | None] = []
         try:
             with concurrent(self.caller):
@@ -261,13 +263,13 @@ class StdioServer:
     # Questions to the client, and what has no answer
 
     def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
-        """Return an id for a request to the client, and what will be its response."""
+        """Return an id for a request to the stdio client, and the future of its response."""
         identifier = f"ask-{next(self._numbers)}"
         self._questions[identifier] = asyncio.get_running_loop().create_future()
         return identifier, self._questions[identifier]
 
     def forget_questions(self, identifiers: Iterable[Id]) -> None:
-        """Take no more responses to requests; the client is told which of them it need not answer."""
+        """Expect no more responses to requests, and cancel them at the stdio client."""
         for identifier in identifiers:
             future = self._questions.pop(identifier, None)
             if future is not None:
@@ -296,7 +298,7 @@ class StdioServer:
         task.cancel()
 
     async def _tell_changes(self, session: MemorySession, mailbox: Mailbox) -> None:
-        """Tell the session of what changes, as its GET stream does over HTTP."""
+        """Send the stdio session notifications of changes, as its GET stream does over HTTP."""
         request = self.user.new_request()
 
         def open_session() -> None:
@@ -327,7 +329,7 @@ class StdioServer:
     # The end
 
     async def _end(self) -> None:
-        """Let calls end, then streams, then what is left; nothing waits for long."""
+        """End the stdio server: calls first, then streams, then waiting output; each within its time."""
         running = list(self._calls.values())
         for call, task in running:
             # The client can answer nothing any more.
@@ -345,8 +347,8 @@ class StdioServer:
             task.cancel()
         await _wait(self._tasks, STREAMS_END)
         await self.output.close(OUTPUT_END)
-        if settings.OPENTELEMETRY and self.session is not None:
-            from ...operating.spans import session_ended
+        if settings.TELEMETRY["opentelemetry"] and self.session is not None:
+            from ...operating.opentelemetry_spans import session_ended
 
             session_ended(time.monotonic() - self.session.began, self.session.version, is_local=True)
 
@@ -358,7 +360,7 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
 
 
 def _wants_answer(line: bytes) -> bool:
-    """Whether a message that was refused is neither a notification nor a response, which are never answered."""
+    """Return whether a refused line is a request: notifications and responses are never answered."""
     try:
         value = decode(line)
     except ProtocolError:
@@ -371,7 +373,7 @@ def _too_many(limit: LimitExceeded) -> InvalidRequest:
 
 
 class StdioCall:
-    """One call. ``has_place`` says that it runs within something that holds the caller's place among calls."""
+    """One call over stdio. ``has_place`` says that it runs within a batch that holds the caller's place."""
 
     def __init__(self, server: StdioServer, call: Call, *, has_place: bool = False) -> None:
         self.server, self.call, self.has_place = server, call, has_place
@@ -382,7 +384,7 @@ class StdioCall:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> bytes | None:
-        """Return the answer; None when the call was given up."""
+        """Run the call over stdio and return its answer; None when it was cancelled."""
         in_turn = self.session is not None and self.call.method in IN_TURN
         try:
             async with self.session.turn if self.session is not None and in_turn else contextlib.nullcontext():
@@ -416,7 +418,7 @@ class StdioCall:
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
 
     async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:
-        """Run the call from its beginning, with the answers there are, by the authority that its user has now."""
+        """Run the call from its beginning with the answers so far, by the authority that its user has now."""
         self.request = self.server.user.new_request()
         context = self.request.mcp
         context.session, context.live = self.session, self.session is not None
@@ -473,14 +475,14 @@ class StdioCall:
     # Listening (2026-07-28, basic/patterns/subscriptions)
 
     async def _listen(self, wanted: Listen) -> bytes:
-        """Acknowledge, then tell of changes; return the answer, which says that the stream ended in order."""
+        """Stream changes over stdio for ``subscriptions/listen``; return the answer that ends the stream."""
         assert self.call.id is not None
         identifier = self.call.id
         with streaming(self.server.caller):
             self.mailbox = mailbox = Mailbox()
             subscription = await mailbox.subscribed(self.request, uris=wanted.uris, lists=wanted.lists)
             with contextlib.closing(subscription):
-                honoured = subscriptions.acknowledged(identifier, subscription.lists, subscription.uris)
+                honoured = listen_messages.acknowledged(identifier, subscription.lists, subscription.uris)
                 self.server.output.send(encode(honoured))
-                await self.server.send_changes(mailbox, partial(subscriptions.tagged, identifier))
-        return encode(subscriptions.ended(identifier, identity()))
+                await self.server.send_changes(mailbox, partial(listen_messages.tagged, identifier))
+        return encode(listen_messages.ended(identifier, identity()))

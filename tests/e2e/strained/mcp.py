@@ -11,12 +11,12 @@ from django.db.models import F
 import mcp_django as mcp
 from example_project.shop.models import Product
 from mcp_django.context.request import MCPRequest
-from mcp_django.transports.http import server, view
+from mcp_django.transports.http import asgi_consumer, django_views
 
 STEP = 0.1
 # Seconds after which a client that reads nothing is cut off: long enough to fill all that is not bounded, and a third
 # of what they are elsewhere.
-server.WRITE_TIMEOUT = view.WRITE_TIMEOUT = 5.0  # type: ignore[misc]
+asgi_consumer.WRITE_TIMEOUT = django_views.WRITE_TIMEOUT = 5.0  # type: ignore[misc]
 
 
 @mcp.tool(permissions=["shop.change_product"])

@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from mcp_django.conf import Settings
 from tests.e2e.settings import *  # noqa: F403
 from tests.e2e.settings import INSTALLED_APPS as EXAMPLE_APPS
 from tests.e2e.settings import MCP_DJANGO as EXAMPLE_MCP
@@ -28,10 +29,8 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 }
 MCP_DJANGO = {
     **EXAMPLE_MCP,
-    "CALL_RATE": None,
-    "MAX_STREAMS": 500,
-    "SERVICE_ACCOUNTS": True,
-    "MAX_CONCURRENT_CALLS": 500,
     # Requests that are being answered count as refused ones until they are found good.
-    "TOKEN_REFUSAL_RATE": None,
+    "RATES": {"calls": None, "refusals": None},
+    "SERVICE_ACCOUNTS": True,
 }
+Settings.MAX_STREAMS = Settings.MAX_CONCURRENT_CALLS = 500

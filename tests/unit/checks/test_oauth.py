@@ -18,7 +18,7 @@ from mcp_django.checks.oauth import (
     check_session_cookie,
 )
 from mcp_django.oauth.bearer import BearerAuthentication
-from mcp_django.oauth.settings import provider_settings
+from mcp_django.oauth.toolkit_settings import provider_settings
 from mcp_django.signin import SignInFact
 from mcp_django.sites import HISTORY
 from tests.testapp.models import Author
@@ -140,8 +140,8 @@ def test_the_toolkit_must_be_installed(settings: Any) -> None:
 @pytest.mark.parametrize(
     ("mcp", "expected"),
     [
-        ({"REGISTRATION": "off", "REGISTRATION_RATE": None}, []),
-        ({"REGISTRATION_RATE": None}, ["mcp_django.E131"]),
+        ({"REGISTRATION": "off", "RATES": {"registrations": None}}, []),
+        ({"RATES": {"registrations": None}}, ["mcp_django.E131"]),
     ],
 )
 def test_registration(settings: Any, mcp: dict[str, Any], expected: list[str]) -> None:
@@ -255,7 +255,7 @@ def test_an_admin_that_looks_for_a_session_is_named(
 
 
 def test_refusals_without_a_rate_are_named(settings: Any) -> None:
-    configure(settings, mcp={"TOKEN_REFUSAL_RATE": None, "REGISTRATION": "off"})
+    configure(settings, mcp={"RATES": {"refusals": None}, "REGISTRATION": "off"})
     assert found() == ["mcp_django.E147"]
 
 
@@ -403,9 +403,9 @@ def test_the_documents_of_somebody_else_are_none(settings: Any, first: Any) -> N
 
 
 def test_documents_of_clients_have_a_limit(settings: Any) -> None:
-    configure(settings, mcp={"CLIENT_DOCUMENT_RATE": None})
+    configure(settings, mcp={"RATES": {"documents": None}})
     assert found() == ["mcp_django.E152"]
-    configure(settings, mcp={"CLIENT_DOCUMENT_RATE": None, "CLIENT_DOCUMENTS": "off"})
+    configure(settings, mcp={"RATES": {"documents": None}, "CLIENT_DOCUMENTS": {"hosts": "off"}})
     assert found() == []
 
 
@@ -414,9 +414,9 @@ def test_the_file_of_authorities_has_certificates(settings: Any, tmp_path: Path,
     file = tmp_path / "authority.pem"
     if text is not None:
         file.write_text(text)
-    configure(settings, mcp={"CLIENT_DOCUMENT_CA": str(file)})
+    configure(settings, mcp={"CLIENT_DOCUMENTS": {"ca": str(file)}})
     assert found() == ["mcp_django.E153"]
-    configure(settings, mcp={"CLIENT_DOCUMENT_CA": str(Authority(tmp_path).path)})
+    configure(settings, mcp={"CLIENT_DOCUMENTS": {"ca": str(Authority(tmp_path).path)}})
     assert found() == []
 
 

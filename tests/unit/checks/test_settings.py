@@ -75,12 +75,12 @@ def test_J170_a_cookie_cannot_be_made_authority():
     ("configured", "expected"),
     [
         ({}, []),
-        ({"SERVER_ICON": "https://shop.example/icon.png"}, []),
-        ({"SERVER_ICON": "data:image/png;base64,AAAA"}, []),
-        ({"SERVER_ICON": "/static/icon.png"}, []),
-        ({"SERVER_ICON": "/static/icon.png", "BASE_URL": None}, ["mcp_django.E065"]),
+        ({"SERVER": {"icon": "https://shop.example/icon.png"}}, []),
+        ({"SERVER": {"icon": "data:image/png;base64,AAAA"}}, []),
+        ({"SERVER": {"icon": "/static/icon.png"}}, []),
+        ({"SERVER": {"icon": "/static/icon.png"}, "BASE_URL": None}, ["mcp_django.E065"]),
         *[
-            ({"SERVER_ICON": icon}, ["mcp_django.E065"])
+            ({"SERVER": {"icon": icon}}, ["mcp_django.E065"])
             for icon in ("icon.png", "//else.example/i.png", "javascript:x")
         ],
     ],
@@ -91,7 +91,7 @@ def test_an_icon_that_no_client_can_fetch_is_an_error(configured, expected):
 
 
 def test_a_setting_whose_extra_is_missing_is_an_error(monkeypatch):
-    with override_settings(MCP_DJANGO=MCP | {"OPENTELEMETRY": True}):
+    with override_settings(MCP_DJANGO=MCP | {"TELEMETRY": {"opentelemetry": True}}):
         monkeypatch.setattr("mcp_django.checks.settings.find_spec", lambda name: "found")
         assert check_extras() == []
         monkeypatch.setattr("mcp_django.checks.settings.find_spec", lambda name: None)
@@ -103,9 +103,9 @@ def test_a_setting_whose_extra_is_missing_is_an_error(monkeypatch):
     ("configured", "expected"),
     [
         ({}, []),
-        ({"SERVER_DESCRIPTION": "Orders.", "SERVER_WEBSITE": "https://shop.example/"}, []),
-        ({"SERVER_DESCRIPTION": "x" * 101}, ["mcp_django.E066"]),
-        ({"SERVER_WEBSITE": "shop.example"}, ["mcp_django.E067"]),
+        ({"SERVER": {"description": "Orders.", "website": "https://shop.example/"}}, []),
+        ({"SERVER": {"description": "x" * 101}}, ["mcp_django.E066"]),
+        ({"SERVER": {"website": "shop.example"}}, ["mcp_django.E067"]),
     ],
 )
 def test_what_registries_refuse_is_an_error(configured, expected):
@@ -124,10 +124,8 @@ MEMORY = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
         ({}, {"default": MEMORY}, ["mcp_django.W016"]),
         ({}, {"default": REDIS}, []),
         ({}, {"other": REDIS}, ["mcp_django.W016"]),
-        ({"CHANNEL_LAYER": None}, {"default": REDIS}, ["mcp_django.W016"]),
-        ({"CHANNEL_LAYER": "other"}, {"default": MEMORY, "other": REDIS}, []),
-        ({"CHANNEL_LAYER": "other"}, {"default": REDIS}, ["mcp_django.E015", "mcp_django.W016"]),
-        ({"CHANNEL_LAYER": "other", "EVENTS": False}, {}, []),
+        ({"EVENTS": "other"}, {"default": MEMORY, "other": REDIS}, []),
+        ({"EVENTS": "other"}, {"default": REDIS}, ["mcp_django.E015", "mcp_django.W016"]),
         ({"EVENTS": False}, {}, []),
     ],
 )
@@ -229,7 +227,7 @@ def test_hosts_origins_and_limits_are_checked_for_a_deployment_alone(settings):
     settings.ALLOWED_HOSTS = ["shop.example", "*"]
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "ALLOWED_ORIGINS": ["http://localhost:6274", "https://a.example"]}
     assert found(include_deployment_checks=True) == {"mcp_django.W150"}
-    more = {"CALL_RATE": None, "STATEMENT_TIMEOUT": None, "ALLOWED_ORIGINS": ["http://a.example"]}
+    more = {"RATES": {"calls": None}, "STATEMENT_TIMEOUT": None, "ALLOWED_ORIGINS": ["http://a.example"]}
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, **more}
     assert found() == set()
     assert found(include_deployment_checks=True) == unsafe
@@ -267,29 +265,23 @@ def test_194_a_time_to_keep_a_list_is_checked(ttl, expected):
         "READ_ONLY": ("no", "False", 0, "yes", None),
         "SCHEMAS": ("plane", None, "Full"),
         "REGISTRATION": ("yes", True, None),
-        "CALL_RATE": ("600", "600/w", "", 600, ["600/m"], "600/min"),
-        "COMPLETION_RATE": ("600", 600),
-        "UPLOAD_RATE": ("600", 600),
-        "REGISTRATION_RATE": ("many", 30),
-        "REGISTRATION_TOTAL_RATE": ("many",),
-        "TOKEN_REFUSAL_RATE": ("often", 5),
+        "RATES": (
+            *({"calls": wrong} for wrong in ("600", "600/w", "", 600, ["600/m"], "600/min")),
+            {"reads": "600/m"},
+            "600/m",
+            None,
+        ),
+        "SERVER": ({"icon": 1}, {"name": None}, {"name": 1}, {"nome": "shop"}, "shop"),
+        "CLIENT_DOCUMENTS": ("off", ["claude.ai"], {"hosts": "none"}, {"ca": 1}),
+        "TELEMETRY": (True, {"prometheus": "yes"}, {"metrics_token": 1}),
         "STATEMENT_TIMEOUT": ("5", 0, True, float("nan"), float("inf")),
-        "MAX_QUERY_COST": (True, "1e6"),
-        "LOCK_TIMEOUT": ("5s", -1),
         "THREADS": (0, None, 1.5, "4"),
-        "SLOW_THREADS": ("8", 0),
         "CALL_TIMEOUT": (0, None, "60"),
-        "QUEUE_TIMEOUT": (None, 0),
-        "BODY_TIMEOUT": (True, -1),
-        "USER_STREAM_BYTES": (0, None),
         "MAX_BULK_ROWS": (10_001, None, True, 0),
-        "IDEMPOTENCY_MAX_AGE": (0, 31 * 86400),
-        "MAX_UPLOAD_BYTES": (2**31, 0),
+        "MAX_FILE_BYTES": (2**31, 0),
         "PAGE_SIZE": (0, "20", None),
-        "SERVER_ICON": (1,),
-        "SERVER_NAME": (None, 1),
         "BASE_URL": (1, ["https://shop.example"]),
-        "CHANNEL_LAYER": (["default"],),
+        "EVENTS": (["default"], True, None),
         "URLCONFS": ("tests.urls",),
         "CALL_MIDDLEWARE": ("a.b.C", [1]),
         "AUTHENTICATION_CLASSES": ("mcp_django.oauth.bearer.BearerAuthentication", None),
@@ -310,7 +302,7 @@ def test_a_value_that_a_setting_cannot_have_is_an_error_and_nothing_is_served_by
             assert ids(check_settings()) == ["mcp_django.E008"], value
             # No other setting is read either: what the project meant is not known.
             with pytest.raises(ImproperlyConfigured, match=name):
-                _ = app_settings.CALL_RATE
+                _ = app_settings.PAGE_SIZE
             # And no other check fails of it.
             assert {one for one in ids(checks.run_checks()) if one.startswith("mcp_django")} == {"mcp_django.E008"}
 
@@ -318,22 +310,16 @@ def test_a_value_that_a_setting_cannot_have_is_an_error_and_nothing_is_served_by
 @pytest.mark.parametrize(
     "right",
     [
-        {"THREADS": 1, "SLOW_THREADS": 1, "QUEUE_TIMEOUT": 0.5, "USER_STREAM_BYTES": 1},
-        {"STATEMENT_TIMEOUT": None, "MAX_QUERY_COST": 1e6, "LOCK_TIMEOUT": None},
-        {"MAX_BULK_ROWS": 10_000, "IDEMPOTENCY_MAX_AGE": 1},
-        {"CALL_RATE": "600/m", "COMPLETION_RATE": None, "UPLOAD_RATE": None},
-        {"ALLOWED_ORIGINS": ("https://a.example:8443", "vscode-webview://x1y2"), "SERVER_TITLE": gettext_lazy("Shop")},
+        {"THREADS": 1, "STATEMENT_TIMEOUT": None, "MAX_BULK_ROWS": 10_000},
+        {"RATES": {"calls": "600/m", "completions": None, "uploads": None}, "EVENTS": "other"},
+        {"SERVER": {"title": gettext_lazy("Shop")}, "CALL_LOG": False, "TELEMETRY": {}},
+        {"ALLOWED_ORIGINS": ("https://a.example:8443", "vscode-webview://x1y2"), "CALL_LOG": True},
         {"CALL_MIDDLEWARE": [], "URLCONFS": ["tests.urls"], "SIGN_IN_FACTS": []},
     ],
 )
 def test_a_value_that_a_setting_can_have_passes(right):
     with override_settings(MCP_DJANGO=MCP | right):
         assert check_settings() == []
-
-
-def test_a_body_fits_into_a_worker():
-    with override_settings(MCP_DJANGO=MCP | {"MAX_BODY_BYTES": 1000, "MAX_WORKER_BODY_BYTES": 999}):
-        assert ids(check_settings()) == ["mcp_django.E008"]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +332,16 @@ def test_a_body_fits_into_a_worker():
         ({"PAGE_SIZE": "20"}, "It has to be a whole number from 1. Did you mean 20?"),
         ({"REGISTRATION": "opn"}, "It has to be 'open', 'authenticated' or 'off'. Did you mean 'open'?"),
         ({"ALLOWED_ORIGINS": "https://a.example"}, "Did you mean ['https://a.example']?"),
-        ({5: 5}, "The settings are listed in README.md."),
+        ({5: 5}, "The settings are listed in docs/settings.md."),
+        ({"CALL_RATE": "60/m"}, "CALL_RATE is now RATES['calls']."),
+        ({"SERVER_NAME": "shop"}, "SERVER_NAME is now SERVER['name']."),
+        ({"CHANNEL_LAYER": "x"}, "CHANNEL_LAYER is now EVENTS."),
+        ({"MAX_BODY_BYTES": 1}, "MAX_BODY_BYTES is now Django's own DATA_UPLOAD_MAX_MEMORY_SIZE."),
+        ({"QUEUE_TIMEOUT": 1}, "QUEUE_TIMEOUT is fixed: leave it out."),
+        ({"SLOW_THREADS": 1}, "SLOW_THREADS is fixed: leave it out."),
+        ({"SESSIONS": False}, "SESSIONS is fixed: leave it out."),
+        ({"RATES": {"call": "6/m"}}, "There is no member 'call'. Did you mean 'calls'?"),
+        ({"RATES": {"calls": "600/minute"}}, "such as \"600/m\", or None for no limit. Did you mean '600/m'?"),
     ],
 )
 def test_what_was_meant_is_said(given, hint):
@@ -354,7 +349,7 @@ def test_what_was_meant_is_said(given, hint):
         (message,) = check_settings()
         assert message.hint.endswith(hint)
         with pytest.raises(ImproperlyConfigured, match=re.escape(hint)):
-            _ = app_settings.CALL_RATE
+            _ = app_settings.PAGE_SIZE
 
 
 def test_the_setting_itself_is_a_dict():

@@ -9,9 +9,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mcp_django.console.calls import OutcomeFilter, outcomes
-from mcp_django.context.record import CallRecord
-from mcp_django.operating.log import row_of, store
+from mcp_django.console.call_log_admin import OutcomeFilter, outcomes
+from mcp_django.context.call_record import CallRecord
+from mcp_django.operating.call_log_storage import row_of, store
 from tests.factories import make_superuser
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]

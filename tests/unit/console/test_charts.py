@@ -3,7 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from mcp_django.console.overview import HEIGHT, WIDTH, Step, bars, lines, table
+from mcp_django.console.overview_charts import HEIGHT, WIDTH, Step, bars, lines, table
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 SHARES = {"p50": 0.5, "p95": 0.95}

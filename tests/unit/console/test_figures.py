@@ -8,10 +8,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mcp_django.console import overview as module
-from mcp_django.console.overview import SPANS, figures, group_of, percentile
-from mcp_django.context.record import CallRecord
-from mcp_django.operating.log import row_of, store
+from mcp_django.console import overview_charts as module
+from mcp_django.console.overview_charts import SPANS, figures, group_of, percentile
+from mcp_django.context.call_record import CallRecord
+from mcp_django.operating.call_log_storage import row_of, store
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 NOW = timezone.now()

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mcp_django.console.overview import counted
-from mcp_django.context.record import CallRecord
+from mcp_django.console.overview_charts import counted
+from mcp_django.context.call_record import CallRecord
 from mcp_django.models import Session, Stream
-from mcp_django.operating.log import row_of, store
+from mcp_django.operating.call_log_storage import row_of, store
 
 pytestmark = pytest.mark.django_db
 

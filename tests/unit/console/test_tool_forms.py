@@ -1,7 +1,7 @@
 import pytest
 from django.http import QueryDict
 
-from mcp_django.console.try_it import SchemaForm
+from mcp_django.console.try_tool_page import SchemaForm
 
 SCHEMA = {
     "type": "object",

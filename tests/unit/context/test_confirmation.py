@@ -14,7 +14,7 @@ from mcp_django.context.confirmation import REFUSED, Confirmation, identify, ope
 from mcp_django.context.questions import STATE_ERROR
 from mcp_django.protocol.errors import InvalidParams
 from tests.factories import make_author, make_user
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 

@@ -5,9 +5,9 @@ import pytest
 from mcp_django.context.confirmation import Confirmation, can_ask, listed, quoted, settle
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Declined, InputRequired
-from tests.answering import DECLINE, ELICITS, accept
 from tests.factories import make_author, make_user
-from tests.writing import request_of
+from tests.question_rounds import DECLINE, ELICITS, accept
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 

@@ -6,8 +6,8 @@ from django.contrib.auth import get_user_model
 from django.db import router
 from oauth2_provider.models import get_access_token_model
 
+from mcp_django.context.call_record import CURRENT, CallRecord
 from mcp_django.context.databases import heed_writes, home_of
-from mcp_django.context.record import CURRENT, CallRecord
 from mcp_django.models import CallEntry
 from tests.documentation import DOCS, blocks_of
 from tests.sitesapp.models import KindTotal

@@ -9,15 +9,15 @@ from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone, translation
 
 from mcp_django import MCPSite
-from mcp_django.context.page import language_of, own_locale
+from mcp_django.context.admin_page import language_of, own_locale
 from mcp_django.testing import MCPClient
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.fieldapp.models import Sample
-from tests.reading import reader
-from tests.writing import call, refusal, request_of, site_with
+from tests.library import reader
+from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

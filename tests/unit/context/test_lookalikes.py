@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from mcp_django.context.text import DIGITS, TWINS, doubts_about
+from mcp_django.context.untrusted_text import DIGITS, TWINS, doubts_about
 
 UNSEEN, MIXED, LONG, CLAIMED = "cannot be seen", "several alphabets", "very long", "makers of that product"
 SEAL = "check mark"

@@ -10,7 +10,7 @@ from mcp_django.context.request import CAPABILITIES, LOG_LEVELS, MCPContext, MCP
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.sites import MCPSite
-from tests.answering import EVERYTHING, accept, sampled
+from tests.question_rounds import EVERYTHING, accept, sampled
 
 
 def context(**options):
@@ -146,7 +146,9 @@ def test_nothing_is_logged_where_nothing_can_be_told():
 def asker(given=None, state=None, capabilities=EVERYTHING, **options):
     options.setdefault("live", True)
     options.setdefault("version", "2026-07-28")
-    return MCPContext(site=MCPSite(), capabilities=capabilities, given_answers=Answers(given, state), **options)
+    built = MCPContext(site=MCPSite(), capabilities=capabilities, **options)
+    built.answers = Answers(given, state)
+    return built
 
 
 def question_of(ask, *args, **options):

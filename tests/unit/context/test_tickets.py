@@ -9,7 +9,7 @@ from django.test import override_settings
 from mcp_django import MCPSite
 from mcp_django.context.signing import MAX_AGE, TICKET, Ticket, can_link, read_ticket, ticket_url
 from tests.factories import make_user
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 ENDPOINT = "http://testserver/mcp"
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from mcp_django.runtime.cache import cache
+from mcp_django.runtime.cache_and_rate_limits import cache
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_book, make_superuser, make_user
 

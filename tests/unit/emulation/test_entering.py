@@ -6,15 +6,15 @@ import pytest
 from django import forms
 from django.core.exceptions import ValidationError
 
-from mcp_django.emulation.errors import error_lines
-from mcp_django.emulation.forms import FilledForm
-from mcp_django.emulation.formsets import deeper_formsets
-from mcp_django.emulation.page import as_query
+from mcp_django.emulation.form_filling import FilledForm
+from mcp_django.emulation.inline_formsets import deeper_formsets
+from mcp_django.emulation.page_requests import as_query
+from mcp_django.emulation.validation_errors import error_lines
 from tests.factories import make_book, make_superuser
 from tests.oddapp.admin import DetailFormSet
 from tests.oddapp.models import Detail, Part
 from tests.testapp.models import Book, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 
 class BookForm(forms.ModelForm):

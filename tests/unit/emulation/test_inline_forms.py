@@ -12,9 +12,9 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import LineInline, OrderAdmin
-from tests.inlineapp.making import ORDER, URLS, make_order, rows_of, shop_request
+from tests.inlineapp.factories import ORDER, URLS, make_order, rows_of, shop_request
 from tests.inlineapp.models import Line, Note, Order, Product, Remark, Shipment
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 CREATE, UPDATE = CreateRecord(), UpdateRecord()

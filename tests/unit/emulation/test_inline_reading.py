@@ -12,9 +12,9 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.inlineapp.admin import LineFormSet, LineInline, shop
-from tests.inlineapp.making import ORDER, make_order, rows_of, shop_request
+from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Label, Line, Order, Remark, Shipment
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET, UPDATE = GetRecord(), UpdateRecord()
@@ -56,7 +56,7 @@ def test_a_record_shows_the_rows_of_its_inlines_as_they_are_sent_back(root: Any)
 
 
 def test_only_so_many_rows_are_shown_and_the_rest_is_told_of(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.emulation.inlines.MAX_SHOWN", 2)
+    monkeypatch.setattr("mcp_django.emulation.inline_rows.MAX_SHOWN", 2)
     order = make_order("7", 1, 2, 3)
     found = read(root, order)
     assert [row["quantity"] for row in found["inlines"]["lines"]] == [1, 2]

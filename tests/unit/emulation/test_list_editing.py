@@ -15,7 +15,7 @@ from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.oddapp.admin import TaskAdmin, odd
 from tests.oddapp.models import Task
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = pytest.mark.django_db
 CREATE, UPDATE, DESCRIBE = CreateRecord(), UpdateRecord(), DescribeModel()

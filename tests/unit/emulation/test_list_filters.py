@@ -23,8 +23,8 @@ from mcp_django.tools.writes import DeleteRecord
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import BrokenFilter, FilmAdmin, sidebar
 from tests.filterapp.models import Film, Genre, Studio
-from tests.reading import reader
-from tests.writing import call, refusal
+from tests.library import reader
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, DESCRIBE, AGGREGATE, GET = QueryRecords(), DescribeModel(), AggregateRecords(), GetRecord()

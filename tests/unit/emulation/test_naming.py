@@ -5,7 +5,7 @@ from mcp_django.emulation.saving import Saving
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.testapp.models import Loan
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 

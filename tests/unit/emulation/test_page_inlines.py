@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.emulation.inlines import PageInlines
+from mcp_django.emulation.inline_rows import PageInlines
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import HiddenNoteInline, LineInline, NoteInline, OrderAdmin, shop
-from tests.inlineapp.making import ORDER, make_order, rows_of, shop_request
+from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Line, Note, Order, Product
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET, UPDATE = GetRecord(), UpdateRecord()

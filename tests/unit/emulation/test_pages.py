@@ -6,12 +6,12 @@ import pytest
 from django import forms
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.emulation.html import read_forms
-from mcp_django.emulation.responses import Page
-from mcp_django.schema.forms import MAX_CHOICES
+from mcp_django.emulation.action_responses import Page
+from mcp_django.emulation.html_forms import read_forms
+from mcp_django.schema.form_schemas import MAX_CHOICES
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 

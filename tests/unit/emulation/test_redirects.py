@@ -1,9 +1,9 @@
 import pytest
 from django.urls import set_script_prefix
 
-from mcp_django.emulation.responses import ELSEWHERE, Answer, destination
+from mcp_django.emulation.action_responses import ELSEWHERE, Answer, destination
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

@@ -8,11 +8,11 @@ from django.urls import set_script_prefix
 from django.views.decorators.csrf import csrf_protect
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.emulation.page import changelist_entries, said
-from mcp_django.emulation.page import changelist_request as copy_of
+from mcp_django.emulation.page_requests import changelist_entries, said
+from mcp_django.emulation.page_requests import changelist_request as copy_of
 from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book, Profile
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

@@ -8,7 +8,7 @@ from mcp_django.emulation.saving import Saving
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book, PublishedBook
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

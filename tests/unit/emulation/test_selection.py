@@ -1,12 +1,12 @@
 import pytest
 
 from mcp_django import ToolError, site
-from mcp_django.emulation.bulk import Selection
+from mcp_django.emulation.bulk_writes import Selection
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
 from tests.testapp.models import Author, Book
-from tests.writing import request_of, site_with
+from tests.tool_calls import request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

@@ -16,7 +16,7 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Tag
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = pytest.mark.django_db
 RUN, GET, UPDATE = RunAction(), GetRecord(), UpdateRecord()

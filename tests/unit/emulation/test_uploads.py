@@ -9,7 +9,7 @@ from django.core.files.storage import Storage, storages
 from django.db import transaction
 
 from mcp_django import MCPSite
-from mcp_django.emulation.files import (
+from mcp_django.emulation.uploaded_files import (
     FOLDER,
     KEPT,
     clear_uploads,
@@ -20,7 +20,7 @@ from mcp_django.emulation.files import (
     uploads_taken,
 )
 from tests.factories import make_user
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -79,7 +79,7 @@ def test_a_handle_never_names_a_path(request_):
 def test_a_handle_ends(request_, monkeypatch):
     handle = send(request_)
     now = time.time()
-    monkeypatch.setattr("mcp_django.emulation.files.time.time", lambda: now + KEPT + 2)
+    monkeypatch.setattr("mcp_django.emulation.uploaded_files.time.time", lambda: now + KEPT + 2)
     assert name_of_upload(request_, handle) is None
 
 

@@ -15,16 +15,16 @@ from mcp_django.emulation.saving import CHANGED
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
-from mcp_django.orm.columns import pk_text
-from mcp_django.orm.pages import find_row
+from mcp_django.orm.column_values import pk_text
+from mcp_django.orm.row_reading import find_row
 from mcp_django.tools.record import GetRecord, Record
 from mcp_django.tools.writes import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Restaurant, Seat
-from tests.inlineapp.making import ORDER, make_order, shop_request
+from tests.inlineapp.factories import ORDER, make_order, shop_request
 from tests.inlineapp.models import Label, Line, Order, Remark, Shipment
 from tests.testapp.models import Author, Book, PublishedBook, Tag
-from tests.writing import call, refusal, request_of, site_with
+from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET, UPDATE, DELETE = GetRecord(), UpdateRecord(), DeleteRecord()

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import EmptyResultSet
 from django.db.models import Count, Q
 
-from mcp_django.exposures.managers import derived, is_derived, leaves_out_nothing
+from mcp_django.exposures.querysets import derived, is_derived, leaves_out_nothing
 from tests.factories import make_author
 from tests.testapp.models import Author, Tag
 

@@ -15,10 +15,10 @@ from mcp_django.context.request import MCPContext
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.functions.asking import Ask, Roots, Sample, answers_of, asked_parameters, finished, result_annotation
 from mcp_django.schema.annotations import Param
-from mcp_django.schema.sampling import Root, Sampled
-from tests.answering import DECLINE, EVERYTHING, accept, sampled
+from mcp_django.schema.sampling_and_roots import Root, Sampled
+from tests.question_rounds import DECLINE, EVERYTHING, accept, sampled
 from tests.testapp.models import Author
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 type_alias = Annotated[str, Ask("Which?")]
 
@@ -59,9 +59,8 @@ ANSWERS: dict[str, Any] = {
 
 
 def request_with(given: Any) -> Any:
-    context = MCPContext(
-        site=MCPSite(), version="2026-07-28", capabilities=EVERYTHING, live=True, given_answers=Answers(given)
-    )
+    context = MCPContext(site=MCPSite(), version="2026-07-28", capabilities=EVERYTHING, live=True)
+    context.answers = Answers(given)
     return SimpleNamespace(mcp=context)
 
 

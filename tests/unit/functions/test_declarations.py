@@ -13,8 +13,8 @@ from mcp_django import MCPSite
 from mcp_django.checks.declarations import after_declarations, check_declarations
 from mcp_django.exceptions import AlreadyRegistered
 from mcp_django.functions.declarations import OPTIONS, Declared, Unread, check_tool_name, given_by_name, look, look_at
-from mcp_django.prompts.base import Prompt
-from mcp_django.resources.base import FunctionResource
+from mcp_django.resources.function_resources import FunctionResource
+from mcp_django.resources.prompts import Prompt
 from mcp_django.tools.functions import FunctionTool
 
 

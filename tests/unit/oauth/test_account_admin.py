@@ -13,13 +13,13 @@ from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.models import LinkedIdentity, ServiceAccount
 from mcp_django.oauth.account_admin import ServiceAccountAdmin
-from mcp_django.oauth.tokens import create_token
+from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.signin import LINKED_IDENTITY
 from tests.factories import make_superuser, make_user
 from tests.identity_provider import ENTRY, ISSUER, settings_with
+from tests.jwts import key_for
 from tests.oauth_flow import ORIGIN, RESOURCE
 from tests.service_account import ask, ask_by_secret, make_account
-from tests.signing import key_for
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.usefixtures("accounts_are_on")]
 BASE = {"BASE_URL": ORIGIN}

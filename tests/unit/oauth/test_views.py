@@ -13,7 +13,7 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from mcp_django.context import refusals as log
+from mcp_django.context import refused_request_log as log
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
@@ -467,7 +467,7 @@ def test_an_application_on_the_device_is_gone_back_to_by_its_own_scheme(uri: str
 
 
 def test_wrong_secrets_are_tried_so_often_and_no_more(settings: Any) -> None:
-    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "3/h"}
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "3/h"}}
     flow = Flow()
     tokens = flow.tokens()
     wrong = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "somebody", "client_secret": "x"}
@@ -487,7 +487,7 @@ def test_wrong_secrets_are_tried_so_often_and_no_more(settings: Any) -> None:
 
 
 def test_an_address_is_refused_five_times_as_often_as_a_client(settings: Any) -> None:
-    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "2/h"}
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "2/h"}}
     sent = [{"grant_type": "refresh_token", "refresh_token": "x", "client_id": f"c{number}"} for number in range(12)]
     answers = [Client().post("/oauth/token/", params).status_code for params in sent]
     assert answers == [401] * 10 + [429] * 2
@@ -498,10 +498,10 @@ def test_refusals_are_not_counted_without_a_rate_or_a_cache(settings: Any, monke
         raise ConnectionError("cache")
 
     wrong = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "c"}
-    with override_settings(MCP_DJANGO=settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": None}):
+    with override_settings(MCP_DJANGO=settings.MCP_DJANGO | {"RATES": {"refusals": None}}):
         assert Client().post("/oauth/token/", wrong).status_code == 401
-    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "0/h"}
-    monkeypatch.setattr("mcp_django.runtime.cache.cache.incr", down)
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "0/h"}}
+    monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits.cache.incr", down)
     assert Client().post("/oauth/token/", wrong).status_code == 401
 
 
@@ -548,7 +548,7 @@ def test_a_hook_that_fails_costs_the_numbers_and_not_the_page(flow: Flow, monkey
     def fails(*args: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("mcp_django.oauth.pages.access_of", fails)
+    monkeypatch.setattr("mcp_django.oauth.access_page.access_of", fails)
     page = flow.ask()
     assert page.status_code == 200
     assert "Kinds of records" not in page.text

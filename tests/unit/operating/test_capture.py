@@ -6,9 +6,9 @@ import pytest
 from django.test import override_settings
 
 from mcp_django.models import CallEntry
-from mcp_django.operating import calls
-from mcp_django.operating.calls import Blanking
-from mcp_django.schema.values import HIDDEN
+from mcp_django.operating import call_lifecycle
+from mcp_django.operating.call_lifecycle import Blanking
+from mcp_django.schema.secrets import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
 
@@ -195,8 +195,8 @@ def test_a_secret_that_only_its_model_tells_is_blanked():
 
 
 def test_nothing_that_is_no_json_is_kept():
-    assert calls._result_of(b"{]") is None
-    assert calls._result_of(b"[1]") == [1]
+    assert call_lifecycle._result_of(b"{]") is None
+    assert call_lifecycle._result_of(b"[1]") == [1]
 
 
 def test_only_those_with_a_permission_of_its_own_see_bodies():
@@ -206,7 +206,9 @@ def test_only_those_with_a_permission_of_its_own_see_bodies():
     assert "change" not in CallEntry._meta.default_permissions
 
 
-@pytest.mark.parametrize("value", [{}, {"capture": "some"}, {"capture": "full", "max_bytes": 0}, {"redact": "a.b"}])
+@pytest.mark.parametrize(
+    "value", [None, {"capture": "some"}, {"capture": "full", "max_bytes": 0}, {"redact": 1}, {"all": True}]
+)
 def test_what_cannot_be_meant_is_refused(value):
     from django.core.exceptions import ImproperlyConfigured
 

@@ -16,15 +16,16 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from mcp_django import site
-from mcp_django.context.record import CallRecord
+from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import CallRefused
 from mcp_django.models import Session, Stream
-from mcp_django.operating import calls as operating_calls
+from mcp_django.operating import call_lifecycle as operating_calls
 from mcp_django.operating import metrics
 from mcp_django.signals import call_started
 from mcp_django.subscriptions.bus import bus
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.transports.calls import concurrent, streaming
+from mcp_django.transports.call_limits import concurrent, streaming
+from tests.configured import configure
 from tests.documentation import blocks_of
 from tests.factories import make_author, make_superuser, make_user
 
@@ -37,7 +38,7 @@ TOKEN = "a-token-of-the-tests"
 
 @pytest.fixture(autouse=True)
 def counting(settings):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "PROMETHEUS": True, "METRICS_TOKEN": TOKEN}
+    configure(settings, TELEMETRY={"prometheus": True, "metrics_token": TOKEN})
 
 
 @pytest.fixture
@@ -243,7 +244,7 @@ def test_only_who_has_the_token_or_the_permission_may_read():
 
 @pytest.mark.parametrize("token", [None, ""])
 def test_without_a_token_none_is_taken(settings, token):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "METRICS_TOKEN": token}
+    configure(settings, TELEMETRY={"metrics_token": token})
     for given in ("Bearer", "Bearer ", "Bearer None"):
         assert page(Authorization=given).status_code == 403
 
@@ -258,7 +259,7 @@ def test_a_failure_to_count_is_logged_and_fails_no_call(client, monkeypatch, cap
 
 
 def test_while_it_is_off_nothing_is_counted(client, settings, added):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "PROMETHEUS": False}
+    configure(settings, TELEMETRY={"prometheus": False})
     labels = {"site": site.name, "method": "tools/list", "tool": "", "outcome": "ok"}
     added("calls_total", **labels)
     client.tools()
@@ -270,8 +271,9 @@ import sys
 import django
 django.setup()
 from mcp_django import site
-from mcp_django.context.record import CallRecord
-from mcp_django.operating import calls, metrics
+from mcp_django.context.call_record import CallRecord
+from mcp_django.operating import metrics
+from mcp_django.operating import call_lifecycle
 from mcp_django.subscriptions.bus import bus
 from django.test import Client, RequestFactory
 bus._queue = [1] * int(sys.argv[1])
@@ -285,7 +287,8 @@ print(response.content.decode())
 
 
 def test_several_processes_are_added_up(tmp_path):
-    code = f"from django.conf import settings\nsettings.MCP_DJANGO = {{'METRICS_TOKEN': 'x', 'BASE_URL': 'http://a.b'}}{WORKER}"
+    mcp = {"TELEMETRY": {"metrics_token": "x"}, "BASE_URL": "http://a.b"}
+    code = f"from django.conf import settings\nsettings.MCP_DJANGO = {mcp}{WORKER}"
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.settings",

@@ -8,12 +8,12 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from mcp_django import site
-from mcp_django.operating import calls, log
-from mcp_django.runtime import threads
+from mcp_django.operating import call_lifecycle, call_log_storage
+from mcp_django.runtime import thread_pools
 from mcp_django.signals import call_finished
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.transports.http.dispatch import as_application
-from mcp_django.transports.http.sse import as_application as sse_application
+from mcp_django.transports.http.http_with_sse import as_application as sse_application
+from mcp_django.transports.http.streamable_http import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_author, make_superuser
 from tests.protocol_messages import META
@@ -52,7 +52,7 @@ def test_a_stranger_is_a_row_that_names_nobody(call_log):
 
 
 def test_strangers_cannot_fill_the_table(call_log, monkeypatch):
-    monkeypatch.setattr(calls, "OF_STRANGERS", 3)
+    monkeypatch.setattr(call_lifecycle, "OF_STRANGERS", 3)
     for number in range(10):
         assert raw(authorization=f"Bearer {number}").status_code == 401
     assert told(call_log) == [("refused:token", "tools/list")] * 3
@@ -63,23 +63,23 @@ def test_strangers_cannot_fill_the_table(call_log, monkeypatch):
 
 
 def test_what_was_left_out_is_said_with_the_next(call_log, monkeypatch):
-    monkeypatch.setattr(calls, "OF_STRANGERS", 1)
+    monkeypatch.setattr(call_lifecycle, "OF_STRANGERS", 1)
     for _ in range(4):
         raw()
-    monkeypatch.setattr(calls, "PERIOD", 0)
+    monkeypatch.setattr(call_lifecycle, "PERIOD", 0)
     raw()
     assert "(3 more of these are not in the log)" in call_log()[-1].detail
 
 
 def test_no_more_causes_are_counted_than_a_bound(call_log, monkeypatch):
-    monkeypatch.setattr(calls, "MAX_COUNTED", 1)
+    monkeypatch.setattr(call_lifecycle, "MAX_COUNTED", 1)
     raw()
     raw(origin="https://evil.example")
-    assert len(calls._counted) == 1
+    assert len(call_lifecycle._counted) == 1
 
 
 def test_a_caller_over_its_rate_is_named(call_log, settings):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_RATE": "1/d"}
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "RATES": {"calls": "1/d"}}
     user = make_superuser()
     client = MCPClient(user)
     client.request("tools/list")
@@ -154,8 +154,8 @@ async def test_a_loop_is_not_held_up_by_a_receiver(rows, monkeypatch):
         lanes.append(lane)
         return in_thread(lane, work, **options)
 
-    in_thread = threads.in_thread
-    monkeypatch.setattr(calls, "in_thread", note)
+    in_thread = thread_pools.in_thread
+    monkeypatch.setattr(call_lifecycle, "in_thread", note)
     done = []
     receiver = lambda record, **kwargs: done.append(record.outcome)  # noqa: E731
     call_finished.connect(receiver)
@@ -263,4 +263,4 @@ def test_a_call_that_is_shown_first_is_asked_and_a_token_that_fits_nothing_is_re
 def test_a_log_that_is_off_counts_nothing(call_log, settings):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": False}
     raw()
-    assert (call_log(), len(calls._counted), log.state().waiting) == ([], 0, 0)
+    assert (call_log(), len(call_lifecycle._counted), call_log_storage.state().waiting) == ([], 0, 0)

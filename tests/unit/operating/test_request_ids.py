@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_django.context.record import CURRENT, CallRecord
+from mcp_django.context.call_record import CURRENT, CallRecord
 from mcp_django.operating.request_ids import RequestIdFilter
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_django.context.record import CallRecord
+from mcp_django.context.call_record import CallRecord
 from mcp_django.models import SUBJECTS, Switch
 from mcp_django.operating.switches import Off
 

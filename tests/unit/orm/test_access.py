@@ -12,7 +12,7 @@ from django.test.utils import isolate_apps
 from rest_framework import serializers
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
-from mcp_django.context.narrowing import Narrowing
+from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import CallRefused, NotFound
 from mcp_django.models import Switch
@@ -20,13 +20,13 @@ from mcp_django.operating.switches import Off
 from mcp_django.orm import columns
 from mcp_django.orm.access import access_of, has_every_row, parse_pk
 from mcp_django.orm.filters import filters_of, find_filter
-from mcp_django.orm.paging import client_order_key
+from mcp_django.orm.ordering import client_order_key
 from mcp_django.orm.permissions import load_permissions
-from mcp_django.schema.values import is_sensitive
+from mcp_django.schema.secrets import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
-from tests.writing import request_of, site_with
+from tests.tool_calls import request_of, site_with
 
 pytestmark = pytest.mark.postgresql
 
@@ -137,7 +137,7 @@ class TestModels:
         request = request_of(make_superuser(), site, off=Off((Switch(kind="action", target=target),)))
         assert set(access_of(request)[exposure].permitted_actions) == {"merge", "split"}
         assert set(access_of(request)[exposure].actions) == {"split"}
-        assert access_of(request).has_actions
+        assert access_of(request).may_any("run")
         access_of(request)[exposure].refuse_switched()
         access_of(request)[exposure].refuse_switched("split")
         with pytest.raises(CallRefused, match="switched off"):
@@ -202,10 +202,10 @@ class TestModels:
 
     def test_whether_anything_is_visible_is_decided_once(self, django_assert_num_queries: Any) -> None:
         request = request_of(make_user("u", "testapp.view_book"), site_with(Book, Author))
-        assert access_of(request).sees_any
+        assert access_of(request).may_any("view")
         with django_assert_num_queries(0):
-            assert access_of(request).sees_any
-        assert not access_of(request_of(make_user("other"), site_with(Book))).sees_any
+            assert access_of(request).may_any("view")
+        assert not access_of(request_of(make_user("other"), site_with(Book))).may_any("view")
 
     def test_the_reason_for_an_empty_site_is_told_to_those_who_see_nothing(self) -> None:
         class Guarded(ModelExposure):

@@ -13,14 +13,14 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.aggregates import exact_field
-from mcp_django.orm.columns import trimmed
+from mcp_django.orm.column_values import trimmed
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.measures import COMPARISONS, find_title
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Placement, Shelf
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE = AggregateRecords()

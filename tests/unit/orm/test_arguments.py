@@ -5,17 +5,16 @@ from typing import Any
 import pytest
 
 from mcp_django.exceptions import ToolError
+from mcp_django.orm.access import access_of
 from mcp_django.orm.arguments import (
+    RowArguments,
     check_names,
     exposure_argument,
-    fields_argument,
     flag_argument,
     limit_argument,
-    ordering_argument,
-    search_argument,
 )
 from tests.factories import make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
 
 pytestmark = pytest.mark.postgresql
@@ -28,6 +27,18 @@ def book(db: None) -> Any:
     )
     request = reader(make_superuser(), site)
     return request, site.exposures[Book]
+
+
+def fields_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return RowArguments(access_of(request)[exposure], {"fields": given}).columns()
+
+
+def ordering_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return RowArguments(access_of(request)[exposure], {"ordering": given}).ordering()
+
+
+def search_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return RowArguments(access_of(request)[exposure], {"search": given}).search()
 
 
 def refused(function: Any, *arguments: Any) -> str:

@@ -7,9 +7,9 @@ import pytest
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.arithmetic import is_expression, length, value_of
-from mcp_django.orm.kinds import kind_of
+from mcp_django.orm.fields import kind_of
 from tests.factories import make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]

@@ -15,14 +15,15 @@ from django.test.utils import isolate_apps
 from django.utils.html import format_html
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.columns import field_renderer, pk_text, render, render_column, resolve_column
-from mcp_django.orm.kinds import choices_of
-from mcp_django.schema.values import clean_text
+from mcp_django.orm.column_values import field_renderer, pk_text, render, render_column
+from mcp_django.orm.columns import resolve_column
+from mcp_django.orm.fields import choices_of
+from mcp_django.schema.secrets import clean_text
 from mcp_django.tools.models import DescribeModel
 from tests.factories import make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Book, Loan, Note
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = pytest.mark.postgresql
 

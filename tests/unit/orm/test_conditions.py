@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_django.orm.conditions import Applied, Condition, Junction, conditions_of, in_fixed_order, is_moving
-from mcp_django.orm.kinds import resolve_path
+from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.named_filters import NamedFilter
 from tests.filterapp.models import Film

@@ -7,7 +7,7 @@ from mcp_django import MCPSite, ModelExposure, ToolError, site
 from mcp_django.orm.deletion import plan_deletion
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

@@ -13,8 +13,8 @@ from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.filtersets import FilmFilterSet
 from tests.filterapp.models import Film, Studio
-from tests.reading import reader
-from tests.writing import call, refusal
+from tests.library import reader
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, DESCRIBE = QueryRecords(), DescribeModel()

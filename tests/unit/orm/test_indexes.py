@@ -8,8 +8,8 @@ from django.db import connection, models
 from django.db.models.functions import Lower
 from django.test.utils import isolate_apps
 
-from mcp_django.orm.kinds import resolve_path
-from mcp_django.orm.paging import OrderKey, is_served
+from mcp_django.orm.fields import resolve_path
+from mcp_django.orm.ordering import OrderKey, is_served
 from tests.testapp.models import AudioBook, Author, Book, Placement, PublishedBook
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.utils.translation import get_language
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.relations import label_of, labels_of, plain_label, returned_attribute, with_labels_of
+from mcp_django.orm.labels import label_of, labels_of, plain_label, returned_attribute, with_labels_of
 from tests.factories import make_author
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 

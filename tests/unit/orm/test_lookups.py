@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from mcp_django.orm.kinds import kind_of, resolve_path
+from mcp_django.orm.fields import kind_of, resolve_path
 from mcp_django.orm.lookups import MAX_VALUES, declared_lookups, parse_condition, usual_lookups
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Section
 

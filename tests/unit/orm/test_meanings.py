@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from mcp_django.exceptions import ToolError
+from mcp_django.orm.access import access_of
 from mcp_django.orm.suggestions import Suggestions
+from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 
 pytestmark = pytest.mark.postgresql
@@ -50,41 +54,53 @@ def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
     ],
 )
 def test_a_path_is_corrected_hop_by_hop(request_: Any, text: str, found: str | None) -> None:
-    exposure = request_.mcp.site.exposures[Book]
-    assert Suggestions(request_).paths(exposure, text, lambda path: True)[:1] == ([] if found is None else [found])
+    model = access_of(request_)[request_.mcp.site.exposures[Book]]
+    assert Suggestions(request_).paths(model, text, lambda path: True)[:1] == ([] if found is None else [found])
 
 
 def test_a_path_that_is_of_no_use_is_not_offered(request_: Any) -> None:
-    exposure = request_.mcp.site.exposures[Book]
-    assert Suggestions(request_).paths(exposure, "titel", lambda path: False) == []
+    model = access_of(request_)[request_.mcp.site.exposures[Book]]
+    assert Suggestions(request_).paths(model, "titel", lambda path: False) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "found"),
+    ("tool", "arguments", "found"),
     [
-        ({"fields": ["title", "author.name"]}, ["testapp.book"]),
-        ({"filters": {"or": [{"borrower": "x"}, {"due__gte": "today"}]}}, ["testapp.loan"]),
-        ({"aggregates": ["sum:pages*price"]}, ["testapp.book"]),
-        ({"aggregates": [{"function": "sum", "field": "pages"}]}, ["testapp.book"]),
-        ({"fields": ["name"]}, ["testapp.author", "testapp.tag"]),
-        ({"filters": {"books": {"none": {}}}, "fields": ["born"]}, ["testapp.author"]),
-        ({"limit": 5}, []),
-        ({"fields": ["nowhere"]}, []),
+        (QueryRecords, {"fields": ["title", "author.name"]}, "testapp.book"),
+        (QueryRecords, {"filters": {"or": [{"borrower": "x"}, {"due__gte": "today"}]}}, "testapp.loan"),
+        (AggregateRecords, {"aggregates": ["sum:pages*price"]}, "testapp.book"),
+        (AggregateRecords, {"aggregates": [{"function": "sum", "field": "pages"}]}, "testapp.book"),
+        (QueryRecords, {"fields": ["name"]}, "testapp.author, testapp.tag"),
+        (QueryRecords, {"filters": {"books": {"none": {}}}, "fields": ["born"]}, "testapp.author"),
+        (QueryRecords, {"limit": 5}, ""),
+        (QueryRecords, {"fields": ["nowhere"]}, ""),
     ],
 )
-def test_a_call_without_model_fits_those_that_have_its_fields(request_: Any, arguments: Any, found: list[str]) -> None:
-    assert Suggestions(request_).models_fitting(arguments) == found
+def test_a_call_without_model_fits_those_that_have_its_fields(
+    request_: Any, tool: Any, arguments: Any, found: str
+) -> None:
+    with pytest.raises(ToolError) as error:
+        tool().check(request_, arguments)
+    repair, message = error.value.repair, error.value.message
+    assert ("Those with all that the call names" in message) == ("," in found)
+    if "," in found:
+        assert f": {found}." in message
+    else:
+        assert (repair.mend(arguments)["model"] if repair is not None else "") == found
 
 
 def test_what_the_caller_may_not_view_is_never_meant(db: None) -> None:
     site = site_with(Book, Author, Loan, Tag)
     viewer = reader(make_user("viewer", "testapp.view_book"), site)
     assert Suggestions(viewer).models("loans") == Suggestions(viewer).models("author") == []
-    assert Suggestions(viewer).models_fitting({"fields": ["borrower"]}) == []
-    exposure = site.exposures[Book]
+    with pytest.raises(ToolError) as error:
+        QueryRecords().check(viewer, {"fields": ["borrower"]})
+    assert error.value.repair is None
+    assert "loan" not in error.value.message
+    model = access_of(viewer)[site.exposures[Book]]
     for text in ("author.nam", "loan.borrower", "loansBorrower", "authorSecretToken"):
         assert not any(
             "__" in path
-            for path in Suggestions(viewer).paths(exposure, text, lambda path: True)
+            for path in Suggestions(viewer).paths(model, text, lambda path: True)
             if not path.startswith("author__nam")
         )

@@ -13,7 +13,7 @@ from mcp_django.orm.access import access_of
 from mcp_django.orm.named_filters import NamedFilter, Offer, named_filters_of
 from tests.factories import make_superuser
 from tests.filterapp.models import Film
-from tests.reading import reader
+from tests.library import reader
 
 pytestmark = pytest.mark.postgresql
 

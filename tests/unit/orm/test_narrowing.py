@@ -15,8 +15,8 @@ from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar
 from tests.filterapp.models import Film, Genre, Studio
-from tests.reading import reader, site_with
-from tests.writing import call, refusal
+from tests.library import reader, site_with
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()

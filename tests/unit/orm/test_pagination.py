@@ -15,13 +15,14 @@ from django.test import override_settings
 
 from mcp_django import MCPSite
 from mcp_django.exceptions import ToolError
-from mcp_django.orm.kinds import resolve_path
-from mcp_django.orm.paging import CURSOR_ERROR, Cursor, OrderKey, Segment, segments
-from mcp_django.orm.plans import Bind
+from mcp_django.orm.compiled_queries import Bind
+from mcp_django.orm.fields import resolve_path
+from mcp_django.orm.ordering import OrderKey
+from mcp_django.orm.pagination import CURSOR_ERROR, Cursor, Segment, segments
 from mcp_django.protocol.errors import InvalidParams
 from tests.factories import make_author, make_book, make_user
 from tests.testapp.models import Book
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.postgresql
 

@@ -13,17 +13,18 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
-from mcp_django.orm import plans
+from mcp_django.orm import compiled_queries
+from mcp_django.orm.access import access_of
 from mcp_django.orm.conditions import Junction
-from mcp_django.orm.parsing import filters_argument
+from mcp_django.orm.parsing import FilterReader
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
 from tests.filterapp.models import Film, Genre, Odd, Patient, Screening, Studio
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Note, Tag
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 pytestmark = pytest.mark.postgresql
 
@@ -37,6 +38,10 @@ def book(db: None) -> Any:
     )
     request = reader(make_superuser(), site)
     return request, site.exposures[Book]
+
+
+def filters_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return FilterReader(access_of(request)[exposure]).argument(given)
 
 
 def refused(function: Any, *arguments: Any) -> str:
@@ -365,7 +370,7 @@ def test_a_field_that_is_named_like_a_part_of_an_expression_wins(db: None) -> No
 
 
 def test_an_expression_of_plain_conditions_is_compiled_once(films: MCPRequest) -> None:
-    plans.clear()
+    compiled_queries.clear()
 
     def ask(low: int, title: str) -> str:
         filters = {"or": [{"rating__gte": low}, {"title": title}], "not": {"year": 1984}}
@@ -373,7 +378,7 @@ def test_an_expression_of_plain_conditions_is_compiled_once(films: MCPRequest) -
         return "".join(row[1] for row in rows)
 
     assert [ask(4, "a"), ask(5, "b"), ask(3, "x")] == ["ae", "be", "ce"]
-    assert len(plans._plans) == 1
+    assert len(compiled_queries._plans) == 1
 
 
 def test_equal_filters_have_one_order_however_they_are_written(films: MCPRequest) -> None:

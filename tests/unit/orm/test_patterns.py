@@ -19,12 +19,12 @@ from mcp_django.rest.requests import probe
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_book, make_superuser
-from tests.restapp.calling import route_of
+from tests.restapp.calls import route_of
 from tests.restapp.filters import FilteredViewSet
 from tests.restapp.models import Order
 from tests.restapp.views import OrderViewSet
 from tests.testapp.models import Book
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, DESCRIBE = QueryRecords(), DescribeModel()

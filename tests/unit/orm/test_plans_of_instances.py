@@ -13,12 +13,12 @@ from rest_framework import serializers
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound
-from mcp_django.orm import pages, plans
+from mcp_django.orm import compiled_queries, row_reading
 from mcp_django.orm.access import access_of
-from mcp_django.orm.pages import read_page
-from mcp_django.orm.plans import load_related, shape_of_instances
+from mcp_django.orm.compiled_queries import load_related, shape_of_instances
+from mcp_django.orm.row_reading import read_page
 from tests.factories import make_author, make_book, make_superuser
-from tests.reading import make_library, query_of, reader, shown
+from tests.library import make_library, query_of, reader, shown
 from tests.testapp.models import AudioBook, Author, Book, Profile
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def no_plans() -> None:
-    plans.clear()
+    compiled_queries.clear()
 
 
 class Counted(ModelExposure):
@@ -47,7 +47,7 @@ def exposed(model: Any, exposure: type[ModelExposure]) -> tuple[MCPRequest, Mode
 def by_queries(monkeypatch: pytest.MonkeyPatch, query: Any) -> Any:
     """Return the page as it is read without plans."""
     with monkeypatch.context() as patch:
-        patch.setattr(pages, "_planned", lambda *arguments: None)
+        patch.setattr(row_reading, "_compiled_page", lambda *arguments: None)
         return shown(read_page(query))
 
 
@@ -82,8 +82,8 @@ def test_a_plan_is_made_once_and_holds_no_value_of_a_caller() -> None:
     (other,) = Book.objects.filter(owner=bob)
     with pytest.raises(NotFound):
         access_of(request)[exposure].get_row(other.pk)
-    assert len(plans._plans) == 2
-    assert not any(plan.has_own_params for plan in plans._plans.values())
+    assert len(compiled_queries._plans) == 2
+    assert not any(plan.has_own_params for plan in compiled_queries._plans.values())
 
 
 def test_what_a_queryset_does_beyond_its_sql_has_no_plan() -> None:

@@ -11,11 +11,11 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm import plans
-from mcp_django.orm.pages import read_page
-from mcp_django.orm.plans import MAX_LIST, shape_of
+from mcp_django.orm import compiled_queries
+from mcp_django.orm.compiled_queries import MAX_LIST, shape_of
+from mcp_django.orm.row_reading import read_page
 from tests.factories import make_superuser, make_user
-from tests.reading import make_library, query_of, read, reader, shown
+from tests.library import make_library, query_of, read, reader, shown
 from tests.testapp.models import AudioBook, Author, Book, Tag
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -26,7 +26,7 @@ Narrow = Callable[[Rows, Any], Rows]
 
 @pytest.fixture(autouse=True)
 def no_plans() -> None:
-    plans.clear()
+    compiled_queries.clear()
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_what_is_not_known_is_compiled_for_each_call(library: list[Book], name: 
     assert len(found) == narrow(Book.objects.all()).count()
     request, exposure = exposure_of(Book, narrow)
     assert shape_of(exposure.get_queryset(request), "default") is None
-    assert not plans._plans
+    assert not compiled_queries._plans
 
 
 def test_what_takes_no_filters_has_no_shape() -> None:
@@ -204,8 +204,8 @@ def test_each_caller_has_the_rows_of_its_own_call(library: list[Book]) -> None:
         rows = shown(read_page(query_of(request, exposure)))[1]
         assert {row[0] for row in rows} == set(Book.objects.filter(owner=user).values_list("pk", flat=True))
         assert rows
-    assert len(plans._plans) == 1
-    (plan,) = plans._plans.values()
+    assert len(compiled_queries._plans) == 1
+    (plan,) = compiled_queries._plans.values()
     assert not plan.has_own_params
 
 

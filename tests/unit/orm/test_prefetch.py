@@ -16,15 +16,15 @@ from rest_framework import serializers
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.prefetch import each_row
-from mcp_django.server.methods.resources import read_resource
+from mcp_django.server.methods.resources_and_prompts import read_resource
 from mcp_django.sites import HISTORY
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.admin import sidebar
 from tests.inlineapp.admin import shop
-from tests.reading import reader
+from tests.library import reader
 from tests.testapp.models import Author, Book, Loan
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()

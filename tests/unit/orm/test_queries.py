@@ -9,13 +9,13 @@ from django.db.models import QuerySet
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
-from mcp_django.orm import queries
+from mcp_django.orm import pagination
 from mcp_django.orm.access import access_of
-from mcp_django.orm.kinds import resolve_path
+from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
-from mcp_django.orm.queries import COUNT_CAP, check_searchable, chunks, narrowed
+from mcp_django.orm.pagination import COUNT_CAP, check_searchable, chunks, narrowed
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import query_of, reader, site_with
+from tests.library import query_of, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -117,7 +117,7 @@ def test_row_118_a_count_is_exact_up_to_its_cap_and_bounded_beyond(monkeypatch: 
     query = query_of(request, request.mcp.site.exposures[Book], ["id"], limit=1)
     assert COUNT_CAP == 10_000
     assert query.count() == 4
-    monkeypatch.setattr("mcp_django.orm.queries.COUNT_CAP", 2)
+    monkeypatch.setattr("mcp_django.orm.pagination.COUNT_CAP", 2)
     assert query.count() == 3
 
 
@@ -130,5 +130,5 @@ def test_the_related_exposure_decides_about_a_filter_through_it() -> None:
 
 
 def test_keys_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "CHUNK", 2)
+    monkeypatch.setattr(pagination, "CHUNK", 2)
     assert list(chunks([1, 2, 3, 4, 5])) == [[1, 2], [3, 4], [5]]

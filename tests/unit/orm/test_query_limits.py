@@ -1,8 +1,10 @@
-"""What a call may cost: its queries' time and estimate, its wait for locks; nothing of it stays behind."""
+"""What a call may cost: its queries' time, its wait for locks; nothing of it stays behind."""
 
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -10,19 +12,20 @@ from django.contrib.admin.models import LogEntry
 from django.db import DatabaseError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
-from django.test import override_settings
 
 from mcp_django import ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm import query_limits
 from mcp_django.orm.aggregates import _Collected
-from mcp_django.orm.queries import PageQuery
+from mcp_django.orm.pagination import PageQuery
 from mcp_django.orm.query_limits import TOO_SLOW, read_limits
-from mcp_django.server.methods.resources import complete, read_resource
+from mcp_django.server.methods.resources_and_prompts import complete, read_resource
 from mcp_django.server.methods.tools import call_tool
 from mcp_django.testing import MCPClient
+from tests.configured import configure, configured
+from tests.documentation import DOCS, blocks_of
 from tests.factories import make_book, make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.sqlite_file import noting_transactions
 from tests.testapp.models import Book, Tag
 
@@ -30,7 +33,6 @@ pytestmark = pytest.mark.postgresql
 
 # Counts until somebody stops it.
 ENDLESS: Final = RawSQL("(WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n)", [])
-POSTGRESQL_ONLY = pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL estimates costs")
 
 
 class Endless(ModelExposure):
@@ -41,7 +43,7 @@ class Endless(ModelExposure):
 
 
 def limited(**limits: Any) -> Any:
-    return override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", **limits})
+    return configured(**limits)
 
 
 @pytest.fixture
@@ -186,26 +188,22 @@ def test_a_forked_process_begins_anew(db: None) -> None:
     query_limits._threads.extend(before)
 
 
-@POSTGRESQL_ONLY
-def test_row_118_a_query_that_is_estimated_to_cost_too_much_is_not_run(db: None) -> None:
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL estimates costs")
+def test_row_118_the_middleware_of_the_documentation_refuses_costly_queries(
+    transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (block,) = [block for block in blocks_of(DOCS / "deployment.md") if block.file == "shop/costs.py"]
+    names = ModuleType("shop_costs")
+    exec(block.text, vars(names))
+    monkeypatch.setitem(sys.modules, "shop_costs", names)
+    configure(settings, CALL_MIDDLEWARE=["shop_costs.costs"])
     Tag.objects.create(name="tag")
-    request = reader(make_superuser(), site_with(Tag))
-    call = {"name": "query_records", "arguments": {"model": "testapp.tag"}}
-    with limited(MAX_QUERY_COST=0.01):
-        assert "too expensive" in text_of(call_tool(request, call))
-    with limited(MAX_QUERY_COST=100_000):
-        answered: Any = call_tool(request, call)
-    assert "isError" not in answered
-    # Only reads are asked about.
-    with limited(MAX_QUERY_COST=0.01):
-        assert Tag.objects.count() == 1
-
-
-@pytest.mark.skipif(connection.vendor == "postgresql", reason="PostgreSQL estimates costs")
-@limited(MAX_QUERY_COST=0.01)
-def test_other_databases_are_not_asked_for_costs(db: None, django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(1), read_limits():
-        Tag.objects.count()
+    client = MCPClient(make_superuser())
+    assert not client.call("query_records", model="testapp.tag").is_error
+    names.MOST = 0.01
+    assert "too much for the database" in client.call("query_records", model="testapp.tag").text
+    # The project's own queries are not asked about.
+    assert Tag.objects.count() == 1
 
 
 # Locks

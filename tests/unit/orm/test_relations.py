@@ -8,9 +8,9 @@ from django.db.models import QuerySet
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.columns import Column
-from mcp_django.orm.relations import MAX_RELATED, joined_label, labels_for, linked_values
+from mcp_django.orm.labels import MAX_RELATED, joined_label, labels_for, linked_values
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Placement, Profile, Shelf, Tag
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]

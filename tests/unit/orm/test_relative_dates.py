@@ -13,8 +13,8 @@ from mcp_django.orm.relative_dates import local_now, read_period, read_span, see
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser
 from tests.filterapp.models import Film
-from tests.reading import reader, site_with
-from tests.writing import call, refusal
+from tests.library import reader, site_with
+from tests.tool_calls import call, refusal
 
 pytestmark = pytest.mark.postgresql
 

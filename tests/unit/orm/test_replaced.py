@@ -10,13 +10,13 @@ from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
 
-from mcp_django.completions.values import complete_field
 from mcp_django.orm.columns import is_replaced, linked_reader, plain_rows
+from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
-from tests.writing import call, refusal, request_of, site_with
+from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.postgresql
 

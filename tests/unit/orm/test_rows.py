@@ -11,9 +11,9 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.access import access_of, columns_of
-from mcp_django.orm.pages import MAX_JOINS, find_row, show_rows
+from mcp_django.orm.row_reading import MAX_JOINS, find_row, show_rows
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import MODELS, make_library, reader, site_with
+from tests.library import MODELS, make_library, reader, site_with
 from tests.testapp.models import Author, Book, Placement, Section, Shelf
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -147,7 +147,7 @@ def test_the_tables_of_one_query_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     columns = columns_of(exposure, ("id", "author", "owner"))
     pages = []
     for bound, paths in ((MAX_JOINS, ["author__name", "owner__username"]), (1, ["author__name"]), (0, [])):
-        monkeypatch.setattr("mcp_django.orm.pages.MAX_JOINS", bound)
+        monkeypatch.setattr("mcp_django.orm.row_reading.MAX_JOINS", bound)
         found = find_row(request, exposure, book.pk)
         assert list(found.labels) == paths
         pages.append(show_rows(request, exposure, [found.row], columns, labels=found.labels))

@@ -15,9 +15,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.orm import similar
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()

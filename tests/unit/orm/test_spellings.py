@@ -11,9 +11,9 @@ from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.proposals import proposal
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 QUERY, AGGREGATE = QueryRecords(), AggregateRecords()
 

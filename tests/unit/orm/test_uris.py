@@ -15,10 +15,10 @@ from mcp_django.orm.uris import page_uri, parse_uri, row_uri, row_uri_pattern, s
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader
-from tests.steps import is_linear
+from tests.library import reader
+from tests.line_counts import is_linear
 from tests.testapp.models import Author, Book, Loan, Placement, Shelf
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = pytest.mark.postgresql
 

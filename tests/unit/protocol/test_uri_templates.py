@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcp_django.protocol import uri_templates
 from mcp_django.protocol.uri_templates import UriTemplate, percent_decode, percent_encode
-from tests.steps import is_linear
+from tests.line_counts import is_linear
 
 pytestmark = pytest.mark.one_django
 

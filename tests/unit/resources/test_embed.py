@@ -8,9 +8,9 @@ from django.core.files.base import ContentFile
 from mcp_django import site as default_site
 from mcp_django.exceptions import NotFound
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.resources.base import embed
+from mcp_django.resources.function_resources import embed
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book
 
 pytestmark = pytest.mark.django_db

@@ -14,10 +14,9 @@ from django.test import override_settings
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.columns import is_file
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.resources.files import RowFile, file_type
-from mcp_django.resources.models import Resources
+from mcp_django.resources.model_resources import Resources, RowFile, file_type
 from tests.factories import make_book, make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Book
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]

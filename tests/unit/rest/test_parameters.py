@@ -12,10 +12,10 @@ from mcp_django.rest.parameters import check_ordering, inputs_of, ordering_names
 from mcp_django.rest.requests import probe
 from tests.factories import make_user
 from tests.restapp import serializers, views
-from tests.restapp.calling import fresh_site, make_order, route_of
+from tests.restapp.calls import fresh_site, make_order, route_of
 from tests.restapp.filters import FilteredViewSet, OrderFilter, PlainlyFilteredViewSet
 from tests.restapp.models import Client, Order
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 

@@ -12,9 +12,9 @@ from mcp_django import AlreadyRegistered, MCPSite
 from mcp_django.rest.tools import declare
 from tests.factories import make_user
 from tests.restapp import views
-from tests.restapp.calling import fresh_site, make_order
+from tests.restapp.calls import fresh_site, make_order
 from tests.restapp.models import Order
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 

@@ -18,10 +18,10 @@ from mcp_django.rest.parameters import Undecided
 from mcp_django.rest.requests import Unknown, check_object, is_permitted, probe, rest_request, run, show_object
 from tests.factories import make_superuser, make_user
 from tests.restapp import views
-from tests.restapp.calling import make_order, rest, route_of
+from tests.restapp.calls import make_order, rest, route_of
 from tests.restapp.models import Order
 from tests.sqlite_file import noting_transactions
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.urls("tests.restapp.urls")]
 

@@ -6,10 +6,10 @@ from rest_framework.response import Response
 from mcp_django.testing import MCPError
 from tests.factories import make_superuser, make_user
 from tests.restapp import views
-from tests.restapp.calling import fresh_site, make_order, mcp, rest
+from tests.restapp.calls import fresh_site, make_order, mcp, rest
 from tests.restapp.filters import FilteredViewSet
 from tests.restapp.models import Client, Item
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 

@@ -17,9 +17,9 @@ from mcp_django.exceptions import NotFound
 from tests.factories import make_superuser, make_user
 from tests.fileapp.models import Manual, Page
 from tests.restapp import views
-from tests.restapp.calling import answering, fresh_site, make_order, mcp, raising
+from tests.restapp.calls import answering, fresh_site, make_order, mcp, raising
 from tests.restapp.models import Order
-from tests.writing import call, refusal, request_of, result_of
+from tests.tool_calls import call, refusal, request_of, result_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 SMALL = {"BASE_URL": "http://testserver", "RESULT_CHARS": 2_000, "MAX_FILE_BYTES": 100}
@@ -74,7 +74,7 @@ def test_a_text_file_comes_once_and_a_long_one_as_a_link(ann, monkeypatch):
     result = mcp(ann).call("export_orders")
     assert (result.structured["file"]["name"], result.structured["file"]["text"]) == ("orders.csv", "A1\n")
     assert len(result.content) == 1
-    monkeypatch.setattr("mcp_django.emulation.responses.SHOWN", 2)
+    monkeypatch.setattr("mcp_django.emulation.action_responses.SHOWN", 2)
     client = mcp(ann)
     result = client.call("export_orders")
     assert result.content[1]["uri"] == result.structured["file"]["uri"]

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from mcp_django.exceptions import NotFound
 from mcp_django.rest.routes import base_name, routes_of, tool_name
 from tests.restapp import views
-from tests.restapp.calling import registration, route_of
+from tests.restapp.calls import registration, route_of
 
 pytestmark = pytest.mark.urls("tests.restapp.urls")
 

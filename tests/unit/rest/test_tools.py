@@ -10,18 +10,18 @@ from django.db import connection, transaction
 from django.test import override_settings
 
 from mcp_django import ToolError
+from mcp_django.context.call_restrictions import NARROWED_TO
 from mcp_django.context.confirmation import REFUSED
-from mcp_django.context.narrowing import NARROWED_TO
-from mcp_django.context.results import ToolResult
+from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import NotFound
-from mcp_django.oauth.resource import resource_url
-from mcp_django.oauth.tokens import issue_token
+from mcp_django.oauth.resource_urls import resource_url
+from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.testing import MCPError
 from mcp_django.tools.generic import GENERIC_TOOLS
-from tests.answering import DECLINE, ELICITS, accept, again, calling, only, send
 from tests.factories import make_superuser, make_user
+from tests.question_rounds import DECLINE, ELICITS, accept, again, calling, only, send
 from tests.restapp import views
-from tests.restapp.calling import confirmed, make_order, mcp, names, rest, schema, tool_of
+from tests.restapp.calls import confirmed, make_order, mcp, names, rest, schema, tool_of
 from tests.restapp.models import Client, Item, Order
 from tests.restapp.site import site
 

@@ -2,13 +2,13 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.cache import cache
 
-from mcp_django.runtime.cache import caller_of, give_back, hit, parse_rate, times_as_many
+from mcp_django.runtime.cache_and_rate_limits import caller_of, give_back, hit, parse_rate, times_as_many
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock = [7200.0]
-    monkeypatch.setattr("mcp_django.runtime.cache.time.time", lambda: clock[0])
+    monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits.time.time", lambda: clock[0])
     return clock
 
 

@@ -3,9 +3,9 @@ import threading
 import pytest
 from django.db import connection
 
-from mcp_django.runtime import threads as workers
-from mcp_django.runtime.threads import Worker
-from tests.listening import TIMEOUT
+from mcp_django.runtime import thread_pools as workers
+from mcp_django.runtime.thread_pools import Worker
+from tests.subscribers import TIMEOUT
 
 
 class Work:

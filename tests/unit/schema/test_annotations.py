@@ -26,9 +26,9 @@ from mcp_django.schema.annotations import (
     resolve_hint,
     unwrap,
 )
-from mcp_django.schema.containers import AnyOf, Array, Dictionary, Nullable, Object, Row, Tuple
-from mcp_django.schema.types import PARSED, Anything, Boolean, Choice, DecimalNumber, Integer, Number, String
-from mcp_django.schema.values import to_jsonable
+from mcp_django.schema.container_types import AnyOf, Array, Dictionary, Nullable, Object, Row, Tuple
+from mcp_django.schema.json_values import to_jsonable
+from mcp_django.schema.value_types import PARSED, Anything, Boolean, Choice, DecimalNumber, Integer, Number, String
 from tests.testapp.models import Author, Book
 
 OrderNumber = NewType("OrderNumber", str)

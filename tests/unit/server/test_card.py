@@ -7,17 +7,19 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from mcp_django.protocol.versions import SUPPORTED
-from mcp_django.server.methods.lifecycle import card, registry_entry
+from mcp_django.server.methods.lifecycle_and_subscriptions import card, registry_entry
 
 NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 SETTINGS = {
     "BASE_URL": "https://mcp.shop.example",
-    "SERVER_NAME": "the shop",
-    "SERVER_TITLE": "The shop",
-    "SERVER_VERSION": "2.1.0",
-    "SERVER_DESCRIPTION": "Orders and products.",
-    "SERVER_WEBSITE": "https://shop.example/help",
-    "SERVER_ICON": "/static/icon.png",
+    "SERVER": {
+        "name": "the shop",
+        "title": "The shop",
+        "version": "2.1.0",
+        "description": "Orders and products.",
+        "website": "https://shop.example/help",
+        "icon": "/static/icon.png",
+    },
 }
 
 
@@ -44,7 +46,7 @@ def test_a_card_says_who_the_server_is_and_where() -> None:
 @pytest.mark.parametrize("base", ["http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost:8000"])
 @pytest.mark.parametrize("name", ["django", "Bücher & mehr", "///", "x" * 150])
 def test_every_name_is_one_that_the_schemas_take(base: str, name: str) -> None:
-    with override_settings(MCP_DJANGO={"BASE_URL": base, "SERVER_NAME": name}):
+    with override_settings(MCP_DJANGO={"BASE_URL": base, "SERVER": {"name": name}}):
         found = card(None, "/mcp")
     assert NAME.fullmatch(found["name"])
     assert 3 <= len(found["name"]) <= 200

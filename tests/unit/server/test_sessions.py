@@ -9,7 +9,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django import site
-from mcp_django.conf import settings as own_settings
+from mcp_django.conf import Settings
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import NotFound
 from mcp_django.models import Session, Stream
@@ -18,6 +18,7 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server import sessions
 from mcp_django.server.sessions import ClientSession, find_session, lease_key, open_session, topic
 from mcp_django.subscriptions.bus import bus
+from tests.configured import configured
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -138,7 +139,7 @@ def test_a_session_that_only_initialized_can_be_ended(request_: MCPRequest) -> N
         find_session(request_, text)
 
 
-@override_settings(MCP_DJANGO=MCP | {"SESSION_IDLE": 3600})
+@configured(SESSION_IDLE=3600)
 def test_96_a_session_ends_by_lying_unused(request_: MCPRequest) -> None:
     text = open_session(request_, initialize())
     session = find_session(request_, text)
@@ -150,7 +151,7 @@ def test_96_a_session_ends_by_lying_unused(request_: MCPRequest) -> None:
         find_session(request_, text)
 
 
-@override_settings(MCP_DJANGO=MCP | {"SESSION_IDLE": 3600})
+@configured(SESSION_IDLE=3600)
 def test_use_keeps_a_session_alive_without_a_write_for_each_call(
     request_: MCPRequest, django_assert_num_queries: Any
 ) -> None:
@@ -168,13 +169,13 @@ def test_use_keeps_a_session_alive_without_a_write_for_each_call(
 def test_a_session_without_a_row_is_idle_since_it_was_issued(
     request_: MCPRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_settings, "SESSION_IDLE", -1)  # the time is over
+    monkeypatch.setattr(Settings, "SESSION_IDLE", -1)  # the time is over
     text = open_session(request_, initialize())
     with pytest.raises(NotFound):
         find_session(request_, text)
 
 
-@override_settings(MCP_DJANGO=MCP | {"SESSION_IDLE": 3600})
+@configured(SESSION_IDLE=3600)
 def test_a_session_in_use_gets_a_row_when_half_of_its_time_is_over(
     request_: MCPRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +187,7 @@ def test_a_session_in_use_gets_a_row_when_half_of_its_time_is_over(
         assert Session.objects.count() == rows
 
 
-@override_settings(MCP_DJANGO=MCP | {"MAX_SESSIONS": 2})
+@configured(MAX_SESSIONS=2)
 def test_96_over_the_cap_the_least_used_session_of_the_user_ends(request_: MCPRequest) -> None:
     other = new_session(make_request(make_user("bob")))
     other.remember()
@@ -244,7 +245,7 @@ def test_two_requests_that_subscribe_at_once_lose_nothing(request_: MCPRequest) 
     assert find_session(request_, text).stored_uris() == ("shop://a", "shop://b")
 
 
-@override_settings(MCP_DJANGO=MCP | {"MAX_SUBSCRIPTIONS": 1})
+@configured(MAX_SUBSCRIPTIONS=1)
 def test_106_over_the_cap_nothing_is_added(request_: MCPRequest) -> None:
     session = new_session(request_)
     session.subscribe("shop://a")

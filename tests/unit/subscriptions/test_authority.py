@@ -9,10 +9,10 @@ from oauth2_provider.models import AccessToken
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.oauth.bearer import verify
-from mcp_django.oauth.tokens import create_token
+from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.subscriptions import notifier
 from tests.factories import make_book, make_superuser, make_user
-from tests.listening import listen, page_of, tell_at_once, uri_of
+from tests.subscribers import listen, page_of, tell_at_once, uri_of
 from tests.testapp.models import Book, Tag
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from django.test import override_settings
 from mcp_django.subscriptions import bus as bus_module
 from mcp_django.subscriptions.bus import RESYNC, Bus
 from mcp_django.subscriptions.changes import CHANGES, Changes
-from tests.listening import TIMEOUT
+from tests.subscribers import TIMEOUT
 
 MEMORY = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 # Nothing listens there.

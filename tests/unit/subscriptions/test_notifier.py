@@ -8,12 +8,12 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure, notify_changed, notify_list_changed
 from mcp_django.oauth.bearer import verify
-from mcp_django.oauth.tokens import create_token
-from mcp_django.subscriptions import audience, notifier, signals
+from mcp_django.oauth.stored_tokens import create_token
+from mcp_django.subscriptions import model_signals, notifier, subscribers
 from mcp_django.subscriptions.bus import RESYNC
 from mcp_django.subscriptions.changes import Changes
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.listening import listen, page_of, rolled_back, tell_at_once, uri_of
+from tests.subscribers import listen, page_of, rolled_back, tell_at_once, uri_of
 from tests.testapp.models import AudioBook, Author, Book, Loan, Section, Shelf, Tag
 
 pytestmark = pytest.mark.django_db
@@ -164,8 +164,7 @@ def test_102_a_caller_who_lost_the_permission_is_not_told(commit, loss):
 
 
 @pytest.mark.parametrize("loss", ["revoked", "expired", "cut back", "password"])
-def test_what_happens_after_a_token_has_ended_is_told_to_none_of_its_streams(commit, loss, settings, monkeypatch):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "REVOKE_ON_PASSWORD_CHANGE": True}
+def test_what_happens_after_a_token_has_ended_is_told_to_none_of_its_streams(commit, loss, monkeypatch):
     user, tag = make_superuser(), Tag.objects.create(name="t")
     row, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE])
     auth = verify(raw, RESOURCE)[1]
@@ -461,7 +460,7 @@ def moody(news, monkeypatch):
     """A site whose rows cannot be had for one of its users when something is wrong."""
     site = MCPSite()
     site.register(Author, Moody)
-    signals.connect_models()
+    model_signals.connect_models()
     author = make_author()
     permission = "testapp.view_author"
     lucky, unlucky = [listen(make_user(name, permission), uri_of(author), site=site) for name in ("lucky", "unlucky")]
@@ -585,7 +584,7 @@ def test_who_watches_much_is_told_after_who_watches_little(commit, monkeypatch):
 
 
 def test_a_user_watches_so_many_pages_and_any_number_of_their_rows(news, monkeypatch):
-    monkeypatch.setattr(audience, "MAX_PAGES", 5)
+    monkeypatch.setattr(subscribers, "MAX_PAGES", 5)
     book, user, other = make_book(), make_superuser("heavy"), make_superuser("other")
     pages = [f"{page_of(Book)}?search=word{number}" for number in range(1, 10)]
     first = listen(user, *pages[:3])

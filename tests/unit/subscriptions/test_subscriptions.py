@@ -16,13 +16,14 @@ from django.db import connection, connections, transaction
 from mcp_django import MCPSite, notify_changed
 from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.subscriptions import audience, notifier
-from mcp_django.subscriptions.audience import Caller, Subscription, check_uris
+from mcp_django.subscriptions import notifier, subscribers
 from mcp_django.subscriptions.bus import bus
+from mcp_django.subscriptions.subscribers import Subscriber, Subscription, check_uris
+from tests.configured import configured
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.listening import listen, page_of, rolled_back, tell_at_once, uri_of
+from tests.subscribers import listen, page_of, rolled_back, tell_at_once, uri_of
 from tests.testapp.models import Book, Tag
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 
 @pytest.fixture
@@ -43,12 +44,11 @@ def real():
 # What may be asked for
 
 
-def test_106_only_so_many_resources_can_be_asked_for(settings):
+def test_106_only_so_many_resources_can_be_asked_for():
     check_uris([f"shop://{number}" for number in range(200)])
     with pytest.raises(InvalidParams, match="At most 200"):
         check_uris(["shop://x"] * 201)
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "MAX_SUBSCRIPTIONS": 2}
-    with pytest.raises(InvalidParams, match="At most 2"):
+    with configured(MAX_SUBSCRIPTIONS=2), pytest.raises(InvalidParams, match="At most 2"):
         check_uris(["shop://x"] * 3)
 
 
@@ -98,7 +98,7 @@ def test_a_request_that_is_refused_leaves_nothing_behind(news, monkeypatch):
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(audience, "find_watches", fail)
+        patched.setattr(subscribers, "find_watches", fail)
         with pytest.raises(ZeroDivisionError):
             listen(make_superuser("chief"), "shop://x")
     monkeypatch.setattr(news.process.checker, "wake", lambda: fail(None, None))
@@ -169,14 +169,14 @@ def test_a_closed_subscription_watches_nothing_any_more(news):
 @pytest.mark.django_db
 def test_a_page_that_cannot_be_had_is_not_honoured(news, monkeypatch):
     user = make_user("reader", "testapp.view_book")
-    original = audience.content_digest
+    original = subscribers.content_digest
 
     def fail(request, watch):
         if "ordering" in watch.uri:
-            raise audience.NotFound
+            raise subscribers.NotFound
         return original(request, watch)
 
-    monkeypatch.setattr(audience, "content_digest", fail)
+    monkeypatch.setattr(subscribers, "content_digest", fail)
     listener = listen(user, page_of(Book), f"{page_of(Book)}?ordering=title")
     assert listener.subscription.uris == (page_of(Book),)
 
@@ -225,7 +225,7 @@ def test_the_child_of_a_fork_has_no_subscriptions(monkeypatch):
     processes = [notifier.Notifier()]
     monkeypatch.setattr(notifier, "_notifiers", processes)
     parents = processes[0]
-    caller = Caller(request_of(User(pk=1)))
+    caller = Subscriber(request_of(User(pk=1)))
     parents.audience.add(Subscription(caller, None, frozenset(), print, print, parents.audience))
     notifier._forked()
     assert processes[0] is not parents

@@ -1,8 +1,8 @@
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 
-from mcp_django.orm import queries
-from mcp_django.subscriptions.audience import identity, reload
+from mcp_django.orm import pagination
+from mcp_django.subscriptions.subscribers import identity, reload
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +66,7 @@ def test_many_users_take_a_few_queries(django_assert_num_queries, monkeypatch):
     users = [member(f"user{number}") for number in range(10)]
     with django_assert_num_queries(4):
         assert len(reload([*users, *users])) == 10
-    monkeypatch.setattr(queries, "CHUNK", 5)
+    monkeypatch.setattr(pagination, "CHUNK", 5)
     with django_assert_num_queries(8):
         assert len(reload(users)) == 10
 

@@ -10,8 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 
 from mcp_django import Ask, MCPSite, ModelExposure, Param, action, site
-from mcp_django.emulation.bulk import PICKING
-from mcp_django.exposures.actions import FunctionAction
+from mcp_django.emulation.bulk_writes import PICKING
+from mcp_django.exposures.declared_actions import FunctionAction
 from mcp_django.orm.access import access_of
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.actions import ActionTool, RunAction, action_tool_name
@@ -19,7 +19,7 @@ from mcp_django.tools.models import DescribeModel, Description
 from mcp_django.tools.overviews import Overview
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

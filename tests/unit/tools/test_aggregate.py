@@ -13,9 +13,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.filterapp.models import Film, Screening
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE = AggregateRecords()

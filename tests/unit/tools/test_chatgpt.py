@@ -1,4 +1,4 @@
-"""ChatGPT's `search` and `fetch`: results in its own form, of rows that the caller may see, where a setting says so."""
+"""ChatGPT's `search` and `fetch`: results in its own form, of rows that the caller may see."""
 
 import json
 from typing import Any
@@ -6,19 +6,17 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.test import override_settings
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.chatgpt import MAX_RESULTS, MAX_ROWS, Fetch, Search
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader
+from tests.library import reader
 from tests.testapp.models import Author, Book
-from tests.writing import call, refusal, result_of
+from tests.tool_calls import call, refusal, result_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 SEARCH, FETCH = Search(), Fetch()
-ON = {"BASE_URL": "http://testserver", "CHATGPT_TOOLS": True}
 
 
 @pytest.fixture
@@ -30,18 +28,17 @@ def found(request: MCPRequest, query: str) -> list[str]:
     return [result["title"] for result in call(SEARCH, request, query=query)["results"]]
 
 
-def test_they_are_there_only_where_the_setting_says_so(library: MCPRequest) -> None:
+def test_they_are_there_only_where_the_site_adds_them(library: MCPRequest) -> None:
     site = library.mcp.site
     before = [tool.name for tool in site.get_tools(library)]
     assert not {"search", "fetch"} & set(before)
     assert site.get_tool(library, "search") is None
-    with override_settings(MCP_DJANGO=ON):
-        after = [tool.name for tool in site.get_tools(library)]
-        assert set(after) == {*before, "search", "fetch"}
-        assert site.get_tool(library, "fetch") is not None
-        nobody = reader(make_user("nobody"), site)
-        assert not {"search", "fetch"} & {tool.name for tool in site.get_tools(nobody)}
-    assert [tool.name for tool in site.get_tools(library)] == before
+    site.add_chatgpt_tools()
+    after = [tool.name for tool in site.get_tools(library)]
+    assert set(after) == {*before, "search", "fetch"}
+    assert site.get_tool(library, "fetch") is not None
+    nobody = reader(make_user("nobody"), site)
+    assert not {"search", "fetch"} & {tool.name for tool in site.get_tools(nobody)}
 
 
 def test_tools_of_the_project_of_the_same_names_stay_its_own() -> None:
@@ -53,10 +50,10 @@ def test_tools_of_the_project_of_the_same_names_stay_its_own() -> None:
 
     site.add_tool(search)
     request = reader(make_superuser(), site)
-    with override_settings(MCP_DJANGO=ON):
-        assert [tool.name for tool in site.get_tools(request)].count("search") == 1
-        assert not isinstance(site.get_tool(request, "search"), Search)
-        assert isinstance(site.get_tool(request, "fetch"), Fetch)
+    site.add_chatgpt_tools()
+    assert [tool.name for tool in site.get_tools(request)].count("search") == 1
+    assert not isinstance(site.get_tool(request, "search"), Search)
+    assert isinstance(site.get_tool(request, "fetch"), Fetch)
 
 
 def test_a_result_has_id_title_and_url_and_is_fetched_by_its_id(library: MCPRequest) -> None:

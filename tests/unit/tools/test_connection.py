@@ -6,17 +6,16 @@ import pytest
 from mcp_django.operating.switches import set_switch
 from mcp_django.protocol.versions import SUPPORTED
 from mcp_django.testing import MCPClient, MCPError
+from tests.configured import configure
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def configure(settings):
-    def to(**found):
-        settings.MCP_DJANGO = {**settings.MCP_DJANGO, **found}
-
-    return to
+def offered(settings):
+    """Have a budget, though one that none of the callers has."""
+    configure(settings, BUDGETS={"service": {"calls": 5}})
 
 
 def offers(client):
@@ -30,30 +29,26 @@ def test_it_is_not_offered_where_it_has_nothing_to_say():
         client.call("connection_info")
 
 
-def test_it_is_offered_with_budgets_switches_and_by_its_setting(configure):
+def test_it_is_offered_where_something_is_off():
     client = MCPClient(make_superuser())
     make_user("ada")
     set_switch("user", "ada")
     assert not offers(client)
     set_switch("tool", "delete_record")
     assert offers(client)
-    configure(CONNECTION_INFO=False)
-    assert not offers(client)
-    configure(CONNECTION_INFO=True)
-    assert offers(client)
-    configure(CONNECTION_INFO=None, BUDGETS={"user": {"calls": 5}})
-    assert offers(client)
 
 
-def test_it_costs_few_tokens(configure):
-    configure(CONNECTION_INFO=True)
+def test_it_is_offered_where_there_are_budgets(offered):
+    assert offers(MCPClient(make_superuser()))
+
+
+def test_it_costs_few_tokens(offered):
     (found,) = (tool for tool in MCPClient(make_superuser()).tools() if tool["name"] == "connection_info")
     assert len(json.dumps(found, separators=(",", ":"))) < 340
 
 
 @pytest.mark.parametrize("version", SUPPORTED)
-def test_it_says_who_the_caller_is_and_what_it_may_do(configure, version):
-    configure(CONNECTION_INFO=True)
+def test_it_says_who_the_caller_is_and_what_it_may_do(offered, version):
     client = MCPClient(make_superuser(), scopes=["mcp:read"], version=version)
     found = json.loads(client.call("connection_info").text)
     assert found["user"] == "root"
@@ -93,14 +88,11 @@ def test_it_tells_of_no_switch_for_what_the_caller_may_not_know_of():
     assert "secret" not in found.text
 
 
-def test_it_takes_no_arguments(configure):
-    configure(CONNECTION_INFO=True)
+def test_it_takes_no_arguments(offered):
     assert MCPClient(make_superuser()).call("connection_info", user="ada").is_error
 
 
-def test_a_tool_of_the_project_of_that_name_goes_before(configure, tools):
-    configure(CONNECTION_INFO=True)
-
+def test_a_tool_of_the_project_of_that_name_goes_before(offered, tools):
     def connection_info(request: Any) -> str:
         """Say something else."""
         return "mine"

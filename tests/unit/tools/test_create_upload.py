@@ -5,7 +5,7 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.signing import read_ticket
-from mcp_django.emulation.files import name_of_upload
+from mcp_django.emulation.uploaded_files import name_of_upload
 from mcp_django.exceptions import ToolError
 from mcp_django.testing import MCPClient
 from mcp_django.tools.writes import CreateUpload
@@ -13,7 +13,7 @@ from tests.factories import make_superuser, make_user
 from tests.fileapp.admin import files_admin
 from tests.fileapp.models import Manual, Page
 from tests.testapp.models import Author, Book
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = pytest.mark.django_db
 

@@ -14,9 +14,9 @@ from mcp_django.tools.base import Tool
 from mcp_django.tools.models import DescribeModel, ListModels
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
-from tests.reading import make_library, reader, site_with
+from tests.library import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
-from tests.writing import call
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 DESCRIBE = DescribeModel()
@@ -38,14 +38,22 @@ def examples(request: MCPRequest, label: str) -> list[Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def sites_of_all() -> list[MCPSite]:
+    """Sites of every model: with all fields, those of the default, and the key alone."""
+    sites = [MCPSite() for _ in range(3)]
+    for site, fields in zip(sites, ("__all__", None, ["pk"]), strict=True):
+        for model in ALL:
+            site.register(model, ModelExposure, fields=fields)
+    return sites
+
+
 @pytest.mark.parametrize("model", ALL, ids=lambda model: model._meta.label_lower)
-def test_every_example_of_every_model_runs(model: Any) -> None:
+def test_every_example_of_every_model_runs(model: Any, sites_of_all: list[MCPSite]) -> None:
     make_library()
-    for fields in ({"fields": "__all__"}, {"fields": None}, {"fields": ["pk"]}):
-        site = MCPSite()
-        for other in ALL:
-            site.register(other, ModelExposure, **fields)
-        found = examples(reader(make_superuser(f"root{len(fields)}{fields['fields']}"), site), model._meta.label_lower)
+    user = make_superuser()
+    for site in sites_of_all:
+        found = examples(reader(user, site), model._meta.label_lower)
         assert [example["tool"] for example in found] == ["query_records", "aggregate_records"]
 
 

@@ -13,8 +13,8 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.functions.asking import Ask
 from mcp_django.testing import MCPClient, MCPError, ToolCall
 from mcp_django.tools.functions import FunctionTool
-from tests.answering import ELICITS
 from tests.factories import make_superuser, make_user
+from tests.question_rounds import ELICITS
 
 pytestmark = pytest.mark.django_db
 

@@ -18,9 +18,9 @@ from mcp_django.orm.access import access_of
 from mcp_django.tools import finding
 from mcp_django.tools.models import ListModels
 from tests.factories import make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Profile, Shelf, Tag
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 LIST = ListModels()

@@ -11,14 +11,14 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from jsonschema import Draft202012Validator
 
-from mcp_django.context.results import ToolResult
+from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import Cancelled, ToolError
 from mcp_django.protocol.content import Audio, EmbeddedResource, Image, Text
 from mcp_django.schema.annotations import Header
 from mcp_django.tools.base import Tool
 from mcp_django.tools.functions import FunctionTool
 from tests.testapp.models import Author
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 REQUEST: Any = SimpleNamespace(user=SimpleNamespace(has_perms=lambda wanted: False))
 

@@ -10,9 +10,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.grouping import PERIODS
 from tests.factories import make_author, make_book, make_superuser
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.writing import call, refusal
+from tests.tool_calls import call, refusal
 
 pytestmark = pytest.mark.django_db
 AGGREGATE = AggregateRecords()

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_django.tools.models import DescribeModel
 from tests.factories import make_superuser
-from tests.inlineapp.making import shop_request
-from tests.writing import call
+from tests.inlineapp.factories import shop_request
+from tests.tool_calls import call
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from mcp_django.tools.models import DescribeModel, ListModels
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 LIST, DESCRIBE = ListModels(), DescribeModel()

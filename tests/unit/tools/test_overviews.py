@@ -15,9 +15,9 @@ from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.overviews import Overview, may_words
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Note, Profile, Tag
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 DESCRIBE = DescribeModel()

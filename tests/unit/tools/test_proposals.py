@@ -17,9 +17,9 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import site_with
+from tests.library import site_with
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.writing import call, request_of
+from tests.tool_calls import call, request_of
 
 pytestmark = pytest.mark.postgresql
 

@@ -8,15 +8,15 @@ import pytest
 from django.db import connection
 from django.test import override_settings
 
-from mcp_django.orm.paging import CURSOR_ERROR
+from mcp_django.orm.pagination import CURSOR_ERROR
 from mcp_django.tools import query
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_author, make_book, make_superuser
-from tests.reading import make_library, reader, site_with
+from tests.library import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Placement, Profile, Shelf, Tag
-from tests.writing import call, refusal, result_of
+from tests.tool_calls import call, refusal, result_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, GET, AGGREGATE = QueryRecords(), GetRecord(), AggregateRecords()

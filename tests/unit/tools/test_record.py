@@ -13,9 +13,9 @@ from mcp_django.orm.access import access_of
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.record import GetRecord, Record
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.reading import reader, site_with
+from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Profile, Shelf, Tag
-from tests.writing import call, refusal, request_of
+from tests.tool_calls import call, refusal, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET = GetRecord()

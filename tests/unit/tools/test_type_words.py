@@ -8,7 +8,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import columns_of
 from mcp_django.tools.overviews import choice_words, type_words
 from tests.factories import make_superuser, make_user
-from tests.reading import reader
+from tests.library import reader
 from tests.testapp.models import Author, Book, Tag
 
 

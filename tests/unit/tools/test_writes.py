@@ -20,10 +20,10 @@ from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
-from tests.answering import CANCEL, DECLINE, ELICITS, accept, again, calling, only, send
 from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.question_rounds import CANCEL, DECLINE, ELICITS, accept, again, calling, only, send
 from tests.testapp.models import Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
-from tests.writing import call, history_page, refusal, request_of, site_with
+from tests.tool_calls import call, history_page, refusal, request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 

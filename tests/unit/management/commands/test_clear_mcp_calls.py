@@ -11,7 +11,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(("arguments", "left"), [([], 2), (["--days", "5"], 1), (["--all"], 0)])
 def test_what_is_older_is_deleted(arguments, left, settings, capsys):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG_DAYS": 20}
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": {"days": 20}}
     fill(1, 10, 25, hours=1)
     call_command("clear_mcp_calls", *arguments)
     assert CallEntry.objects.count() == left

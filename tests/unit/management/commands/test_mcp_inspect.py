@@ -85,7 +85,7 @@ def test_what_is_not_there_has_a_reason(capsys, options, what, reason):
 def test_secrets_and_excluded_fields_are_named_with_the_reason(capsys, monkeypatch):
     own = MCPSite("own", admin_site=admin.site)
     own.register(Author, ModelExposure, fields=["name"], exclude=["email"])
-    monkeypatch.setattr("mcp_django.management.accounts.mounted_sites", lambda: [own])
+    monkeypatch.setattr("mcp_django.management.command_arguments.mounted_sites", lambda: [own])
     out = run(capsys, site="own", model="testapp.author")
     assert "Tools" not in out
     assert "a secret" in line(out, "- secret_token")

@@ -5,7 +5,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-PUBLIC = {"BASE_URL": "https://shop.example", "SERVER_NAME": "shop"}
+PUBLIC = {"BASE_URL": "https://shop.example", "SERVER": {"name": "shop"}}
 
 
 def printed(**options) -> str:

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mcp_django import MCPSite
-from mcp_django.management.accounts import find_site
+from mcp_django.management.command_arguments import find_site
 from mcp_django.management.commands import mcp_stdio
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -207,6 +207,6 @@ def test_a_mistake_is_told_on_standard_error_alone(environment):
 
 def test_a_site_that_needs_middleware_is_refused(monkeypatch):
     tenants = MCPSite("tenants", needs_middleware=True)
-    monkeypatch.setattr("mcp_django.management.accounts.mounted_sites", lambda: [tenants])
+    monkeypatch.setattr("mcp_django.management.command_arguments.mounted_sites", lambda: [tenants])
     with pytest.raises(CommandError, match="needs middleware"):
         find_site("tenants")

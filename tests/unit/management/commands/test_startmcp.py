@@ -100,7 +100,7 @@ def test_what_it_writes_is_right_and_passes_every_check(project):
 
 @pytest.mark.parametrize("app", OWN)
 def test_the_file_of_every_app_is_python_with_all_of_its_models(capsys, app):
-    call_command("startmcp", app, only_print=True)
+    call_command("startmcp", app, dry_run=True)
     text = capsys.readouterr().out
     classes = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
     assert set(classes) == {f"{model.__name__}Exposure" for model in apps.get_app_config(app).get_models()}

@@ -21,11 +21,23 @@ from mcp_django.functions.asking import Ask, Roots, Sample
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.protocol.eras import Call, LegacyEra
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.dispatch import Kernel
-from mcp_django.server.methods.base import Asked
+from mcp_django.server.kernel import Kernel
+from mcp_django.server.methods.handler_interface import Asked
 from mcp_django.testing import MCPClient, MCPError
-from tests.answering import CANCEL, DECLINE, ELICITS, EVERYTHING, accept, again, calling, only, sampled, send, text_of
 from tests.factories import make_author, make_superuser, make_user
+from tests.question_rounds import (
+    CANCEL,
+    DECLINE,
+    ELICITS,
+    EVERYTHING,
+    accept,
+    again,
+    calling,
+    only,
+    sampled,
+    send,
+    text_of,
+)
 from tests.session_client import SessionClient
 from tests.testapp.models import Author
 

@@ -159,7 +159,7 @@ def test_135_completing_needs_the_scope():
     assert caught.value.status == 403
 
 
-@override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": "2/d"})
+@override_settings(MCP_DJANGO=MCP | {"RATES": {"completions": "2/d"}})
 def test_135_153_completions_are_limited_for_each_caller_and_counted_in_the_shared_cache():
     first, second = make_superuser("first"), make_superuser("second")
     for client in (MCPClient(first), MCPClient(first)):
@@ -176,7 +176,7 @@ def test_135_153_completions_are_limited_for_each_caller_and_counted_in_the_shar
 
 
 def test_135_without_a_rate_the_limit_of_calls_is_the_only_one():
-    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": None}):
+    with override_settings(MCP_DJANGO=MCP | {"RATES": {"completions": None}}):
         assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp", "admin"]
 
 
@@ -184,7 +184,7 @@ def test_a_cache_that_is_out_of_order_limits_nothing(monkeypatch, caplog):
     def broken(*args):
         raise ConnectionError("no cache")
 
-    monkeypatch.setattr("mcp_django.runtime.cache.hit", broken)
+    monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits.hit", broken)
     assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp", "admin"]
     assert "not counted" in caplog.text
 

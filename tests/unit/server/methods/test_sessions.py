@@ -2,10 +2,10 @@
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.test import override_settings
 
 from mcp_django.models import Session
 from mcp_django.testing import MCPClient, MCPError
+from tests.configured import configured
 from tests.factories import make_book, make_superuser, make_user
 from tests.session_client import SessionClient
 
@@ -60,7 +60,7 @@ async def test_121_a_resource_that_is_not_the_callers_is_not_there(transactional
 
 
 async def test_106_a_session_has_so_many_subscriptions_and_no_more(client):
-    with override_settings(MCP_DJANGO=MCP | {"MAX_SUBSCRIPTIONS": 1}):
+    with configured(MAX_SUBSCRIPTIONS=1):
         await client.result("resources/subscribe", {"uri": await uri_of_a_book()})
         assert (await client.error("resources/subscribe", {"uri": await uri_of_a_book()}))["code"] == -32602
     assert len(await uris()) == 1

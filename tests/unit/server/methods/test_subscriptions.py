@@ -7,8 +7,8 @@ from mcp_django import site
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import InsufficientScope
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.methods.base import Listen
-from mcp_django.server.methods.lifecycle import listen
+from mcp_django.server.methods.handler_interface import Listen
+from mcp_django.server.methods.lifecycle_and_subscriptions import listen
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_superuser
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from django.test import override_settings
-
-from mcp_django.transports.http import streams as call_streams
-from mcp_django.transports.http.registry import registry
-from mcp_django.transports.http.streams import CallLog
+from mcp_django.transports.http import event_streams as call_streams
+from mcp_django.transports.http.event_streams import CallLog
+from mcp_django.transports.http.open_streams import registry
+from tests.configured import configured
 
 MCP = {"BASE_URL": "http://testserver"}
 
@@ -44,7 +43,7 @@ async def test_messages_that_are_stored_are_read_from_there_by_who_is_far_behind
     assert numbers(found, found.last - 2) == [found.last - 1, found.last]
 
 
-@override_settings(MCP_DJANGO=MCP | {"STREAM_EVENTS": 5})
+@configured(STREAM_EVENTS=5)
 async def test_of_messages_that_cannot_be_stored_the_newest_are_kept_and_always_the_last() -> None:
     found = CallLog("s", sends_first=True)
     for number in range(1, 9):

@@ -8,7 +8,7 @@ CARD = "/mcp/server-card"
 
 @pytest.fixture
 def shown(settings):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "SERVER_CARD": True}
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "SERVER": {"card": True}}
 
 
 @pytest.mark.parametrize("path", [CARD, "/.well-known/mcp/catalog.json", "/.well-known/ai-catalog.json"])

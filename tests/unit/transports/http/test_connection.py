@@ -12,9 +12,10 @@ import uvicorn
 from django.test import override_settings
 
 from mcp_django.protocol.messages import Response
-from mcp_django.transports.http import server as connection
-from mcp_django.transports.http.server import ClientGone, Connection, cut_off
-from tests.unit.transports.http.test_consumer import MCP, PING, exchange
+from mcp_django.transports.http import asgi_consumer as connection
+from mcp_django.transports.http.asgi_consumer import ClientGone, Connection, cut_off
+from tests.configured import configured
+from tests.unit.transports.http.test_consumer import PING, exchange
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,7 +28,7 @@ async def test_a_body_may_come_in_pieces(token):
     assert (await asked.answer())[0] == 200
 
 
-@override_settings(MCP_DJANGO=MCP | {"MAX_BODY_BYTES": 10})
+@override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=10)
 async def test_B22_a_chunked_body_is_stopped_where_it_crosses_the_bound(token):
     asked = exchange(token)
     await asked.send(b"123456", more=True)
@@ -35,7 +36,7 @@ async def test_B22_a_chunked_body_is_stopped_where_it_crosses_the_bound(token):
     assert (await asked.answer())[0] == 413
 
 
-@override_settings(MCP_DJANGO=MCP | {"BODY_TIMEOUT": 0.05})
+@configured(BODY_TIMEOUT=0.05)
 async def test_B24_a_body_that_does_not_arrive_is_not_waited_for(token):
     asked = exchange(token)
     await asked.send(b"{", more=True)
@@ -43,7 +44,7 @@ async def test_B24_a_body_that_does_not_arrive_is_not_waited_for(token):
 
 
 # uvloop makes no timer of what is this near.
-@override_settings(MCP_DJANGO=MCP | {"BODY_TIMEOUT": 0.0001})
+@configured(BODY_TIMEOUT=0.0001)
 async def test_bodies_of_requests_at_once_are_bounded_however_near_the_bounds_are(token):
     asked = [exchange(token) for _ in range(3)]
     for one in asked:

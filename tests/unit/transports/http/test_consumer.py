@@ -9,10 +9,11 @@ from django.test import override_settings
 from mcp_django import site
 from mcp_django.protocol.messages import Response
 from mcp_django.testing import MCPClient
-from mcp_django.transports import calls
-from mcp_django.transports.http import dispatch, server
-from mcp_django.transports.http.exchange import SHORT_BODY
+from mcp_django.transports import call_limits
+from mcp_django.transports.http import asgi_consumer, streamable_http
+from mcp_django.transports.http.http_exchange import SHORT_BODY
 from tests.asgi_client import Exchange, http_scope
+from tests.configured import configured
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,7 +26,7 @@ def authorization(name):
 
 
 def exchange(token, **headers):
-    return Exchange(dispatch.as_application(site), http_scope(authorization=token, **headers))
+    return Exchange(streamable_http.as_application(site), http_scope(authorization=token, **headers))
 
 
 def calling(tool, version="2025-11-25", progress=None):
@@ -49,7 +50,7 @@ async def test_an_answer_that_is_ready_is_json_with_its_length(token):
 
 
 async def test_C54_a_place_is_given_back_when_the_call_is_over(token):
-    with override_settings(MCP_DJANGO=MCP | {"MAX_CONCURRENT_CALLS": 1}):
+    with configured(MAX_CONCURRENT_CALLS=1):
         for _ in range(3):
             asked = exchange(token)
             await asked.send(PING)
@@ -66,8 +67,8 @@ def slow_reads(monkeypatch):
         release.wait(10)
         return Response(200, b"{}")
 
-    monkeypatch.setattr(dispatch.StreamableExchange, "answer", answer)
-    monkeypatch.setattr(server, "WATCH_AFTER", 0.01)
+    monkeypatch.setattr(streamable_http.StreamableExchange, "answer", answer)
+    monkeypatch.setattr(asgi_consumer, "WATCH_AFTER", 0.01)
     yield begun, release
     release.set()
 
@@ -139,11 +140,11 @@ async def test_a_long_body_of_a_wrong_kind_is_not_read(token, wrong, status):
 
 
 async def test_a_long_body_of_a_method_without_one_is_not_read(token):
-    asked = Exchange(dispatch.as_application(site), http_scope(method="PUT", authorization=token, **LONG))
+    asked = Exchange(streamable_http.as_application(site), http_scope(method="PUT", authorization=token, **LONG))
     assert (await asked.answer(5))[0] == 405
 
 
-@override_settings(MCP_DJANGO=MCP | {"CALL_RATE": "1/h", "MAX_CONCURRENT_CALLS": 1})
+@configured(RATES={"calls": "1/h"}, MAX_CONCURRENT_CALLS=1)
 @pytest.mark.parametrize("has_length", [True, False])
 async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_length):
     body = long_ping()
@@ -158,11 +159,11 @@ async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_l
 async def reading(size):
     """Wait until long bodies of this size are being read."""
     async with asyncio.timeout(5):
-        while sum(calls._bodies.values()) != size:
+        while sum(call_limits._bodies.values()) != size:
             await asyncio.sleep(0.01)
 
 
-@override_settings(MCP_DJANGO=MCP | {"MAX_WORKER_BODY_BYTES": 400_000})
+@configured(MAX_WORKER_BODY_BYTES=400_000)
 async def test_long_bodies_at_the_same_time_are_bounded_for_a_caller_and_for_all(token):
     second, third = await sync_to_async(lambda: [authorization(name) for name in ("second", "third")])()
     body = long_ping(60_000)
@@ -189,7 +190,7 @@ async def test_long_bodies_at_the_same_time_are_bounded_for_a_caller_and_for_all
     assert (await once_more.answer())[0] == 200
 
 
-@override_settings(MCP_DJANGO=MCP | {"BODY_TIMEOUT": 0.3})
+@configured(BODY_TIMEOUT=0.3)
 async def test_a_long_body_that_does_not_come_is_given_up(token):
     asked = exchange(token, **LONG)
     await asked.send(b"[", more=True)

@@ -5,7 +5,7 @@ from django.test import Client
 
 from mcp_django import site
 from mcp_django.transports.client_configs import CLIENTS
-from mcp_django.transports.http.exchange import Exchange
+from mcp_django.transports.http.http_exchange import Exchange
 from tests.asgi_client import http_scope
 from tests.factories import make_superuser
 

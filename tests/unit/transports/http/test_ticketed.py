@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 
 from mcp_django import MCPSite
-from mcp_django.context import refusals
+from mcp_django.context import refused_request_log
 from mcp_django.context.request import MCPRequest
 from mcp_django.context.signing import ticket_url
 from mcp_django.exceptions import NotFound, ToolError
-from mcp_django.transports.http.files import Refused, ticketed
+from mcp_django.transports.http.file_links import Refused, ticketed
 from tests.factories import make_user
-from tests.writing import request_of
+from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
 
@@ -80,7 +80,7 @@ def test_a_ticket_of_nobody_is_good_only_where_nobody_signs_in() -> None:
 
 
 def test_calls_by_ticket_count_as_calls_of_the_user() -> None:
-    with override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", "CALL_RATE": "0/h"}):
+    with override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", "RATES": {"calls": "0/h"}}):
         response, seen = ask(make_user("u"))
     assert (response.status_code, seen) == (429, [])
     assert int(response["Retry-After"]) > 0
@@ -109,7 +109,7 @@ LOGGED: dict[str, tuple[dict[str, Any], str]] = {
     "refused": ({"answer": Refused(409, "Sent before.", "Ask anew.")}, "409: a link to files: Sent before. Ask anew."),
     "slow": (
         {"answer": ToolError("Too slow.")},
-        "503: a link to files: Too slow. STATEMENT_TIMEOUT and MAX_QUERY_COST",
+        "503: a link to files: Too slow. STATEMENT_TIMEOUT bounds what",
     ),
 }
 
@@ -121,7 +121,7 @@ def test_the_log_says_why_a_link_is_refused_and_never_the_link(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(refusals, "_quiet", {})
+    monkeypatch.setattr(refused_request_log, "_quiet", {})
     given, expected = LOGGED[cause]
     ask(make_user("u"), **{key: later if value == "later" else value for key, value in given.items()})
     lines = [record.getMessage() for record in caplog.records if record.name == "mcp_django"]
@@ -132,10 +132,10 @@ def test_the_log_says_why_a_link_is_refused_and_never_the_link(
 def test_a_limit_on_links_is_named_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(refusals, "_quiet", {})
+    monkeypatch.setattr(refused_request_log, "_quiet", {})
     caplog.set_level(logging.INFO, "mcp_django")
-    with override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", "CALL_RATE": "0/h"}):
+    with override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", "RATES": {"calls": "0/h"}}):
         ask(make_user("u"))
         ask(make_user("v"))
     lines = [record.getMessage() for record in caplog.records if record.name == "mcp_django"]
-    assert lines == ["429: a link to files: Too many calls. Raise CALL_RATE if clients have to send more."]
+    assert lines == ["429: a link to files: Too many calls. Raise RATES['calls'] if this is fair use."]

@@ -1,9 +1,9 @@
 import pytest
 from django.contrib.auth import get_user_model
-from django.test import override_settings
 
 from mcp_django.subscriptions.bus import bus
-from mcp_django.subscriptions.signals import notify_list_changed
+from mcp_django.subscriptions.model_signals import notify_list_changed
+from tests.configured import configured
 from tests.factories import make_book, make_superuser
 from tests.stdio_client import Gate, in_thread, talk, tool
 
@@ -110,7 +110,7 @@ async def test_a_question_may_be_declined_or_fail(asking, response):
 
 
 async def test_a_question_that_nobody_answers_is_taken_back(asking):
-    with override_settings(MCP_DJANGO={"QUESTION_TIMEOUT": 0.2}):
+    with configured(QUESTION_TIMEOUT=0.2):
         async with talk() as client:
             await client.begin(elicitation={})
             call = client.ask("tools/call", tool("ask"))
@@ -234,7 +234,7 @@ async def test_a_filter_that_cannot_be_had_is_an_error():
 
 
 async def test_streams_over_the_limit_are_refused():
-    with override_settings(MCP_DJANGO={"MAX_STREAMS": 1}):
+    with configured(MAX_STREAMS=1):
         async with talk() as client:
             listening = {"notifications": {"toolsListChanged": True}}
             client.ask_modern("subscriptions/listen", listening)

@@ -11,6 +11,7 @@ from django.test import override_settings
 from mcp_django import MCPSite
 from mcp_django.schema.annotations import Header
 from mcp_django.transports.stdio import pipes, server
+from tests.configured import configured
 from tests.factories import make_book, make_superuser, make_user
 from tests.protocol_messages import LEGACY, MODERN, PARAMS, VERSION_KEY
 from tests.stdio_client import TIMEOUT, Gate, in_thread, talk, tool
@@ -112,7 +113,7 @@ async def test_what_is_no_message_is_refused_and_the_next_one_read():
 
 
 async def test_a_line_that_is_too_long_is_refused_and_the_next_one_read():
-    with override_settings(MCP_DJANGO={"MAX_BODY_BYTES": 1000}):
+    with override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=1000):
         async with talk() as client:
             client.send({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "y" * 100_000}})
             answer = await client.receive()
@@ -172,7 +173,7 @@ async def test_calls_run_at_the_same_time_and_one_id_at_a_time(gate):
 
 
 async def test_calls_over_the_limit_are_refused_and_places_come_back(gate):
-    with override_settings(MCP_DJANGO={"MAX_CONCURRENT_CALLS": 1}):
+    with configured(MAX_CONCURRENT_CALLS=1):
         async with talk() as client:
             await client.begin()
             slow = client.ask("tools/call", tool("gate"))
@@ -185,7 +186,7 @@ async def test_calls_over_the_limit_are_refused_and_places_come_back(gate):
 
 
 async def test_calls_over_the_rate_are_told_when_to_come_back():
-    with override_settings(MCP_DJANGO={"CALL_RATE": "2/h"}):
+    with override_settings(MCP_DJANGO={"RATES": {"calls": "2/h"}}):
         async with talk() as client:
             await client.call("ping")
             await client.call("ping")

@@ -1,0 +1,64 @@
+"""One shape for all system checks: what is wrong, and what mends it; a table for those whose test is one expression.
+
+Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts, ``E1xx``/``W1xx`` for OAuth.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error, Info, Warning
+
+from ..conf import faults, settings
+from ..conf.defaults import DEFAULTS
+
+Check = Callable[..., list[CheckMessage]]
+Find = Callable[[], Iterable[CheckMessage]]
+LEVELS: Final = {"E": Error, "W": Warning, "I": Info}
+
+
+def problem(id: str, what: str, remedy: str | None = None, obj: Any = None) -> CheckMessage:
+    """Return the message of a check; an id of digits alone is an error, and a warning while ``DEBUG`` is on."""
+    if id.isdigit():
+        id = ("W" if django_settings.DEBUG else "E") + id
+    return LEVELS[id[0]](what, hint=remedy, obj=obj, id=f"mcp_django.{id}")
+
+
+class Rule(NamedTuple):
+    """A check whose test is one expression; its texts can have settings of ``MCP_DJANGO`` in braces, and DEFAULTS."""
+
+    id: str
+    is_broken: Callable[[], Any]
+    what: str
+    remedy: str
+
+
+class _Values(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        return getattr(settings, name)
+
+
+def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
+    """Yield what is wrong by the rules."""
+    values = _Values(DEFAULTS=DEFAULTS)
+    for rule in rules:
+        if rule.is_broken():
+            yield problem(rule.id, rule.what.format_map(values), rule.remedy.format_map(values))
+
+
+def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find], Check]:
+    """Make a check of a function that yields what is wrong, and put it into the group.
+
+    It finds nothing while a setting cannot be read, or one of the conditions does not hold.
+    """
+
+    def make(find: Find) -> Check:
+        @wraps(find)
+        def checked(**kwargs: Any) -> list[CheckMessage]:
+            return list(find()) if not faults() and all(holds() for holds in conditions) else []
+
+        group.append(checked)
+        return checked
+
+    return make

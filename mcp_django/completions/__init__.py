@@ -1,1 +1,0 @@
-"""Values that a client may offer for an argument of a prompt or resource template."""

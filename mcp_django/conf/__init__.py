@@ -1,0 +1,163 @@
+"""The app's settings, read from one dict of the project, ``MCP_DJANGO``, and from the defaults.
+
+``from mcp_django.conf import settings`` gives an object that reads ``settings.MCP_DJANGO`` first and the defaults
+second, caches what it read, and forgets it when the setting changes (``override_settings`` in tests).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from ..problems import Problem, nearest
+from .defaults import FIXED, REPLACED, SETTINGS
+from .value_kinds import Group
+
+# The cause of what is wrong with a key that is no setting.
+UNKNOWN_KEY: Final = "unknown key"
+# Bytes of long bodies.
+WORKER_BODY_BYTES: Final = 40 * 1024**2
+IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES", "SIGN_IN_FACTS"})
+
+
+def faults() -> list[Problem]:
+    """Return what is wrong with ``MCP_DJANGO``: names that are no settings, and values that one cannot have."""
+    configured = getattr(django_settings, "MCP_DJANGO", {})
+    if not isinstance(configured, Mapping):
+        remedy = 'It has to be a dict, such as {"BASE_URL": "https://shop.example"}.'
+        return [Problem(f"MCP_DJANGO is {configured!r}.", remedy)]
+    found = []
+    for name, value in configured.items():
+        if name not in SETTINGS:
+            found.append(Problem(f"MCP_DJANGO has no setting {name!r}.", _in_place_of(name), cause=UNKNOWN_KEY))
+        elif not (kind := SETTINGS[name].kind).admits(value):
+            found.append(Problem(f"MCP_DJANGO: {name} is {value!r}.", kind.hint(value)))
+    return found
+
+
+def _in_place_of(name: Any) -> str:
+    if name in REPLACED:
+        return f"{name} is now {REPLACED[name]}."
+    if name in FIXED or name in vars(Settings):
+        return f"{name} is fixed: leave it out."
+    return nearest(name, SETTINGS).strip() or "The settings are listed in docs/settings.md."
+
+
+class Settings:
+    """Attribute access to ``MCP_DJANGO`` with its defaults, and to the limits that no project sets.
+
+    Nothing is guessed: while one setting is wrong none can be read, so that no request is answered by what was not
+    meant. The system checks say the same before.
+
+    Raises:
+        AttributeError: the name is not a setting of the app.
+        ImproperlyConfigured: a setting is wrong, or names what cannot be imported.
+    """
+
+    # Characters of one long text within a page of rows.
+    TEXT_CHARS = 300
+    # Seconds for which a cursor, a confirmation, and the result of a call with an idempotency_key are good.
+    CURSOR_MAX_AGE = 24 * 3600
+    CONFIRMATION_MAX_AGE = 600
+    IDEMPOTENCY_MAX_AGE = 24 * 3600
+    # Seconds that a question to the client's user stays open.
+    QUESTION_TIMEOUT = 600
+    # Seconds in which a body must arrive, in which a call gets a thread, and which a write waits for a lock on
+    # PostgreSQL.
+    BODY_TIMEOUT: float = 30
+    QUEUE_TIMEOUT: float = 30
+    LOCK_TIMEOUT: float = 5
+    # Calls of one user that run at the same time, open streams of one user, and of all users, in one worker.
+    MAX_CONCURRENT_CALLS = 32
+    MAX_STREAMS = 32
+    MAX_WORKER_STREAMS = 10_000
+    # Seconds that a session may lie unused, sessions with something to remember that one user may have, and resources
+    # that one stream or session may subscribe to.
+    SESSION_IDLE = 7 * 24 * 3600
+    MAX_SESSIONS = 50
+    MAX_SUBSCRIPTIONS = 200
+    # What is kept of a call's stream for a client that reconnects: messages, bytes, and seconds after its end. Bytes of
+    # all streams of one user, calls that wait for an answer included: beyond it the oldest go.
+    STREAM_EVENTS = 1_000
+    STREAM_BYTES = 4 * 1024**2
+    STREAM_MAX_AGE = 600
+    USER_STREAM_BYTES = 16 * 1024**2
+
+    @property
+    def SLOW_THREADS(self) -> int:
+        """Writes, actions and the project's own tools that run at the same time in one worker."""
+        return 2 * int(self.THREADS)
+
+    @property
+    def MAX_BODY_BYTES(self) -> int:
+        """Bytes of a request body, as everywhere in Django; a quarter of a worker's where Django has no limit."""
+        limit = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        return WORKER_BODY_BYTES // 4 if limit is None else int(limit)
+
+    @property
+    def MAX_WORKER_BODY_BYTES(self) -> int:
+        """Bytes of the long bodies that one worker holds at the same time; a quarter of them for one caller."""
+        return max(WORKER_BODY_BYTES, self.MAX_BODY_BYTES)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in SETTINGS:
+            raise AttributeError(f"MCP_DJANGO has no setting {name!r}")
+        self.require_right()
+        default = SETTINGS[name].default
+        value = getattr(django_settings, "MCP_DJANGO", {}).get(name, default)
+        if isinstance(SETTINGS[name].kind, Group) and value is not False:
+            value = default if value is True else {**default, **value}
+        if name in IMPORTS:
+            value = [_import(name, item) for item in value]
+        self.__dict__[name] = value
+        return value
+
+    def require_right(self) -> None:
+        """Look at all settings, once until they change.
+
+        Raises:
+            ImproperlyConfigured: one is wrong.
+        """
+        if "_is_right" in self.__dict__:
+            return
+        if found := faults():
+            raise ImproperlyConfigured(" ".join(f"{fault.what} {fault.remedy}" for fault in found))
+        self.__dict__["_is_right"] = True
+
+    def reload(self) -> None:
+        """Forget every value read so far."""
+        self.__dict__.clear()
+
+
+def _import(name: str, item: Any) -> Any:
+    try:
+        return import_string(item) if isinstance(item, str) else item
+    except ImportError as error:
+        raise ImproperlyConfigured(f"MCP_DJANGO: {name} has {item!r}, which cannot be imported: {error}.") from error
+
+
+def require_apps(who: str, *names: str) -> None:
+    """Look whether the apps are installed without which a module cannot even be imported.
+
+    Raises:
+        ImproperlyConfigured: one is not.
+    """
+    missing = [name for name in names if not apps.is_installed(name)]
+    if missing:
+        listed = ", ".join(f'"{name}"' for name in missing)
+        raise ImproperlyConfigured(f"{who} needs {listed} in INSTALLED_APPS.")
+
+
+settings = Settings()
+
+
+def _reload(*, setting: str, **kwargs: Any) -> None:
+    if setting == "MCP_DJANGO":
+        settings.reload()
+
+
+setting_changed.connect(_reload)

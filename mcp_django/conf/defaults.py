@@ -1,0 +1,314 @@
+"""The settings: what each of them means, its default, and what it can be. docs/settings.md is written from this table.
+
+``SECTIONS`` are those of the page, which `python docs/settings_page.py` writes.
+"""
+
+from typing import Any, Final
+
+from .value_kinds import (
+    FLAG,
+    HOST_NAME,
+    HTTPS,
+    NAMES,
+    PROXY,
+    SITE,
+    SO_MANY,
+    TEXT,
+    URLS,
+    Kind,
+    Setting,
+    choice,
+    daily_budgets,
+    either,
+    group,
+    items,
+    number,
+    own_host,
+    records,
+    times,
+    whole,
+)
+
+# SQLite takes 32,766 parameters, and a composite key is several.
+MOST_ROWS: Final = 10_000
+# A file that is written is held in memory.
+MOST_BYTES: Final = 1024**3
+# Of arguments, or of a result, in the log of calls.
+MOST_CAPTURED: Final = 1024**2
+
+SO_MANY_OR_ALL: Final = SO_MANY.or_none("no limit")
+CLASSES: Final = items("classes, or their dotted names")
+HOSTS: Final = items("hosts, such as claude.ai, or .example.com for all of a domain", HOST_NAME)
+DOCUMENT_HOSTS: Final = either(choice("all", "ask", "off"), items("hosts, such as claude.ai", HOST_NAME))
+IDENTITY_PROVIDER: Final = {
+    "issuer": HTTPS,
+    "jwks_uri": HTTPS,
+    "clients": items("client ids", TEXT),
+    "client_keys": URLS,
+    "link": choice("subject", "email", "email_staff"),
+    "create": FLAG,
+    "groups": NAMES,
+}
+REQUIRED_OF_PROVIDER: Final = ("issuer", "jwks_uri", "clients")
+
+SECTIONS: Final[dict[str, dict[str, Setting]]] = {
+    "The address": {
+        "BASE_URL": Setting(
+            None,
+            TEXT.or_none(),
+            "Scheme, host and port at which clients reach the site, without a path. Tokens are bound to it. `None`: "
+            "taken from the request, in `DEBUG` only",
+        ),
+        "URLCONFS": Setting(
+            (),
+            items("URLconfs"),
+            "More URLconfs that mount endpoints, if middleware chooses the URLconf, for example "
+            "[by host](deployment.md#several-hosts)",
+        ),
+        "ALLOWED_ORIGINS": Setting(
+            [],
+            items("origins, each of them one site, such as https://inspector.example", SITE),
+            "Origins of web pages that can call the endpoint (`scheme://host[:port]`), beside the site's own",
+        ),
+    },
+    "How the server presents itself": {
+        "SERVER": group(
+            name=Setting("django", TEXT, "The server's name for clients, which `mcp_install` uses too"),
+            title=Setting(None, TEXT.or_none(), "The server's name for people"),
+            version=Setting("1", TEXT, "The server's version"),
+            icon=Setting(None, TEXT.or_none(), "The URL of an image (PNG or SVG), or its path below `BASE_URL`"),
+            description=Setting(None, TEXT.or_none(), "What the server is for, in at most 100 characters"),
+            website=Setting(None, TEXT.or_none(), "The URL of a page about the server"),
+            card=Setting(
+                False, FLAG, "Anyone can read a card of each endpoint, see [discovery](registration.md#discovery)"
+            ),
+        ),
+        "INSTRUCTIONS": Setting(
+            "",
+            TEXT,
+            "Text for the model, put before the generated instructions: what your business does, what its words mean",
+        ),
+    },
+    "What is exposed": {
+        "AUTO_REGISTER": Setting(
+            True,
+            FLAG,
+            "Expose every `ModelAdmin` of the default admin site. `False`: only what an `mcp.py` registers",
+        ),
+        "READ_ONLY": Setting(False, FLAG, "No tool that writes is listed or can be called, whatever else is set"),
+        "TOOL_BUDGET": Setting(
+            40,
+            whole(0),
+            "The most tools that one caller gets. Beyond it, admin actions are available only through `run_action`",
+        ),
+        "SCHEMAS": Setting(
+            "full",
+            choice("full", "plain"),
+            '`"plain"` declares objects of any members as JSON text, for clients whose strict modes [have no such '
+            "objects](tools.md#schemas)",
+        ),
+    },
+    "Who can call": {
+        "AUTHENTICATION_CLASSES": Setting(
+            ["mcp_django.oauth.bearer.BearerAuthentication"],
+            CLASSES,
+            "DRF authentication classes, in order: [other authentication](oauth.md#other-authentication). Empty: open "
+            "to anyone, for tests only",
+        ),
+        "SIGN_IN_FACTS": Setting(
+            ["mcp_django.signin.OTPDevice"],
+            CLASSES,
+            "What the sign-in [leaves with the tokens](oauth.md#what-the-sign-in-leaves-with-the-tokens)",
+        ),
+        "CALL_MIDDLEWARE": Setting(
+            (),
+            items("dotted names", TEXT),
+            "Middleware that runs around each call too, with the token's user: "
+            "[audit trails](deployment.md#audit-trails)",
+        ),
+    },
+    "Clients": {
+        "REGISTRATION": Setting(
+            "open",
+            choice("open", "authenticated", "off"),
+            '`"open"`: clients register themselves. `"authenticated"`: with a token of this server. `"off"`: '
+            "administrators create them",
+        ),
+        "CLIENT_DOCUMENTS": group(
+            hosts=Setting(
+                None,
+                DOCUMENT_HOSTS.or_none("all while REGISTRATION is 'open', and none otherwise"),
+                "Clients that [describe themselves by a document](registration.md#clients-that-describe-themselves). "
+                '`"all"`: of any host. A list: of these hosts (`.example.com` is all of a domain). `"ask"`: of hosts '
+                'that an administrator has allowed. `"off"`: none. `None`: `"all"` while `REGISTRATION` is `"open"`, '
+                'otherwise `"off"`',
+            ),
+            blocked=Setting(
+                (),
+                HOSTS,
+                "Hosts whose clients are refused, such as `evil.example`, or `.example.com` for all of a domain",
+            ),
+            private=Setting(
+                (),
+                items("hosts, such as login.intranet or localhost:8443", own_host()),
+                "Hosts of your own network from which documents and keys are fetched too, such as `login.intranet` or "
+                "`localhost:8443`",
+            ),
+            ca=Setting(
+                None,
+                TEXT.or_none("the system's authorities alone"),
+                "File of certificate authorities (PEM) that count beside those of the system, for documents and keys",
+            ),
+            proxy=Setting(
+                None,
+                PROXY.or_none("no proxy"),
+                "HTTP proxy by which the server fetches documents and keys, such as `http://proxy.intranet:3128`. "
+                "`private` hosts are reached without it",
+            ),
+        ),
+        "IDENTITY_PROVIDERS": Setting(
+            (),
+            records("dicts, each with issuer, jwks_uri and clients", IDENTITY_PROVIDER, *REQUIRED_OF_PROVIDER),
+            "Identity providers that vouch for users to clients, so that nobody has to consent: a list of dicts with "
+            "`issuer`, `jwks_uri`, `clients` and, optionally, `client_keys`, `link`, `create` and `groups` "
+            "([single sign-on](single-sign-on.md#single-sign-on))",
+        ),
+        "SERVICE_ACCOUNTS": Setting(
+            False,
+            FLAG,
+            "Programs without a person sign in as [service accounts](single-sign-on.md#service-accounts), which "
+            "superusers create in the admin",
+        ),
+    },
+    "Size of answers and writes": {
+        "PAGE_SIZE": Setting(20, whole(1), "Rows of a page when the client does not say"),
+        "MAX_PAGE_SIZE": Setting(200, whole(1), "Rows of a page at most"),
+        "RESULT_CHARS": Setting(40_000, whole(1), "Characters of one result. Lower it to save tokens"),
+        "MAX_BULK_ROWS": Setting(
+            1_000, whole(1, MOST_ROWS), "Rows that one call can change, delete or run an action on, at most 10,000"
+        ),
+        "MAX_FILE_BYTES": Setting(
+            5 * 1024**2, whole(1, MOST_BYTES), "Bytes of a file that is read or written; it is held in memory"
+        ),
+    },
+    "Load": {
+        "RATES": group(
+            calls=Setting("1200/m", SO_MANY_OR_ALL, "Calls of one user"),
+            completions=Setting("600/m", SO_MANY_OR_ALL, "Completions of one user"),
+            uploads=Setting("120/h", SO_MANY_OR_ALL, "Files that one user can send to upload URLs"),
+            registrations=Setting("30/h", SO_MANY_OR_ALL, "Registrations of clients from one address"),
+            registrations_total=Setting("600/h", SO_MANY_OR_ALL, "Registrations of clients in total"),
+            documents=Setting(
+                "60/h",
+                SO_MANY_OR_ALL,
+                "Metadata documents of clients that are fetched for one address, and five times as many of one host",
+            ),
+            refusals=Setting(
+                "60/m",
+                SO_MANY_OR_ALL,
+                "Refused requests for tokens of one client at one address, and five times as many of one address",
+            ),
+        ),
+        "BUDGETS": Setting(
+            {},
+            daily_budgets(),
+            'What each user, client or service account has for a day, such as `{"user": {"calls": 5000}}` '
+            "([budgets](operating.md#budgets))",
+        ),
+        "THREADS": Setting(
+            4,
+            whole(1),
+            "Queries that run at the same time in one worker, beside twice as many writes, actions and tools of your "
+            "own. One user has at most half of either",
+        ),
+        "CALL_TIMEOUT": Setting(60, number(), "Seconds that one call can take, waiting included (not under WSGI)"),
+        "STATEMENT_TIMEOUT": Setting(
+            5,
+            number().or_none("no limit"),
+            "Seconds that the queries of one read can take on SQLite and PostgreSQL. `None`: no limit",
+        ),
+        "CACHE_TTL_MS": Setting(
+            {"tools": 60_000, "prompts": 60_000, "templates": 60_000, "discover": 60_000},
+            times("tools", "prompts", "resources", "templates", "read", "discover"),
+            "Milliseconds that a client can keep a list before it asks again (2026-07-28): one number, or a dict by "
+            "`tools`, `prompts`, `resources`, `templates`, `read`, `discover`",
+        ),
+    },
+    "Operating": {
+        "EVENTS": Setting(
+            "default",
+            Kind("the name of a channel layer, or False", lambda value: value is False or TEXT.admits(value)),
+            "The channel layer that carries changes of exposed models between workers, whose subscribers are told of "
+            "them. `False`: nobody is told of changes",
+        ),
+        "CALL_LOG": group(
+            can_be_off=True,
+            days=Setting(30, whole(1), "Days for which `clear_mcp_calls` keeps the log"),
+            capture=Setting(
+                "off",
+                choice("full", "off"),
+                '`"full"` keeps [arguments and results](operating.md#arguments-and-results) too',
+            ),
+            max_bytes=Setting(16 * 1024, whole(1, MOST_CAPTURED), "Bytes that are kept of either"),
+            redact=Setting(
+                None,
+                TEXT.or_none(),
+                "Dotted name of a function that gets tool, arguments and result, and returns the last two as they can "
+                "be kept",
+            ),
+        ),
+        "TELEMETRY": group(
+            opentelemetry=Setting(
+                False, FLAG, "Give [OpenTelemetry](operating.md#opentelemetry) a span and a measurement of each call"
+            ),
+            prometheus=Setting(False, FLAG, "Count calls for [Prometheus](operating.md#prometheus)"),
+            metrics_token=Setting(
+                None,
+                TEXT.or_none("users with a permission alone"),
+                "The bearer token that can read the page of metrics",
+            ),
+            sql_comments=Setting(
+                False,
+                FLAG,
+                "End each query of a call with a [comment](operating.md#comments-on-queries) that names client, tool "
+                "and trace",
+            ),
+        ),
+    },
+}
+SETTINGS: Final[dict[str, Setting]] = {name: setting for part in SECTIONS.values() for name, setting in part.items()}
+DEFAULTS: Final[dict[str, Any]] = {name: setting.default for name, setting in SETTINGS.items()}
+
+# Keys that are none: what can no longer be turned off, and what to write in place of the others.
+FIXED: Final = frozenset({"SESSIONS", "DOWNLOAD_LINKS", "REVOKE_ON_PASSWORD_CHANGE", "CONNECTION_INFO"})
+REPLACED: Final = {
+    "SERVER_NAME": "SERVER['name']",
+    "SERVER_TITLE": "SERVER['title']",
+    "SERVER_VERSION": "SERVER['version']",
+    "SERVER_ICON": "SERVER['icon']",
+    "SERVER_DESCRIPTION": "SERVER['description']",
+    "SERVER_WEBSITE": "SERVER['website']",
+    "SERVER_CARD": "SERVER['card']",
+    "CALL_RATE": "RATES['calls']",
+    "COMPLETION_RATE": "RATES['completions']",
+    "UPLOAD_RATE": "RATES['uploads']",
+    "REGISTRATION_RATE": "RATES['registrations']",
+    "REGISTRATION_TOTAL_RATE": "RATES['registrations_total']",
+    "CLIENT_DOCUMENT_RATE": "RATES['documents']",
+    "TOKEN_REFUSAL_RATE": "RATES['refusals']",
+    "BLOCKED_CLIENT_HOSTS": "CLIENT_DOCUMENTS['blocked']",
+    "PRIVATE_CLIENT_HOSTS": "CLIENT_DOCUMENTS['private']",
+    "CLIENT_DOCUMENT_CA": "CLIENT_DOCUMENTS['ca']",
+    "CLIENT_DOCUMENT_PROXY": "CLIENT_DOCUMENTS['proxy']",
+    "OPENTELEMETRY": "TELEMETRY['opentelemetry']",
+    "PROMETHEUS": "TELEMETRY['prometheus']",
+    "METRICS_TOKEN": "TELEMETRY['metrics_token']",
+    "SQL_COMMENTS": "TELEMETRY['sql_comments']",
+    "CALL_LOG_DAYS": "CALL_LOG['days']",
+    "CHANNEL_LAYER": "EVENTS",
+    "MAX_UPLOAD_BYTES": "MAX_FILE_BYTES",
+    "MAX_BODY_BYTES": "Django's own DATA_UPLOAD_MAX_MEMORY_SIZE",
+    "MAX_QUERY_COST": "middleware in CALL_MIDDLEWARE, see docs/deployment.md",
+    "CONNECTED_EMAIL": "a receiver of the signal client_connected, see docs/consent.md",
+    "CHATGPT_TOOLS": "site.add_chatgpt_tools() in an mcp.py",
+}

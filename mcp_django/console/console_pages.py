@@ -1,0 +1,231 @@
+"""What the pages of the console have in common: who may open them, and the way from one to the next.
+
+What a page needs is loaded by its first request: the admin is loaded by ``migrate`` and the shell as well, and where
+django-oauth-toolkit is not installed. The console lives at the list of calls in the admin: the ModelAdmin of
+:class:`~mcp_django.models.CallEntry` has the other pages below its own address.
+"""
+
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar
+from urllib.parse import urlsplit
+
+import django
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.contrib import admin
+from django.contrib.admin import ModelAdmin
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
+from django.template.loader import get_template
+from django.template.response import TemplateResponse
+from django.templatetags.static import static
+from django.urls import URLPattern, path, reverse
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ..conf import settings
+
+Response = TypeVar("Response", bound=HttpResponseBase)
+# The templates of the admin around a page.
+AROUND: Final = ("admin/base.html", "admin/base_site.html", "admin/change_form.html", "admin/change_list.html")
+
+
+class Page:
+    """A page of the console.
+
+    ``name`` is the last part of its address, ``title`` what it is called, and ``home`` the ModelAdmin of the calls.
+    ``answer`` is the function that answers its requests, by its name within the package: it takes page and request.
+    ``methods`` are those that it takes. A page that ``is_local`` needs no endpoint that could be called.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[Any]
+    answer: ClassVar[str]
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD", "POST")
+    is_local: ClassVar[bool] = False
+
+    def __init__(self, home: "Home") -> None:
+        self.home = home
+
+    def may_open(self, request: HttpRequest) -> bool:
+        """Return whether the user sees the page: who may view calls, unless a page says otherwise."""
+        is_there = self.is_local or apps.is_installed("oauth2_provider")
+        return is_there and bool(self.home.has_view_permission(request))
+
+    def respond(self, request: HttpRequest) -> HttpResponseBase:
+        """Have the function answer somebody who may open the page, unless the method is none of the page's.
+
+        While settings are wrong it says what is wrong, and nothing else.
+        """
+        if request.method not in self.methods:
+            return HttpResponseNotAllowed(self.methods)
+        try:
+            settings.require_right()
+        except ImproperlyConfigured as error:
+            return self.render(request, {"fault": str(error)}, "wrong")
+        found: HttpResponseBase = import_string(f"mcp_django.console.{self.answer}")(self, request)
+        return found
+
+    def render(self, request: HttpRequest, context: dict[str, Any], template: str = "") -> HttpResponse:
+        """Return the page with this context; ``template`` is another one than its own."""
+        request.current_app = self.home.admin_site.name
+        shared = self.home.admin_site.each_context(request)
+        tabs = self.home.get_tabs(request, self.name)
+        own = {
+            "title": self.title,
+            "opts": self.home.opts,
+            "tabs": tabs,
+            "calls_url": self.home.calls_url,
+            "has_breadcrumb_list": django.VERSION >= (6, 1),
+        }
+        return TemplateResponse(request, f"mcp_django/console/{template or self.name}.html", shared | own | context)
+
+    def view(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer a request of anybody who may enter the admin."""
+        if not self.may_open(request):
+            raise PermissionDenied
+        return with_policy(self.respond(request))
+
+    @property
+    def url_name(self) -> str:
+        """What the address is called among the admin's."""
+        return f"{self.home.opts.app_label}_console_{self.name}"
+
+    @property
+    def url(self) -> str:
+        """The address."""
+        return reverse(f"{self.home.admin_site.name}:{self.url_name}")
+
+
+def with_policy(response: Response) -> Response:
+    """Return the response with a policy of what its page may load, where the project has none (CSP 3).
+
+    Within another admin than Django's own, which may have scripts of its own in its pages, it is about all but these.
+    """
+    if any("csp" in str(name).lower() for name in django_settings.MIDDLEWARE):
+        return response
+    policy = "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+    if all(map(_is_djangos, AROUND)):
+        parts = urlsplit(static("mcp_django/console.css"))
+        own = f"'self' {parts.scheme or 'https'}://{parts.netloc}" if parts.netloc else "'self'"
+        policy = f"default-src {own}; img-src {own} data:; {policy}"
+    response.headers["Content-Security-Policy"] = policy
+    return response
+
+
+def _is_djangos(name: str) -> bool:
+    found: Any = get_template(name)
+    return Path(found.origin.name).is_relative_to(Path(admin.__file__).parent)
+
+
+class Overview(Page):
+    """Figures and charts of the last hour, day, week or 30 days."""
+
+    name: ClassVar[str] = "overview"
+    title: ClassVar[Any] = gettext_lazy("Overview")
+    answer: ClassVar[str] = "overview_charts.show"
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+    is_local: ClassVar[bool] = True
+
+
+class AsUser(Page):
+    """What a user's model sees. It is for superusers: whoever sees that sees what the user may see."""
+
+    name: ClassVar[str] = "seen"
+    title: ClassVar[Any] = gettext_lazy("As this user")
+    answer: ClassVar[str] = "visibility_page.show"
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+
+    def may_open(self, request: HttpRequest) -> bool:
+        """Return whether the user is a superuser."""
+        return bool(getattr(request.user, "is_superuser", False)) and super().may_open(request)
+
+
+class TryIt(Page):
+    """Calls of tools as oneself."""
+
+    name: ClassVar[str] = "try"
+    title: ClassVar[Any] = gettext_lazy("Try it")
+    answer: ClassVar[str] = "try_tool_page.respond"
+
+
+class Switches(Page):
+    """What is off. Who may view switches sees the page, who may change them turns off and on."""
+
+    name: ClassVar[str] = "switches"
+    title: ClassVar[Any] = gettext_lazy("Switches")
+    answer: ClassVar[str] = "switches_page.respond"
+
+    def may_open(self, request: HttpRequest) -> bool:
+        """Return whether the user may view switches, or change them."""
+        user: Any = request.user
+        return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
+
+
+class Connections(Page):
+    """Clients with access, sessions and streams."""
+
+    name: ClassVar[str] = "connections"
+    title: ClassVar[Any] = gettext_lazy("Connections")
+    answer: ClassVar[str] = "open_connections_page.respond"
+
+
+class Connect(Page):
+    """The set-up of each client."""
+
+    name: ClassVar[str] = "connect"
+    title: ClassVar[Any] = gettext_lazy("Connect")
+    answer: ClassVar[str] = "connect_clients_page.respond"
+
+
+class Health(Page):
+    """What is wrong, and what mends it."""
+
+    name: ClassVar[str] = "health"
+    title: ClassVar[Any] = gettext_lazy("Health")
+    answer: ClassVar[str] = "health_checks_page.respond"
+
+
+# In the order of the tabs.
+PAGES: Final[tuple[type[Page], ...]] = (Overview, Connections, Switches, Health, AsUser, TryIt, Connect)
+
+
+class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """Rows that nobody adds, changes or deletes in the admin."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class Home(ModelAdmin):  # type: ignore[type-arg]
+    """The ModelAdmin that the pages lie below. ``pages`` are their classes, in the order of the tabs."""
+
+    pages: ClassVar[tuple[type[Page], ...]] = PAGES
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the addresses of the pages, before those that take any key of a row."""
+        found = [page(self) for page in self.pages]
+        own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in found]
+        urls: list[URLPattern] = super().get_urls()
+        return [*own, *urls]
+
+    @property
+    def calls_url(self) -> str:
+        """The address of the list of calls."""
+        return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def get_tabs(self, request: HttpRequest, current: str) -> list[dict[str, Any]]:
+        """Return title and address of each page that the user may open, and which of them is open now."""
+        pages = [page for page in (page(self) for page in self.pages) if page.may_open(request)]
+        tabs = [{"title": page.title, "url": page.url, "is_current": page.name == current} for page in pages]
+        if not self.has_view_permission(request):
+            return tabs
+        calls = {"title": _("Calls"), "url": self.calls_url, "is_current": current == "calls"}
+        return [*tabs[:1], calls, *tabs[1:]]

@@ -1,0 +1,173 @@
+"""The page of the checks: settings, tables, cache and channel layer, and the endpoint as a client reaches it.
+
+Nothing is checked before it is asked for, and nothing that is checked leaves a trace: the rest of a client's way, which
+registers a client and signs in, is ``manage.py mcp_doctor``.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from asgiref.sync import async_to_sync
+from channels.layers import channel_layers
+from django.apps import apps
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, connections, router
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.translation import gettext as _
+
+from ..conf import settings
+from ..models import CallEntry
+from ..oauth import client_documents
+from ..oauth.client_documents import takes_documents
+from ..oauth.resource_urls import resource_url, uses_oauth
+from ..routing import mounted_endpoints
+from ..runtime.cache_and_rate_limits import cache
+from ..schema.secrets import without_secrets
+from ..subscriptions.bus import shared_layer
+from .console_pages import Page
+from .doctor import Doctor, Failed
+
+# Those whose tables calls need.
+APPS: Final = ("mcp_django", "oauth2_provider")
+OURS: Final = "mcp_django."
+# Seconds in which a message has to come back from the channel layer.
+LAYER_TIMEOUT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: ``verdict`` is "ok", "info", "warning" or "error", ``remedy`` what mends it."""
+
+    title: str
+    verdict: str
+    seen: str
+    remedy: str = ""
+
+    @property
+    def word(self) -> str:
+        """The verdict as people read it."""
+        return {"ok": _("well"), "info": _("note"), "warning": _("warning")}.get(self.verdict, _("wrong"))
+
+
+def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Answer with the button, or with what was found."""
+    if request.method != "POST":
+        return page.render(request, {"findings": None})
+    findings: list[Finding] = []
+    for path in mounted_endpoints():
+        try:
+            findings += reached(resource_url(request, path))
+        except ImproperlyConfigured as error:
+            findings.append(Finding(path, "error", str(error)))
+    return page.render(request, {"findings": [*findings, *of_parts(), *of_settings()]})
+
+
+def reached(url: str) -> Iterator[Finding]:
+    """Yield what a client sees that comes to the endpoint at ``url`` without a token, to the first thing that fails."""
+    for title, step in Doctor(url, origins=settings.ALLOWED_ORIGINS).public_steps():
+        try:
+            yield Finding(f"{title} · {url}", "ok", step())
+        except Failed as failed:
+            yield Finding(f"{title} · {url}", "error", str(failed), failed.remedy)
+            return
+
+
+def of_parts() -> Iterator[Finding]:
+    """Yield what is found of tables, cache and channel layer."""
+    yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
+    yield _of_cache()
+    if uses_oauth() and apps.is_installed("oauth2_provider"):
+        yield from _of_documents()
+    yield _of_channel_layer()
+
+
+def _of_tables(label: str) -> Finding:
+    title = _("Tables of %(app)s") % {"app": label}
+    try:
+        executor = MigrationExecutor(connections[router.db_for_write(CallEntry)])
+        targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == label]
+        missing = [migration.name for migration, _backwards in executor.migration_plan(targets)]
+    except DatabaseError as error:
+        return Finding(title, "error", type(error).__name__, _("Look at the server's log."))
+    if missing:
+        return Finding(
+            title, "error", _("Not migrated: %(names)s") % {"names": ", ".join(missing)}, "manage.py migrate"
+        )
+    return Finding(title, "ok", _("All migrations are applied."))
+
+
+def _of_cache() -> Finding:
+    key, text = f"{OURS}health.{uuid.uuid4().hex}", _("Cache")
+    remedy = _("Without it no call can be confirmed. See CACHES.")
+    try:
+        cache.set(key, "1", 10)
+        is_well = cache.get(key) == "1"
+        cache.delete(key)
+    except Exception as error:
+        return Finding(text, "error", type(error).__name__, remedy)
+    if not is_well:
+        return Finding(
+            text, "error", _("It does not keep what it is given."), _("Without it no call can be confirmed.")
+        )
+    return Finding(text, "ok", _("It answers."))
+
+
+def _of_channel_layer() -> Finding:
+    """Send a message to a channel of its own and receive it, as the workers do."""
+    title = _("Channel layer")
+    if (layer := shared_layer()) is None:
+        remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
+        return Finding(title, "info", _("It is in the memory of each process."), remedy)
+    try:
+        # In an event loop of its own, which ends the layer's connections as it is closed.
+        async_to_sync(_round_trip, force_new_loop=True)(layer[0])
+    except Exception as error:
+        remedy = _("Subscribers in other workers learn of no change until it answers. See CHANNEL_LAYERS.")
+        return Finding(title, "error", f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": "), remedy)
+    return Finding(title, "ok", _("It is shared between workers."))
+
+
+async def _round_trip(alias: str) -> None:
+    layer = channel_layers.make_backend(alias)
+    async with asyncio.timeout(LAYER_TIMEOUT):
+        channel = await layer.new_channel()
+        while True:
+            await layer.send(channel, {"type": "mcp.health"})
+            # A layer of Redis' pub/sub loses what is sent before its subscription has begun.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAYER_TIMEOUT / 10):
+                    await layer.receive(channel)
+                    return
+
+
+def _of_documents() -> Iterator[Finding]:
+    """Look whether the documents by which clients describe themselves can be fetched, where they are taken."""
+    if not takes_documents():
+        return
+    title, cause = _("Documents of clients"), client_documents.look()
+    if not cause:
+        yield Finding(title, "ok", _("They can be fetched."))
+    elif settings.REGISTRATION == "open":
+        seen = _("Clients cannot sign in by them, and register instead: %(cause)s.") % {"cause": cause}
+        yield Finding(title, "warning", seen, client_documents.REMEDY)
+    else:
+        seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
+        yield Finding(title, "error", seen, client_documents.REMEDY)
+
+
+def of_settings(*, deployed: bool = True) -> Iterator[Finding]:
+    """Yield what the system checks of this app say, those for deployments only where it is ``deployed``."""
+    own = [
+        found for found in checks.run_checks(include_deployment_checks=deployed) if str(found.id or "").startswith(OURS)
+    ]
+    for found in own:
+        verdict = "error" if found.level >= checks.ERROR else "warning" if found.level >= checks.WARNING else "info"
+        yield Finding(str(found.id), verdict, str(found.msg), str(found.hint or ""))
+    if not own:
+        yield Finding(_("System checks"), "ok", _("They find nothing."))

@@ -1,0 +1,102 @@
+"""The page of the connections: which clients have access, which sessions and streams are open, and their end.
+
+Open streams are those of all workers that share a channel layer with this one.
+
+Sessions are those of the handshake era that have something to remember; a call of 2026-07-28 has none. Access is looked
+at and removed on the page of the access tokens, which has its own permissions.
+"""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, F, Max
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from oauth2_provider.models import get_access_token_model
+
+from ..conf import settings
+from ..context.untrusted_text import plain
+from ..models import CallEntry, Session, Stream
+from ..oauth.stored_tokens import live
+from ..server.sessions import end_session
+from ..server.stored_streams import DEAD_AFTER
+from ..subscriptions.bus import shared_layer
+from ..transports.http.open_streams import registry
+from .console_pages import Page
+
+# Each of these is enough to end sessions.
+MAY_END: Final = ("mcp_django.change_session", "mcp_django.delete_session")
+MAX_LISTED: Final = 100
+
+
+def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Answer with the lists, or end a session."""
+    user: Any = request.user
+    may_end = any(user.has_perm(name) for name in MAY_END)
+    if request.method == "POST":
+        if not may_end:
+            raise PermissionDenied
+        if stream := request.POST.get("end_stream", "")[:32]:
+            registry.disconnect(stream)
+            messages.success(request, _("The stream is told to end. Remove its access to keep its client out."))
+        elif end_session(request.POST.get("end", "")[:32]):
+            messages.success(request, _("The session is over, and its streams end."))
+        else:
+            messages.warning(request, _("The session was over already."))
+        return redirect(page.url)
+    since = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
+    rows = Session._default_manager.filter(ended=False, seen__gt=since).select_related("user")
+    sessions = list(rows.annotate(open_streams=Count("streams")).order_by("-seen", "pk")[:MAX_LISTED])
+    calls = CallEntry._default_manager.filter(session__in=[row.pk for row in sessions]).order_by()
+    known = {row["session"]: row for row in calls.values("session").annotate(n=Count("pk"), client=Max("client_name"))}
+    for row in sessions:
+        entry: Any = known.get(row.pk, {})
+        client = entry.get("client") or (row.facts[1].get("name", "") if len(row.facts) > 1 else "")
+        row.client, row.calls = plain(str(client), 100), entry.get("n", 0)  # type: ignore[attr-defined]
+        row.subscriptions = len(row.uris)  # type: ignore[attr-defined]
+    context = {
+        "sessions": sessions,
+        "streams": _streams(),
+        "roll": registry.ask_workers(),
+        "is_alone": shared_layer() is None,
+        "may_end": may_end,
+    }
+    return page.render(request, context | _access(page, request))
+
+
+def _streams() -> list[Any]:
+    """Return the streams of calls that run or wait for an answer, the newest sign of life first."""
+    since = timezone.now() - timedelta(seconds=DEAD_AFTER)
+    rows = Stream._default_manager.exclude(state=Stream.State.DONE).select_related("session__user")
+    found = list(rows.order_by("-alive", "pk").defer("call", "questions", "answers")[:MAX_LISTED])
+    for row in found:
+        row.is_alive = row.state == Stream.State.ASKING or row.alive > since  # type: ignore[attr-defined]
+    return found
+
+
+def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
+    """Return the clients that have access now, for those who may view access tokens."""
+    model, user = get_access_token_model(), request.user
+    opts = model._meta
+    permissions = (f"{opts.app_label}.{action}_{opts.model_name}" for action in ("view", "change"))
+    if not any(user.has_perm(name) for name in permissions):
+        return {"clients": None}
+    try:
+        url = reverse(f"{page.home.admin_site.name}:{opts.app_label}_{opts.model_name}_changelist")
+    except NoReverseMatch:
+        url = ""
+    rows = model._default_manager.filter(live(), application__isnull=False).values("application")
+    counted = rows.annotate(
+        name=F("application__name"),
+        client_id=F("application__client_id"),
+        users=Count("user", distinct=True),
+        tokens=Count("pk"),
+        newest=Max("created"),
+    ).order_by("-newest")
+    clients = [{**row, "name": plain(row["name"]) or plain(row["client_id"])} for row in counted[:MAX_LISTED]]
+    return {"clients": clients, "access_url": url}

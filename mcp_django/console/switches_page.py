@@ -1,0 +1,118 @@
+"""The page of the switches: what is off, turn something off with a reason and an end, turn it on again."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ..models import Switch
+from ..operating.switches import active, end_switch, known_names, set_switch
+from .console_pages import Page
+from .visibility_page import known_sites
+
+CHANGE: Final = "mcp_django.change_switch"
+# Of those that are over, the last ones are shown; of names that could be meant, so many are offered.
+MAX_ENDED: Final = 20
+MAX_OFFERED: Final = 1_000
+LASTS: Final = {
+    "": gettext_lazy("until it is turned on again"),
+    "30": gettext_lazy("30 minutes"),
+    "120": gettext_lazy("2 hours"),
+    "480": gettext_lazy("8 hours"),
+    "1440": gettext_lazy("a day"),
+    "10080": gettext_lazy("a week"),
+}
+TARGETLESS: Final = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES)
+
+
+class SwitchForm(forms.Form):
+    """What is to be off, why and how long."""
+
+    kind = forms.ChoiceField(label=gettext_lazy("What"), choices=Switch.Kind.choices, initial=Switch.Kind.TOOL)
+    target = forms.CharField(
+        label=gettext_lazy("Which"),
+        max_length=255,
+        required=False,
+        widget=forms.TextInput(attrs={"list": "mcp-targets", "dir": "auto", "autocomplete": "off"}),
+        help_text=gettext_lazy(
+            "The name of the tool; the model, such as shop.order, or its app; the action, such as shop.order.ship; the "
+            "id or host of the client; the name of the user or the service account."
+        ),
+    )
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"), max_length=200, required=False, help_text=gettext_lazy("Callers are told.")
+    )
+    lasts = forms.ChoiceField(label=gettext_lazy("How long"), choices=list(LASTS.items()), required=False)
+    until = forms.DateTimeField(
+        label=gettext_lazy("Or until"),
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data, auto_id="switch_%s")
+
+    @cached_property
+    def names(self) -> dict[str, set[str]]:
+        """The names of what is known, by kind."""
+        return known_names(known_sites().values())
+
+    @property
+    def offered(self) -> list[str]:
+        """The names that a browser can complete."""
+        return sorted({name for names in self.names.values() for name in names})[:MAX_OFFERED]
+
+    def clean(self) -> dict[str, Any]:
+        """Return what was chosen; a tool or an action is one that there is."""
+        cleaned = super().clean() or {}
+        kind, target = cleaned.get("kind"), cleaned.get("target", "").strip()
+        if kind in TARGETLESS:
+            target = ""
+        elif kind in (Switch.Kind.TOOL, Switch.Kind.ACTION) and target not in self.names[kind]:
+            self.add_error("target", _("There is nothing of this name."))
+        cleaned["target"] = target
+        return cleaned
+
+    def switch_off(self, user: Any) -> Switch | None:
+        """Turn it off; None, with the error in the form, where that cannot be."""
+        chosen = self.cleaned_data
+        until = chosen["until"] or (timedelta(minutes=int(chosen["lasts"])) if chosen["lasts"] else None)
+        try:
+            return set_switch(chosen["kind"], chosen["target"], reason=chosen["reason"], by=user, until=until)
+        except ValueError as error:
+            self.add_error(None, str(error))
+            return None
+
+
+def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Answer a request for the page."""
+    user: Any = request.user
+    may_change = bool(user.has_perm(CHANGE))
+    form = SwitchForm() if may_change else None
+    if request.method == "POST":
+        if not may_change:
+            raise PermissionDenied
+        if "on" in request.POST:
+            key = request.POST["on"]
+            switch = active().filter(pk=key).first() if key.isdecimal() and len(key) < 19 else None
+            if switch is not None and end_switch(switch, by=user):
+                messages.success(
+                    request, _("On again: %(what)s. All workers obey within 5 seconds.") % {"what": switch}
+                )
+            else:
+                messages.warning(request, _("It is on already."))
+            return redirect(page.url)
+        form = SwitchForm(request.POST)
+        if form.is_valid() and (made := form.switch_off(user)):
+            messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": made})
+            return redirect(page.url)
+    off = list(active().order_by("begins", "pk")[:MAX_OFFERED])
+    rows = Switch._default_manager.exclude(pk__in=[switch.pk for switch in off]).order_by("-pk")
+    return page.render(request, {"form": form, "off": off, "ended": rows[:MAX_ENDED], "may_change": may_change})

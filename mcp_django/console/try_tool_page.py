@@ -1,0 +1,433 @@
+"""Try it: call a tool as oneself, from forms made of the JSON Schemas of tools and questions."""
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ..context.call_record import CallRecord
+from ..oauth.resource_urls import resource_url
+from ..operating.call_lifecycle import counted
+from ..protocol.client_requests import ELICITATION
+from ..protocol.eras import client_meta
+from ..protocol.headers import encode_value, param_headers
+from ..protocol.versions import MODERN
+from ..routing import mounted_endpoints
+from ..signin import keep
+from ..transports.local_client import CallFailed, LocalClient
+from .console_pages import Page
+from .visibility_page import known_scopes, known_sites, with_defaults
+from .visibility_report import ask, request_of, tokens
+
+MAX_HELP: Final = 600
+
+
+class JSONText(forms.CharField):
+    """Any JSON; what is none is text, where the schema takes text."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "dir": "ltr", "spellcheck": "false"})
+
+    def __init__(self, *, takes_text: bool, **options: Any) -> None:
+        self.takes_text = takes_text
+        super().__init__(**options)
+
+    def clean(self, value: Any) -> Any:
+        """Return the value, None for none."""
+        text: str = super().clean(value)
+        return None if text == "" else _json(text, self.takes_text)
+
+
+class Lines(forms.CharField):
+    """A list of texts, one a line; a line that is a JSON object or list is that."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "dir": "auto", "spellcheck": "false"})
+
+    def clean(self, value: Any) -> Any:
+        """Return the list, None for no line."""
+        lines = [line.strip() for line in super().clean(value).splitlines() if line.strip()]
+        return [_json(line, True) if line[0] in "{[" else line for line in lines] or None
+
+
+class Chosen(forms.ChoiceField):
+    """One of the values of an ``enum``, of whatever type."""
+
+    def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
+        self.values = values
+        choices = [("", "-"), *((key, key if title is None else title) for key, (_value, title) in values.items())]
+        super().__init__(choices=choices, **options)
+
+    def clean(self, value: Any) -> Any:
+        """Return the value, None for none."""
+        found: str = super().clean(value)
+        return self.values[found][0] if found else None
+
+
+class SeveralChosen(forms.MultipleChoiceField):
+    """Some of the values of an ``enum``."""
+
+    widget = forms.CheckboxSelectMultiple
+
+    def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
+        self.values = values
+        choices = [(key, key if title is None else title) for key, (_value, title) in values.items()]
+        super().__init__(choices=choices, **options)
+
+    def clean(self, value: Any) -> Any:
+        """Return the values, None for none."""
+        return [self.values[key][0] for key in super().clean(value)] or None
+
+
+def _json(text: str, takes_text: bool) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if takes_text:
+            return text
+        raise ValidationError(gettext_lazy("This is not JSON.")) from None
+
+
+class SchemaForm(forms.Form):
+    """The properties of a schema of type ``object``. Nothing is required: what is left out, the tool itself tells.
+
+    ``initial`` are values by name, as they are in JSON.
+    """
+
+    def __init__(
+        self, schema: Mapping[str, Any], data: Any = None, *, initial: Mapping[str, Any] | None = None, prefix: str
+    ) -> None:
+        super().__init__(data, prefix=prefix, auto_id=f"{prefix}_%s")
+        required = schema.get("required", ())
+        for name, part in schema.get("properties", {}).items():
+            field = self.fields[name] = field_of(name, part if isinstance(part, Mapping) else {})
+            field.is_asked_for = name in required  # type: ignore[attr-defined]
+            value = (initial or {}).get(name, part.get("default") if isinstance(part, Mapping) else None)
+            if value is not None:
+                field.initial = _shown(field, value)
+
+    def values_given(self) -> dict[str, Any]:
+        """Return what was entered, by name, where the form is valid."""
+        return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+
+
+def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
+    """Return the field for a property; what has no field of its own is entered as JSON."""
+    help_text = str(schema.get("description", ""))[:MAX_HELP]
+    options: dict[str, Any] = {"label": str(schema.get("title") or name), "help_text": help_text, "required": False}
+    kind, items = schema.get("type"), schema.get("items")
+    if values := _values(schema):
+        return Chosen(values=values, **options)
+    if kind == "array" and isinstance(items, Mapping):
+        if values := _values(items):
+            return SeveralChosen(values=values, **options)
+        if items.get("type") == "string":
+            return Lines(**options)
+    match kind:
+        case "string":
+            return forms.CharField(strip=False, widget=forms.TextInput(attrs={"dir": "auto"}), **options)
+        case "integer":
+            return forms.IntegerField(**options)
+        case "number":
+            return forms.FloatField(**options)
+    kinds = kind if isinstance(kind, list) else [kind]
+    return JSONText(takes_text="string" in kinds or kind is None, **options)
+
+
+def _values(schema: Mapping[str, Any]) -> dict[str, tuple[Any, str | None]]:
+    """Return the values that a schema names, with their titles, by the text that stands for them in a form."""
+    if schema.get("type") == "boolean":
+        return {"true": (True, None), "false": (False, None)}
+    titles = schema.get("enumNames") or ()
+    found = [(value, titles[at] if at < len(titles) else None) for at, value in enumerate(schema.get("enum", ()))]
+    for part in schema.get("oneOf", schema.get("anyOf", ())):
+        if isinstance(part, Mapping) and "const" in part:
+            found.append((part["const"], part.get("title")))
+    return {value if isinstance(value, str) else json.dumps(value): (value, title) for value, title in found}
+
+
+def _shown(field: forms.Field, value: Any) -> Any:
+    """Return a JSON value as the field has it."""
+    match field:
+        case Lines() if isinstance(value, list):
+            return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in value)
+        case SeveralChosen() if isinstance(value, list):
+            return [item if isinstance(item, str) else json.dumps(item) for item in value]
+        case Chosen() | JSONText():
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value
+
+
+# What the console calls itself in the log and in the admin's history.
+NAME: Final = "console"
+CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
+# Rows, columns and characters of a cell that are shown of an answer; all of it stands in its JSON.
+MAX_ROWS: Final = 200
+MAX_COLUMNS: Final = 40
+MAX_CELL: Final = 300
+# Characters of JSON that are shown.
+MAX_JSON: Final = 100_000
+
+
+class CallerForm(forms.Form):
+    """As which site's caller, and which of the tools."""
+
+    site = forms.ChoiceField(label=gettext_lazy("Site"))
+    scope = forms.MultipleChoiceField(label=gettext_lazy("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
+    tool = forms.ChoiceField(label=gettext_lazy("Tool"), required=False)
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(with_defaults(data), auto_id="try_%s")
+        fields: Any = self.fields
+        fields["site"].choices = [(name, name) for name in known_sites()]
+        fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
+
+    def offer(self, names: list[str]) -> None:
+        """Take one of these tools."""
+        fields: Any = self.fields
+        fields["tool"].choices = [("", "-"), *((name, name) for name in names)]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An answer as rows of cells."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    more: int = 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of a call, and what it cost: ``size`` in bytes, ``duration`` and ``query_time`` in ms."""
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    record: CallRecord = field(default_factory=CallRecord)
+    duration: float = 0.0
+
+    @property
+    def structured(self) -> Any:
+        """The structured content, None without any."""
+        return self.result.get("structuredContent")
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the model is told of an error."""
+        return bool(self.refusal or self.result.get("isError"))
+
+    @property
+    def texts(self) -> list[str]:
+        """The blocks of text that a model reads, where they are more than the structured content once more."""
+        blocks = [block["text"] for block in self.result.get("content", ()) if block.get("type") == "text"]
+        return blocks[1:] if self.structured is not None else blocks
+
+    @property
+    def others(self) -> list[str]:
+        """The types of the blocks that are no text."""
+        return [block["type"] for block in self.result.get("content", ()) if block.get("type") != "text"]
+
+    @property
+    def json(self) -> str:
+        """The result."""
+        return json.dumps(self.result, indent=1, ensure_ascii=False)[:MAX_JSON]
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the model reads."""
+        return tokens(self.refusal or self.result.get("content", []))
+
+    @property
+    def table(self) -> Table | None:
+        """The structured content as a table, None where it has no rows."""
+        return table_of(self.structured)
+
+
+class TryIt:
+    """One request for the page."""
+
+    def __init__(self, page: Page, request: HttpRequest) -> None:
+        self.page, self.request = page, request
+        self.form = CallerForm(request.POST if request.method == "POST" else request.GET)
+        self.tools: dict[str, dict[str, Any]] = {}
+
+    def respond(self) -> HttpResponseBase:
+        """Answer: the choice, the form of a tool, a question of the call, or its answer."""
+        self.form.offer([])
+        self.form.full_clean()
+        if self.form.errors.keys() - {"tool"}:
+            return self._page()
+        self.tools = {item["name"]: item for item in ask(request_of(self.client), "tools/list")["tools"]}
+        self.form.offer(list(self.tools))
+        self.form.full_clean()
+        tool = self.tools.get(self.form.cleaned_data.get("tool", ""))
+        if tool is None:
+            return self._page()
+        if self.request.method != "POST":
+            return self._page(tool=tool, arguments=SchemaForm(tool["inputSchema"], prefix="arg"))
+        return self._answered(tool) if "asked_for" in self.request.POST else self._run(tool)
+
+    @cached_property
+    def client(self) -> LocalClient:
+        """The caller: the person in front of the page."""
+        chosen = self.form.cleaned_data
+        return LocalClient(
+            known_sites()[chosen["site"]],
+            self.request.user,  # type: ignore[arg-type]
+            chosen["scope"],
+            keep(self.request),
+            name=NAME,
+            capabilities=CAPABILITIES,
+            is_signed_in=True,
+        )
+
+    def _page(self, **more: Any) -> HttpResponseBase:
+        tool = more.get("tool")
+        writes = tool is not None and not tool.get("annotations", {}).get("readOnlyHint", False)
+        return self.page.render(self.request, {"form": self.form, "tools": self.tools, "writes": writes, **more})
+
+    # Calls
+
+    def _run(self, tool: dict[str, Any]) -> HttpResponseBase:
+        """Call the tool with what was entered, where it may be and can be read."""
+        form = SchemaForm(tool["inputSchema"], self.request.POST, prefix="arg")
+        whole, context = self.request.POST.get("json", "").strip(), {"tool": tool, "arguments": form}
+        if whole:
+            try:
+                given = json.loads(whole)
+            except (ValueError, RecursionError):
+                given = None
+            if not isinstance(given, dict):
+                return self._page(**context, json=whole, fault=_("The arguments are not a JSON object."))
+        elif not form.is_valid():
+            return self._page(**context)
+        else:
+            given = form.values_given()
+        writes = not tool.get("annotations", {}).get("readOnlyHint", False)
+        if writes and "confirmed" not in self.request.POST:
+            fault = _("This tool can change data. Confirm that you want that.")
+            return self._page(**context, json=whole, fault=fault)
+        return self._call(tool, given, {**context, "json": whole})
+
+    def _answered(self, tool: dict[str, Any]) -> HttpResponseBase:
+        """Call the tool again with what the person answered to its questions."""
+        try:
+            given, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
+            parts = [(key, question["params"]) for key, question in questions.items()]
+        except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
+            return self._page(tool=tool, arguments=SchemaForm(tool["inputSchema"], prefix="arg"))
+        state = self.request.POST.get("state", "")
+        context = {"tool": tool, "arguments": SchemaForm(tool["inputSchema"], prefix="arg", initial=given)}
+        forms_of = self._questions(parts, self.request.POST)
+        if "decline" in self.request.POST:
+            responses: dict[str, Any] = {item["key"]: {"action": "decline"} for item in forms_of}
+        elif all(item["form"].is_valid() for item in forms_of):
+            responses = {item["key"]: {"action": "accept", "content": item["form"].values_given()} for item in forms_of}
+        else:
+            return self._ask(tool, given, {"inputRequests": questions, "requestState": state}, forms_of)
+        more = {"inputResponses": responses, **({"requestState": state} if state else {})}
+        return self._call(tool, given, context, **more)
+
+    def _call(
+        self, tool: dict[str, Any], given: dict[str, Any], context: dict[str, Any], **more: Any
+    ) -> HttpResponseBase:
+        answer, began = Answer(), time.perf_counter()
+        try:
+            with counted(answer.record):
+                answer.result = self.client.request("tools/call", name=tool["name"], arguments=given, **more)
+        except CallFailed as refused:
+            answer.refusal = str(refused)
+        answer.duration = (time.perf_counter() - began) * 1000
+        if answer.result.get("resultType") == "input_required":
+            parts = [(key, item["params"]) for key, item in answer.result["inputRequests"].items()]
+            return self._ask(tool, given, answer.result, self._questions(parts))
+        return self._page(**context, answer=answer, curl=self._curl(tool, given), given=as_json(given))
+
+    def _questions(self, parts: list[tuple[str, Any]], data: Any = None) -> list[dict[str, Any]]:
+        return [
+            {
+                "key": key,
+                "message": params.get("message", ""),
+                "form": SchemaForm(params.get("requestedSchema", {}), data, prefix=f"answer{number}"),
+            }
+            for number, (key, params) in enumerate(parts)
+        ]
+
+    def _ask(
+        self, tool: dict[str, Any], given: Any, asked: Mapping[str, Any], questions: list[dict[str, Any]]
+    ) -> HttpResponseBase:
+        """Show what a client would show its user."""
+        return self._page(
+            tool=tool,
+            questions=questions,
+            given=as_json(given),
+            asked_for=json.dumps(
+                {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
+            ),
+            state=asked.get("requestState", ""),
+        )
+
+    def _curl(self, tool: Mapping[str, Any], given: dict[str, Any]) -> str:
+        """Return the same call as a command. It names a variable where the token would be."""
+        site = self.form.cleaned_data["site"]
+        path = next((path for path, mounted in mounted_endpoints().items() if mounted.name == site), "/mcp")
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": MODERN[-1],
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool["name"],
+        }
+        for header in param_headers(tool["inputSchema"]):
+            if (value := header.value(given)) is not None:
+                headers[header.header] = encode_value(value if isinstance(value, str) else json.dumps(value))
+        params = {"name": tool["name"], "arguments": given, "_meta": client_meta("curl")}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, ensure_ascii=False)
+        lines = [f"curl {shlex.quote(resource_url(self.request, path))}", '-H "Authorization: Bearer $MCP_TOKEN"']
+        lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
+        return " \\\n  ".join([*lines, f"--data {shlex.quote(body)}"])
+
+
+def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Answer a request for the page."""
+    return TryIt(page, request).respond()
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def table_of(structured: Any) -> Table | None:
+    """Return what has rows as a table: ``columns`` and ``rows``, or the first list of objects."""
+    if not isinstance(structured, Mapping):
+        return None
+    columns, rows = structured.get("columns"), structured.get("rows")
+    if isinstance(columns, list) and isinstance(rows, list):
+        names = [str(column.get("name", column) if isinstance(column, Mapping) else column) for column in columns]
+        lists = [row if isinstance(row, list) else [row] for row in rows]
+    else:
+        lists_of = (item for item in structured.values() if isinstance(item, list) and item)
+        found = next((item for item in lists_of if all(isinstance(row, Mapping) for row in item)), None)
+        if found is None:
+            return None
+        names = list(dict.fromkeys(str(name) for row in found[:MAX_ROWS] for name in row))
+        lists = [[row.get(name) for name in names] for row in found]
+    cells = [[cell(value) for value in row[:MAX_COLUMNS]] for row in lists[:MAX_ROWS]]
+    return Table(names[:MAX_COLUMNS], cells, max(0, len(lists) - MAX_ROWS))
+
+
+def cell(value: Any) -> str:
+    """Return a value as it stands in a table; of a relation its label."""
+    if value is None:
+        return ""
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and not isinstance(value[0], list):
+        value = value[1]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"

@@ -1,0 +1,121 @@
+"""The page that shows what a model sees that acts as a user, with some scopes or with the access of a client."""
+
+from typing import Any, Final
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.functional import cached_property
+from django.utils.translation import gettext_lazy as _
+from oauth2_provider.models import get_access_token_model
+from oauth2_provider.settings import oauth2_settings
+
+from ..oauth.client_and_token_display import describe
+from ..oauth.stored_tokens import live
+from ..routing import mounted_sites
+from ..scopes import HIERARCHY, default_scopes, join
+from ..sites import MCPSite
+from ..sites import site as default_site
+from ..transports.local_client import CallFailed
+from .console_pages import Page
+from .visibility_report import look
+
+# Of a user with more access, the newest can be chosen.
+MAX_ACCESS: Final = 50
+
+
+def known_sites() -> dict[str, MCPSite]:
+    """Return the sites that the URLconf mounts by their names; the default one where it mounts none."""
+    return {site.name: site for site in mounted_sites()} or {default_site.name: default_site}
+
+
+def known_scopes() -> list[str]:
+    """Return the scopes that there are, the weakest first."""
+    return join({*oauth2_settings.SCOPES, *HIERARCHY}).split()
+
+
+class AsUserForm(forms.Form):
+    """Whose view is to be shown. Cleaned, ``user`` is the user and ``access`` their token, None without one."""
+
+    user = forms.CharField(label=_("User"), max_length=254, help_text=_("The name with which the user signs in."))
+    site = forms.ChoiceField(label=_("Site"))
+    scope = forms.MultipleChoiceField(label=_("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
+    access = forms.ChoiceField(
+        label=_("Client"),
+        required=False,
+        help_text=_("Its scopes and records count instead of those above."),
+    )
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data, auto_id="seen_%s")
+        fields: Any = self.fields
+        fields["site"].choices = [(name, name) for name in known_sites()]
+        fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
+        fields["scope"].initial = list(default_scopes())
+        fields["access"].choices = [
+            ("", _("any, with the scopes above")),
+            *((str(t.pk), _told(t)) for t in self.tokens),
+        ]
+
+    @cached_property
+    def person(self) -> Any:
+        """The user who is named, None without one."""
+        model, name = get_user_model(), self.data.get("user", "").strip()
+        try:
+            # PostgreSQL fails on a NUL, where others find nobody.
+            return model._default_manager.get_by_natural_key(name) if "\0" not in name else None
+        except (model.DoesNotExist, ValueError):
+            return None
+
+    @cached_property
+    def tokens(self) -> list[Any]:
+        """The access that the user has given."""
+        if self.person is None:
+            return []
+        rows = get_access_token_model()._default_manager.filter(live(), user=self.person)
+        found = list(rows.select_related("application", "refresh_token").order_by("-created", "-pk")[:MAX_ACCESS])
+        describe(found)
+        return found
+
+    def clean_user(self) -> Any:
+        """Return the user."""
+        if self.person is None:
+            raise forms.ValidationError(_("There is no such user."))
+        if not self.person.is_active:
+            raise forms.ValidationError(_("The user is not active."))
+        return self.person
+
+    def clean_access(self) -> Any:
+        """Return the token that was chosen."""
+        return next((token for token in self.tokens if str(token.pk) == self.cleaned_data["access"]), None)
+
+
+def _told(token: Any) -> str:
+    records = "" if token.labels is None else f" · {', '.join(token.labels)}"
+    return f"{token.client_name or '-'} · {token.scope}{records}"[:200]
+
+
+def show(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Answer with the form, and with the view where a user is chosen."""
+    if "user" not in request.GET:
+        return page.render(request, {"form": AsUserForm()})
+    form, view = AsUserForm(with_defaults(request.GET)), None
+    if form.is_valid():
+        chosen, token = form.cleaned_data, form.cleaned_data["access"]
+        scopes = chosen["scope"] if token is None else token.scope.split()
+        facts = None if token is None else token.facts
+        client_id = "" if token is None or token.application is None else token.application.client_id
+        try:
+            view = look(known_sites()[chosen["site"]], chosen["user"], scopes, facts=facts, client_id=client_id)
+        except CallFailed as refused:
+            form.add_error(None, str(refused))
+    return page.render(request, {"form": form, "view": view})
+
+
+def with_defaults(given: Any) -> Any:
+    """Return the query with a site, so that a link can name the user alone."""
+    found = given.copy()
+    found.setdefault("site", next(iter(known_sites())))
+    if "scope" not in found and "asked" not in found:
+        found.setlist("scope", list(default_scopes()))
+    return found

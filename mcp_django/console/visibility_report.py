@@ -1,0 +1,369 @@
+"""What a user's model would see of a site, what it costs in tokens, and why everything else is not there."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import orjson
+from django.apps import apps
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db.models import Model
+from django.utils.translation import gettext as _
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..emulation.uploaded_files import upload_storage
+from ..exposures.model_exposure import ModelExposure
+from ..operating import switches
+from ..operating.call_lifecycle import describe_caller
+from ..operating.daily_budgets import left
+from ..orm.access import access_of
+from ..orm.filters import filters_of
+from ..orm.permissions import load_permissions
+from ..protocol.messages import encode
+from ..protocol.versions import MODERN
+from ..rest.tools import ViewSetTool
+from ..schema.secrets import is_sensitive
+from ..server.methods import METHODS
+from ..signin import SERVICE_ACCOUNT
+from ..sites import MCPSite, is_open
+from ..tools.base import Tool
+from ..tools.functions import FunctionTool
+from ..tools.overviews import may_words
+from ..tools.writes import CreateUpload
+from ..transports.local_client import LocalClient
+
+# Bytes of JSON to a token, about, with the tokenizers of today.
+BYTES_PER_TOKEN: Final = 4
+# Pages of a list that are read.
+MAX_PAGES: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is not there, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTool:
+    """A tool with about how many tokens its definition takes; ``writes`` says that it can change something."""
+
+    name: str
+    description: str
+    tokens: int
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenModel:
+    """A model: what the caller may do with its rows, and what is left out of it."""
+
+    label: str
+    name: str
+    allowed: tuple[str, ...]
+    fields: tuple[str, ...]
+    filters: Mapping[str, tuple[str, ...]]
+    actions: tuple[str, ...]
+    missing: tuple[Missing, ...]
+    missing_actions: tuple[Missing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a model sees: ``resources`` and ``prompts`` by their URIs and names.
+
+    ``off`` is what every call is answered with while the caller, or everything, is switched off. ``budgets`` are what
+    is left of the caller's today, by kind ("user", "client", "service") and quantity; calls are refused at none.
+    """
+
+    site: str
+    user: str
+    scopes: tuple[str, ...]
+    instructions: str = ""
+    instruction_tokens: int = 0
+    tools: tuple[SeenTool, ...] = ()
+    missing_tools: tuple[Missing, ...] = ()
+    resources: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    missing_prompts: tuple[Missing, ...] = ()
+    models: tuple[SeenModel, ...] = ()
+    missing_models: tuple[Missing, ...] = ()
+    off: str = ""
+    budgets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def tool_tokens(self) -> int:
+        """About how many tokens the definitions of all tools take."""
+        return sum(tool.tokens for tool in self.tools)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return {**asdict(self), "tool_tokens": self.tool_tokens}
+
+
+def tokens(value: Any) -> int:
+    """Return about how many tokens a model reads for a value."""
+    return -(-len(orjson.dumps(value)) // BYTES_PER_TOKEN)
+
+
+def look(
+    site: MCPSite,
+    person: AbstractBaseUser,
+    scopes: Iterable[str],
+    *,
+    facts: Mapping[str, Any] | None = None,
+    client_id: str = "",
+    model: type[Model] | None = None,
+) -> View:
+    """Return what a model sees that acts as ``person``; ``model`` leaves all else out.
+
+    ``facts`` are those kept with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` gives them,
+    ``client_id`` is that of its client.
+    """
+    scopes = tuple(scopes)
+    request = request_of(LocalClient(site, person, scopes, facts))
+    request.mcp.client_id = client_id
+    record = request.mcp.record
+    describe_caller(request, record)
+    record.kind = "service" if SERVICE_ACCOUNT in request.mcp.facts else "person"
+    models = [model] if model is not None else list(apps.get_models())
+    seen, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
+    lists = {} if model is not None else _lists(request)
+    off = None if request.mcp.off is None else request.mcp.off.caller(request.mcp.record)
+    return View(
+        site.name,
+        person.get_username(),
+        scopes,
+        models=seen,
+        missing_models=missing,
+        off="" if off is None else off.text,
+        budgets=left(request),
+        **lists,
+    )
+
+
+# Tools, resources, prompts
+
+
+def request_of(client: LocalClient) -> MCPRequest:
+    """Return a request with which :func:`ask` can be asked."""
+    request = client.new_request()
+    request.mcp.version, request.mcp.off = MODERN[-1], switches.board.current()
+    load_permissions(request.user)
+    return request
+
+
+def ask(request: MCPRequest, method: str, **params: Any) -> dict[str, Any]:
+    """Return the result of a method, which nobody called: it is not in the log."""
+    return dict(orjson.loads(encode(METHODS[method](request, params))))
+
+
+def _lists(request: MCPRequest) -> dict[str, Any]:
+    site: Any = request.mcp.site
+    instructions = ask(request, "server/discover").get("instructions", "")
+    tools = [_tool(item) for item in ask(request, "tools/list")["tools"]]
+    prompts = [item["name"] for item in ask(request, "prompts/list")["prompts"]]
+    names = {tool.name for tool in tools}
+    return {
+        "instructions": instructions,
+        "instruction_tokens": tokens(instructions),
+        "tools": tuple(tools),
+        "missing_tools": tuple(
+            Missing(name, tool_reason(request, name)) for name in sorted(set(site.all_tool_names()) - names)
+        ),
+        "resources": tuple(_resources(request)),
+        "prompts": tuple(prompts),
+        "missing_prompts": tuple(
+            Missing(item.name, _lacks_scope(request, item) or _("its own permission refuses the user"))
+            for item in site.prompts.values()
+            if item.name not in prompts
+        ),
+    }
+
+
+def _tool(definition: Mapping[str, Any]) -> SeenTool:
+    writes = not definition.get("annotations", {}).get("readOnlyHint", False)
+    return SeenTool(definition["name"], definition.get("description", ""), tokens(definition), writes)
+
+
+def _resources(request: MCPRequest) -> Iterator[str]:
+    cursor: dict[str, Any] = {}
+    for _number in range(MAX_PAGES):
+        page = ask(request, "resources/list", **cursor)
+        yield from (item["uri"] for item in page["resources"])
+        if "nextCursor" not in page:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    templates = ask(request, "resources/templates/list")["resourceTemplates"]
+    yield from (item["uriTemplate"] for item in templates)
+
+
+def _lacks_scope(request: MCPRequest, item: Any) -> str:
+    missing = set(item.scopes) - request.mcp.scopes
+    return _("the token needs the scope %(scopes)s") % {"scopes": " ".join(sorted(missing))} if missing else ""
+
+
+def tool_reason(request: MCPRequest, name: str) -> str:
+    """Return why a tool of the site is not among the caller's."""
+    site: Any = request.mcp.site
+    tool = site.get_tool(request, name)
+    action = dict(site._action_tools.declared()).get(name)
+    off = request.mcp.off
+    if tool is not None and off is not None:
+        found = off.tool(tool.name, read_only=tool.read_only)
+        if found is None and action is not None:
+            found = off.model(action[0].label) or off.action(action[0].label, action[1])
+        if found is not None:
+            return found.text
+    if tool is None:
+        if action is not None:
+            return action_reason(request, *action)
+        declared = [*site._own_tools.values(), *site.function_tools()]
+        return forbidden_reason(request, next((item for item in declared if item.name == name), None), name)
+    if reason := _lacks_scope(request, tool):
+        return reason
+    return _("there are more tools than TOOL_BUDGET (%(budget)s): run_action runs it") % {
+        "budget": settings.TOOL_BUDGET
+    }
+
+
+def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
+    """Return why the caller may not use a tool, None for one that is known to few."""
+    if isinstance(tool, CreateUpload) and upload_storage() is None:
+        return _('STORAGES has no "mcp_uploads"')
+    if tool is not None and not tool.read_only and (reason := _read_only_reason(request)):
+        return reason
+    if isinstance(tool, FunctionTool):
+        missing = [item for item in tool.function.permissions if not request.user.has_perm(item)]
+        return _lacks(", ".join(missing)) if missing else _("its own permission refuses the user")
+    if tool is None or isinstance(tool, ViewSetTool):
+        return _("the user lacks a permission that it asks for")
+    if not access_of(request).exposures:
+        return _("the user sees no model")
+    what = {"verb": name.partition("_")[0]}
+    return _("the user lacks the permission to %(verb)s rows of any model") % what
+
+
+def _read_only_reason(request: MCPRequest) -> str:
+    """Return why nothing can be changed at all, "" where that is not so."""
+    if settings.READ_ONLY:
+        return _("READ_ONLY is on")
+    narrowing = request.mcp.narrowing
+    return _("the access is for reading alone") if narrowing is not None and narrowing.read_only else ""
+
+
+def _lacks(permission: str) -> str:
+    return _("the user lacks the permission %(permission)s") % {"permission": permission}
+
+
+# Models
+
+
+def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Missing, ...]]:
+    visible = {exposure.model: exposure for exposure in access_of(request).exposures}
+    seen, missing = [], []
+    for model in models:
+        if model in visible:
+            seen.append(_model(request, visible[model]))
+        else:
+            missing.append(Missing(model._meta.label_lower, model_reason(request, model)))
+    return tuple(seen), tuple(missing)
+
+
+def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
+    fields = access_of(request)[exposure].fields
+    permitted, may_write = access_of(request)[exposure].actions, not _read_only_reason(request)
+    actions = [name for name, action in permitted.items() if may_write or action.read_only]
+    return SeenModel(
+        label=exposure.label,
+        name=str(exposure.opts.verbose_name_plural),
+        allowed=tuple(may_words(access_of(request)[exposure]).split()),
+        fields=fields,
+        filters={name: lookups for name, _path, lookups in filters_of(access_of(request)[exposure])},
+        actions=tuple(actions),
+        missing=tuple(hidden_fields(request, exposure, fields)),
+        missing_actions=tuple(
+            Missing(name, action_reason(request, exposure, name))
+            for name in sorted(set(exposure.options.action_names()) - set(actions))
+        ),
+    )
+
+
+def model_reason(request: MCPRequest, model: type[Model]) -> str:
+    """Return why the caller does not see a model."""
+    site: Any = request.mcp.site
+    exposure = site.exposures.get(model)
+    if exposure is not None:
+        seen = access_of(request)[exposure]
+        reason = seen.why_not()
+        if reason == "off" and seen.off is not None:
+            return seen.off.text
+        if reason == "narrowed":
+            return _("the access is for other records alone")
+        if reason == "not admitted":
+            return _("the admin does not let the user in: is_staff is what it asks for by default")
+        name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
+        if reason == "no permission":
+            return _lacks(name)
+        told = {"exposure": type(exposure).__name__, "permission": name}
+        return _("%(exposure)s or its ModelAdmin refuses it, though the user has %(permission)s") % told
+    model_admin = site.admin_site._registry.get(model) if site.admin_site is not None else None
+    if model_admin is None:
+        return _("it is in neither the admin nor an mcp.py")
+    if not getattr(model_admin, "mcp_expose", True):
+        return _("its ModelAdmin says mcp_expose = False")
+    if not is_open(model):
+        return _("it holds credentials or plumbing: register it in an mcp.py to expose it")
+    return _("AUTO_REGISTER is off, or it was unregistered")
+
+
+def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
+    """Return why the caller may not run an action."""
+    model, off = access_of(request)[exposure], request.mcp.off
+    if not model.is_there:
+        return _unseen(exposure.label)
+    if off is not None and name in model.permitted_actions and (found := off.action(exposure.label, name)):
+        return found.text
+    function = getattr(exposure, name, None) or getattr(getattr(exposure, "model_admin", None), name, None)
+    declared = getattr(function, "mcp_action", None)
+    reads_only = getattr(declared or function, "read_only" if declared else "mcp_read_only", False)
+    if not reads_only and (reason := _read_only_reason(request)):
+        return reason
+    asked = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
+    if any(_has(request, exposure, item) for item in asked):
+        return _("the user lacks a permission that it asks for")
+    return _("it takes the permission %(permissions)s, which the user lacks") % {"permissions": " or ".join(asked)}
+
+
+def _unseen(label: str) -> str:
+    return _("the user does not see %(label)s") % {"label": label}
+
+
+def _has(request: MCPRequest, exposure: ModelExposure, permission: str) -> bool:
+    for owner in (exposure, getattr(exposure, "model_admin", None)):
+        check = getattr(owner, f"has_{permission}_permission", None)
+        if check is not None:
+            return bool(check(request))
+    return request.user.has_perm(permission if "." in permission else f"{exposure.opts.app_label}.{permission}")
+
+
+def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[Missing]:
+    """Yield the fields of the model's table and its many-to-many fields that the caller does not see."""
+    declared = set(exposure.get_fields(request))
+    for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
+        if item.name in visible:
+            continue
+        if item.name in exposure.exclude:
+            reason = _("exclude names it")
+        elif item.name not in declared and is_sensitive(item.name, exposure.model):
+            reason = _("its name says that it is a secret: name it in fields to show it")
+        elif item.name not in declared:
+            reason = _("fields, or the admin's page of this user, does not have it")
+        elif (related := item.related_model) is not None and access_of(request).exposure_of(related) is None:
+            reason = _unseen(related._meta.label_lower)
+        else:
+            reason = _("the exposure of the model that it is inherited from hides it")
+        yield Missing(item.name, reason)

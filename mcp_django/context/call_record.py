@@ -1,0 +1,110 @@
+"""The record of one call: what the log of calls, spans and metrics say of it. It fills while the call goes on."""
+
+import os
+import time
+import uuid
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from django.utils import timezone
+
+# Characters of what is said of a refusal.
+MAX_DETAIL: Final = 200
+# Ids whose random bytes are read at once: a thread that reads some lets another one go first.
+IDS: Final = 256
+_random: Final[list[bytes]] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.clear)
+
+
+def new_id() -> uuid.UUID:
+    """Return a random UUID, as :func:`uuid.uuid4` does."""
+    try:
+        found = _random.pop()
+    except IndexError:
+        read = os.urandom(16 * IDS)
+        _random.extend(read[start : start + 16] for start in range(16, len(read), 16))
+        found = read[:16]
+    return uuid.UUID(bytes=found, version=4)
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """The record of one call or refusal.
+
+    Texts are as the client sent them, and the client's word alone where it names itself.
+
+    ``id`` is in errors, in the log and in spans alike. ``started`` is when it came, ``duration`` how many ms it took,
+    ``queries`` and ``query_time`` (ms) what its threads asked the databases. ``kind`` is "person", "service", or
+    "stdio" for whoever calls from this machine without a token; ``target`` is the tool or prompt of the site that was
+    called, "" while the site is not known to have one of that name; ``token`` names the token and is none. ``size`` are
+    the bytes of the answer. ``writes`` says that the tool may change something. ``outcome`` is "ok", "tool_error",
+    "asked", "cancelled", "error:<code>" or "refused:<why>", "" while the call goes on; ``detail`` says more of a
+    refusal. ``history`` are the keys of the entries in the admin's history. Where the project has them kept,
+    ``arguments`` (JSON) and ``result`` (the response, bytes) are what came and went, and ``bodies`` what is kept of
+    them. While a transaction is under way, ``kept`` is what of ``rows_changed`` and of ``history`` was there before it,
+    and ``is_ending`` says that nothing stops it any more. ``spent`` are the keys of what the call has used up in the
+    cache. ``code`` is that of the JSON-RPC error that the caller got, 0 for none; ``error_id`` is the id, where
+    something failed that is nobody's input. ``traceparent`` is that of the call's span, or the client's, and ``trace``
+    the id in it. ``span`` is OpenTelemetry's, None without one.
+    """
+
+    id: uuid.UUID = field(default_factory=new_id)
+    started: datetime = field(default_factory=timezone.now)
+    began: float = field(default_factory=time.perf_counter)
+    site: str = ""
+    user: str = ""
+    username: str = ""
+    kind: str = ""
+    client_id: str = ""
+    client_name: str = ""
+    client_host: str = ""
+    token: str = ""
+    session: str = ""
+    version: str = ""
+    method: str = ""
+    tool: str = ""
+    target: str = ""
+    model: str = ""
+    action: str = ""
+    writes: bool = False
+    rows_read: int = 0
+    rows_changed: int = 0
+    size: int = 0
+    queries: int = 0
+    query_time: float = 0.0
+    duration: float = 0.0
+    outcome: str = ""
+    detail: str = ""
+    code: int = 0
+    error_id: str = ""
+    trace: str = ""
+    traceparent: str = ""
+    history: list[str] = field(default_factory=list)
+    arguments: Any = None
+    result: bytes | None = None
+    bodies: tuple[str, str] = ("", "")
+    kept: tuple[int, int] | None = None
+    is_ending: bool = False
+    spent: list[str] = field(default_factory=list)
+    span: Any = field(default=None, repr=False, compare=False)
+
+    def settle(self, outcome: str, detail: str = "") -> None:
+        """Record the outcome of the call, unless an outcome is recorded already."""
+        if not self.outcome:
+            self.outcome, self.detail = outcome, detail[:MAX_DETAIL]
+
+    def undo(self, rows_changed: int, history: int) -> None:
+        """Take rows changed and history entries of a rolled back transaction off the record."""
+        self.rows_changed, self.history = rows_changed, self.history[:history]
+
+    @property
+    def tokens(self) -> int:
+        """Estimate how many tokens of an AI model the answer takes: four bytes each."""
+        return -(-self.size // 4)
+
+
+# The call that runs here, in whatever thread or task.
+CURRENT: Final[ContextVar[CallRecord | None]] = ContextVar("mcp_django_call", default=None)

@@ -1,0 +1,210 @@
+"""Restrict a call to models, or to reading: by the user's choice at the consent page, and by the query of the
+endpoint's URL.
+
+It narrows and never widens. A model that is left out is as if the user had no permission for it: the user's permissions
+are narrowed here, and each exposure asks :meth:`Narrowing.admits` before any hook of the project.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from django.apps import apps
+from django.contrib.auth import get_permission_codename
+
+from ..scopes import WRITE
+
+# Under which it is kept with a token.
+NARROWED_TO: Final = "narrowed_to"
+# An app, or a model of one.
+LABEL: Final = re.compile(r"[a-z_][a-z0-9_]{0,99}(\.[a-z_][a-z0-9_]{0,99})?")
+MAX_LABELS: Final = 1_000
+READ_ONLY: Final = "read_only"
+MODELS: Final = "models"
+# All that the query of an endpoint's address can say.
+NARROWING: Final = frozenset({READ_ONLY, MODELS})
+SWITCHES: Final = {"1": True, "true": True, "0": False, "false": False}
+# By these a user says which permissions they have.
+LISTED: Final = ("get_user_permissions", "get_group_permissions", "get_all_permissions")
+
+
+class UnreadableAddress(ValueError):
+    """The query of the endpoint's URL does not say clearly what it restricts calls to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """The restriction of a call: ``labels`` of the apps and models that are left, None for all; ``named`` are those in
+    the URL.
+    """
+
+    labels: frozenset[str] | None = None
+    read_only: bool = False
+    named: tuple[str, ...] = field(default=())
+
+    def admits(self, model: Any) -> bool:
+        """Return whether the restriction leaves the model; a many-to-many table is left if the models it joins are."""
+        if self.labels is None:
+            return True
+        opts = model._meta
+        if opts.auto_created:
+            return all(self.admits(item.related_model) for item in opts.fields if item.is_relation)
+        return opts.app_label in self.labels or opts.label_lower in self.labels
+
+    def admits_permission(self, permission: str) -> bool:
+        """Return whether the restriction leaves a permission, such as ``shop.change_order``."""
+        if self.labels is None or permission.partition(".")[0] in self.labels:
+            return True
+        return any(permission in _permissions_of(label) for label in self.labels)
+
+    def admits_app(self, app_label: str) -> bool:
+        """Return whether the restriction leaves any model of the app."""
+        return self.labels is None or any(label.partition(".")[0] == app_label for label in self.labels)
+
+
+NOTHING: Final = Narrowing(frozenset(), read_only=True)
+
+
+@lru_cache(maxsize=1024)
+def _permissions_of(label: str) -> frozenset[str]:
+    try:
+        opts = apps.get_model(label)._meta
+    except (LookupError, ValueError):
+        return frozenset()
+    names = [get_permission_codename(action, opts) for action in opts.default_permissions]
+    return frozenset(f"{opts.app_label}.{name}" for name in (*names, *(name for name, _ in opts.permissions)))
+
+
+def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
+    """Read the restriction that is kept with a token, None without one; an unreadable one leaves nothing."""
+    kept = facts.get(NARROWED_TO)
+    if kept is None:
+        return None
+    models = kept.get(MODELS) if isinstance(kept, dict) else ()
+    if not isinstance(kept, dict) or not isinstance(models, list | None):
+        return NOTHING
+    labels = None if models is None else frozenset(map(str, models))
+    return Narrowing(labels, bool(kept.get(READ_ONLY)), tuple(kept.get("named", ())))
+
+
+def narrow(request: Any) -> None:
+    """Restrict the request of a call, which has its user, scopes and facts, to what its token and URL leave."""
+    context = request.mcp
+    context.narrowing = found = narrowing_of(context.facts)
+    if found is None:
+        return
+    if found.read_only:
+        context.scopes -= {WRITE}
+    if found.labels is not None:
+        request.user = _narrowed_user(request.user, found)
+
+
+# The user
+
+
+def _narrowed_user(user: Any, narrowing: Narrowing) -> Any:
+    """Return a copy of the user without permissions for the models that a restriction leaves out."""
+    found = copy(user)
+    asked = {"has_perm": narrowing.admits_permission, "has_module_perms": narrowing.admits_app}
+    for name in (*asked, *LISTED):
+        for spelling in (name, f"a{name}"):
+            own = getattr(type(user), spelling, None)
+            if own is not None:
+                is_async = spelling != name
+                setattr(found, spelling, _narrowed(partial(own, found), asked.get(name), narrowing, is_async=is_async))
+    return found
+
+
+def _narrowed(
+    own: Callable[..., Any], admits: Callable[[str], bool] | None, narrowing: Narrowing, *, is_async: bool
+) -> Callable[..., Any]:
+    """Wrap a permission method of the user so that it denies what the restriction leaves out."""
+
+    def ask(*given: Any) -> Any:
+        if admits is None:
+            return {name for name in own(*given) if narrowing.admits_permission(name)}
+        return own(*given) if not isinstance(given[0], str) or admits(given[0]) else False
+
+    async def ask_async(*given: Any) -> Any:
+        if admits is None:
+            return {name for name in await own(*given) if narrowing.admits_permission(name)}
+        return await own(*given) if not isinstance(given[0], str) or admits(given[0]) else False
+
+    return ask_async if is_async else ask
+
+
+# Facts
+
+
+def kept_narrowing(labels: Collection[str]) -> dict[str, Any]:
+    """Return the fact, to be kept with a token, that restricts it to these apps and models."""
+    return {MODELS: sorted(label for label in labels if label.partition(".")[0] == label or not _is_in(label, labels))}
+
+
+def _is_in(label: str, labels: Collection[str]) -> bool:
+    return label.partition(".")[0] in labels
+
+
+def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
+    """Return the labels of what is in both."""
+    one, two = set(some), set(others)
+    return {label for label in one if label in two or _is_in(label, two)} | {
+        label for label in two if label in one or _is_in(label, one)
+    }
+
+
+# The address
+
+
+def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
+    """Restrict the facts of a call further by the query of its URL, as in ``read_only=1&models=shop,crm.customer``."""
+    given = _choices(query)
+    if not given:
+        return facts
+    kept = narrowing_of(facts) or Narrowing()
+    read_only = kept.read_only or any(_switch(value) for value in given.get(READ_ONLY, ()))
+    labels, named = kept.labels, [label for value in given.get(MODELS, ()) for label in _labels(value)]
+    if MODELS in given:
+        labels = frozenset(named) if labels is None else frozenset(_meet(labels, named))
+    found = {MODELS: None if labels is None else sorted(labels), READ_ONLY: read_only, "named": named}
+    return {**facts, NARROWED_TO: found}
+
+
+def kept_query(query: str) -> str:
+    """Return the restricting part of a URL's query, for a URL that a client is sent to."""
+    return urlencode([(name, value) for name, values in _choices(query).items() for value in values])
+
+
+def _choices(query: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in (READ_ONLY, MODELS):
+            found.setdefault(name, []).append(value)
+            continue
+        # Without it, a slip of the pen would leave everything open.
+        meant = {"readonly": READ_ONLY, "model": MODELS, "models": MODELS}.get(re.sub(r"[^a-z]", "", name.lower()))
+        if meant is not None:
+            raise UnreadableAddress(f"The URL has {name[:20]!r}. Did you mean {meant}?")
+    return found
+
+
+def _switch(value: str) -> bool:
+    found = SWITCHES.get(value.strip().lower())
+    if found is None:
+        raise UnreadableAddress(f"read_only in the URL is 1 or 0, not {value[:20]!r}.")
+    return found
+
+
+def _labels(value: str) -> list[str]:
+    labels = [label.strip().lower() for label in value.split(",")]
+    unreadable = [label for label in labels if not LABEL.fullmatch(label)]
+    if unreadable or len(labels) > MAX_LABELS:
+        told = repr(unreadable[0][:60]) if unreadable else f"{len(labels)} names"
+        raise UnreadableAddress(
+            f"models in the URL names apps (shop) and models (shop.order), separated by commas, not {told}."
+        )
+    return labels

@@ -1,0 +1,41 @@
+"""Results of tools (specification, server/tools, Tool Result), errors for the AI model included."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from ..exceptions import ToolError
+from ..protocol.content import Content, Text
+
+# Characters of an error: some 300 tokens.
+MAX_ERROR: Final = 1_050
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """The result of a tool: ``structured`` (a JSON object), or content blocks, or both.
+
+    With ``structured`` alone the first block is its JSON: half of the clients show the model only one of the two.
+    """
+
+    structured: Mapping[str, Any] | None = None
+    content: list[Content] = field(default_factory=list)
+    is_error: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the ``CallToolResult`` as JSON; the structured content is serialised once, for both places."""
+        wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
+        if self.structured is not None:
+            encoded = orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS)
+            wire["content"].insert(0, Text(encoded.decode()).to_wire())
+            wire["structuredContent"] = orjson.Fragment(encoded)
+        if self.is_error:
+            wire["isError"] = True
+        return wire
+
+
+def error_result(error: ToolError, last: str = "") -> ToolResult:
+    """Return the tool result that tells the AI model an error; ``last`` ends its text, however long that is."""
+    return ToolResult(content=[Text(error.message[: MAX_ERROR - len(last)] + last)], is_error=True)

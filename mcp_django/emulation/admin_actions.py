@@ -1,0 +1,496 @@
+"""Actions of a ``ModelAdmin``, and one call of an action: permissions of every row, confirmation, the action, its page.
+
+They may carry attributes: ``mcp_destructive`` (True: asked before it runs; False: hinted to be harmless),
+``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions), ``mcp_form`` (the form
+class of the page with which it asks; None says that it has none, as ``-> None`` does).
+
+An action runs in a transaction of its own, with the entries in the history. Where it answers with a page that asks
+something, or refuses, or its client has gone, the transaction is rolled back: a question has changed nothing.
+Rows that a query picked are always shown before anything is done to them.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+from django.contrib.admin.utils import model_format_dict
+from django.core.exceptions import ValidationError
+from django.db import router, transaction
+from django.db.models import Model, QuerySet
+from django.forms import CharField, Field, Form
+from django.http import HttpResponseBase
+from django.utils.text import capfirst
+from django.utils.translation import override
+
+from ..context.admin_page import go_to
+from ..context.confirmation import (
+    CHANGED,
+    CONFIRM,
+    Confirmation,
+    answers_schema,
+    can_ask,
+    can_be_direct,
+    listed,
+    quoted,
+    settle,
+)
+from ..context.databases import Mode
+from ..context.questions import Answers, Question, answered_together
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..exceptions import InputRequired, NotPermitted, ToolError
+from ..exposures.declared_actions import Action, ActionOptions
+from ..exposures.model_exposure import ModelExposure
+from ..functions.asking import finished
+from ..functions.declarations import signature_of
+from ..orm.access import access_of
+from ..orm.arguments import as_object, given_arguments
+from ..orm.column_values import iso_text
+from ..orm.fields import choices_of
+from ..orm.pagination import chunks
+from ..orm.undecodable_values import is_undecodable
+from ..orm.write_transactions import one_transaction, refusals
+from ..protocol.content import Content, ResourceLink
+from ..runtime.failing_hooks import reading
+from ..schema.form_schemas import form_schema
+from ..schema.json_values import to_jsonable
+from ..schema.secrets import clean_text, is_sensitive
+from ..schema.value_types import is_empty
+from ..signals import rows_changed
+from .action_responses import Page, own_view, read_response
+from .bulk_writes import EVERYTHING, Selection, labels_of
+from .form_filling import changing_choices, field_entries, visible_choices
+from .history import Journal, has_history
+from .html_forms import Pair, posted
+from .page_requests import as_files, as_query, changelist_entries, changelist_request, has_failed, recording, said
+from .validation_errors import error_lines
+
+# Characters of the arguments in a question to the client's user.
+MAX_ARGUMENTS: Final = 1_000
+# Characters of a value in the history.
+MAX_VALUE: Final = 60
+NOTHING: Final = "-"
+SELECT_ACROSS: Final = "select_across"
+FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
+
+
+class AdminAction(Action):
+    """An admin action: a function ``(modeladmin, request, queryset)`` of a ``ModelAdmin``.
+
+    Without ``permissions`` of its own it needs the change permission. Its arguments are the fields that the
+    ``action_form`` of the ``ModelAdmin`` has beside Django's own. It may answer with a page that asks.
+    """
+
+    def __init__(self, exposure: Any, name: str, function: Callable[..., Any], description: str) -> None:
+        declared = getattr(function, "mcp_action", None)
+        super().__init__(exposure, name, declared or _admin_options(function))
+        self.function = function
+        self.model_admin: Any = exposure.model_admin
+        self.description = self.description or description % model_format_dict(exposure.opts)
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller is a member of the admin site with the permissions of the admin action."""
+        return bool(self.model_admin.admin_site.has_permission(request)) and super().has_permission(request)
+
+    @property
+    def has_form(self) -> bool:
+        """Whether the admin action may ask by a page."""
+        declared = getattr(self.function, "mcp_form", None) is not None and not self.only_looks
+        return super().has_form or declared or self.may_show_a_page
+
+    @property
+    def may_show_a_page(self) -> bool:
+        """Whether it is unknown if the admin action shows a page: no ``mcp_form``, no ``-> None``."""
+        if self.only_looks or self.options.asks or hasattr(self.function, "mcp_form"):
+            return False
+        try:
+            return signature_of(self.function).return_annotation not in (None, "None")
+        except (TypeError, ValueError):
+            return True
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field | None]:
+        """The fields of the form class that the admin action declares by ``mcp_form``."""
+        fields: Mapping[str, Field] = getattr(getattr(self.function, "mcp_form", None), "base_fields", {})
+        return {name: found for name, found in fields.items() if not found.widget.is_hidden}
+
+    def _extra_form(self, data: Any = None, files: Any = None) -> Form:
+        form: Form = self.model_admin.action_form(data, files, auto_id=None)
+        for name in ("action", "select_across"):
+            form.fields.pop(name, None)
+        return form
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """See :attr:`Action.schema`."""
+        form = self._extra_form()
+        for _, field in changing_choices(form):
+            field.choices, field.initial = [], None
+            field.help_text = " ".join(filter(None, [str(field.help_text), "describe_model with detail lists values."]))
+        schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
+        return schema
+
+    def told(self, request: MCPRequest) -> Mapping[str, Any]:
+        """See :meth:`Action.told`."""
+        form = self._told_form(request)
+        schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
+        return schema
+
+    def _told_form(self, request: MCPRequest) -> Form:
+        with reading() as before:
+            form = self._extra_form()
+        for _, field in changing_choices(form):
+            # Those of a function are made now, any others were made with the form.
+            with reading() as now:
+                choices = list(field.choices)
+            if queries := before if isinstance(field.choices, list) else now:
+                field.choices, field.initial = visible_choices(request, choices, queries), None
+        return form
+
+    def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
+        """See :meth:`Action.read`."""
+        form = self._extra_form()
+        given = given_arguments(arguments, form.fields, keeping=form.fields)
+        entries: list[Pair] = []
+        for name, field in form.fields.items():
+            shown = posted(field.widget, name, field.prepare_value(form.get_initial_for_field(field, name)))
+            try:
+                # An empty text is a value of texts alone.
+                absent = name not in given or (given[name] == "" and not isinstance(field, CharField))
+                entries += shown if absent else field_entries(request, field, name, given[name])
+            except ValidationError as error:
+                if field.required or not is_empty(given[name]):
+                    raise ToolError(f"{name}: {' '.join(error.messages)} Nothing was changed.") from None
+                entries += shown
+        bound = self._extra_form(as_query(entries), as_files(entries))
+        if not bound.is_valid():
+            # The lines name choices.
+            told: Any = self._told_form(request).fields
+            for name, field in list(changing_choices(bound)):
+                field.choices = told[name].choices
+            raise ToolError("\n".join([*error_lines(bound, bound.fields), "Nothing was changed."]))
+        return {}, entries
+
+    def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
+        """See :meth:`Action.invoke`."""
+        return self.function(self.model_admin, request, queryset)
+
+
+@lru_cache(maxsize=512)
+def takes_selection(function: Callable[..., Any]) -> bool:
+    """Return whether a function has the signature of an admin action."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        # It does not say what it takes.
+        return True
+    return True
+
+
+@lru_cache(maxsize=512)
+def _admin_options(function: Callable[..., Any]) -> ActionOptions:
+    permissions = tuple(getattr(function, "allowed_permissions", None) or ("change",))
+    return ActionOptions(
+        permissions=permissions,
+        # What takes the permission to delete is asked about like any deletion.
+        destructive=getattr(function, "mcp_destructive", True if permissions == ("delete",) else None),
+        read_only=getattr(function, "mcp_read_only", False),
+        atomic=getattr(function, "mcp_atomic", True),
+    )
+
+
+class ActionCall:
+    """Runs an action on the rows that a tool call picks, after confirmation and the questions of its page.
+
+    ``form`` answers the action's page or its questions; it counts only with the ``confirm_token`` that came with them.
+    """
+
+    def __init__(
+        self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> None:
+        self.request, self.action, self.arguments = request, action, own
+        self.exposure: ModelExposure = action.exposure
+        self.picked = {name: arguments.get(name) for name in EVERYTHING}
+        self.form: Mapping[str, Any] = as_object(arguments.get("form"), "form")
+        self.confirm_token = arguments.get("confirm_token")
+        # The page as a question to the client's user.
+        self.asked: Question | None = None
+
+    def run(self) -> ToolResult:
+        """Run the action, or ask first."""
+        request, action = self.request, self.action
+        request.mcp.record.model, request.mcp.record.action = self.exposure.label, action.name
+        go_to(request, self.exposure, "changelist")
+        self.selection = Selection(request, self.exposure, self.picked)
+        self.rows, self.by_query = self.selection.rows, self.selection.by_query
+        refused = [row for row in self.rows if not action.has_object_permission(request, row)]
+        if refused:
+            labels = ", ".join(labels_of(self.exposure, refused[:5]))
+            raise NotPermitted(
+                f"You may not run {action.name} on {len(refused)} of these rows ({labels}). Nothing was changed. "
+                "Leave them out."
+            )
+        self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
+        # Rows that nobody has named are shown first.
+        self.confirms = action.confirms or (self.by_query and not action.only_looks)
+        try:
+            return self._run()
+        except InputRequired as asked:
+            if not can_be_direct(request, asked.questions):
+                raise
+            return self._ask_directly(asked.questions)
+
+    def _run(self) -> ToolResult:
+        values, entries = self.action.read(self.request, self.arguments)
+        steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
+        needs_token = self.confirms and self.confirm_token is None and not can_ask(self.request)
+        if self.confirm_token is not None:
+            try:
+                self.confirmation.redeem(self.confirm_token)
+            except ToolError:
+                if not self.by_query:
+                    raise
+                return self._ask(self._consent, errors=[CHANGED])
+            self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
+        elif self.form:
+            raise ToolError("form answers a question: call without it first, then again with it and confirm_token.")
+        elif self.confirms and not needs_token:
+            steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
+        answers, *_ = answered_together(steps)
+        if needs_token:
+            return self._ask(self._consent)
+        values = {**values, **answers}
+        outcome = self._attempt(values, [*changelist_entries(self.action.name, self.rows), *entries])
+        if isinstance(outcome, ToolResult):
+            return outcome
+        return self._ask_page(outcome, values) if self.confirm_token is None else self._answer(outcome, values)
+
+    # Running
+
+    def _attempt(
+        self, values: Mapping[str, Any], entries: Sequence[Pair], page: Page | None = None
+    ) -> ToolResult | Page:
+        """Run the action once in its transaction; return its result, or the page by which it asks."""
+        request, action, exposure, rows = self.request, self.action, self.exposure, self.rows
+        if page is not None and page.selected is not None:
+            posted = frozenset(page.selected)
+            rows = [row for row in rows if str(row.pk) in posted]
+        transaction_of_action: AbstractContextManager[list[str]] = nullcontext([])
+        if action.atomic:
+            mode: Mode = "" if action.only_looks else "IMMEDIATE"
+            transaction_of_action = one_transaction(exposure.model, request, mode)
+        with refusals(undone=action.atomic), transaction_of_action as aliases:
+            posting = changelist_request(request, exposure, entries)
+            versions = recording(posting, exposure.model_admin)
+            is_told = action.is_logged and has_history(request)
+            changes = RowChanges(request, exposure, rows) if is_told else None
+            with versions:
+                view = own_view(posting, page.target) if page is not None and page.target else None
+                if view is not None and page is not None:
+                    # The page is posted to a view of its own.
+                    posting.path = posting.path_info = page.target
+                    value = view(posting)
+                else:
+                    queryset = self.selection.queryset(rows)
+                    value = finished(posting, action.invoke(posting, queryset, values))
+            outcome = self._read(posting, value, len(rows))
+            if isinstance(outcome, Page):
+                for alias in aliases:
+                    transaction.set_rollback(True, using=alias)
+            elif action.is_logged:
+                touched = changes.found() if changes is not None else {}
+                if changes is not None:
+                    Journal(request, action.name).acted(list(touched), list(touched.values()))
+                request.mcp.record.rows_changed += len(touched) if changes is not None else len(rows)
+                # It may have updated them by its queryset, which no signal tells of.
+                rows_changed.send(sender=exposure.model, rows=rows)
+        return outcome
+
+    def _read(self, posting: MCPRequest, value: Any, rows: int) -> ToolResult | Page:
+        if isinstance(value, ToolResult):
+            return value
+        about = {"action": self.action.name, "model": self.exposure.label}
+        result: dict[str, Any] = {**about, "done": True, "rows": rows, "messages": []}
+        content: list[Content] = []
+        if isinstance(value, HttpResponseBase):
+            answer = read_response(posting, value)
+            if answer.page is not None:
+                return answer.page
+            result |= {key: text for key, text in (("note", answer.note), ("text", answer.text)) if text}
+            if answer.record is not None:
+                result["record"] = answer.record
+                content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
+            if answer.file is not None:
+                result["file"], blocks = answer.file.result(self.request, self.action.key)
+                content += blocks
+        elif value is not None:
+            result["result"] = to_jsonable(value)
+        result["messages"] = said(posting)
+        failed = has_failed(posting)
+        if failed:
+            result["note"] = " ".join(filter(None, [FAILED, result.get("note")]))
+        return ToolResult(structured=result, content=content, is_error=failed)
+
+    # Asking
+
+    @property
+    def _consent(self) -> str:
+        warning = "this cannot be undone by itself. " if self.action.confirms else ""
+        count = len(self.rows)
+        matching = f"all {count} rows that match" if count > 1 else "the one row that matches"
+        which = matching if self.by_query else "these rows" if count > 1 else "this row"
+        return f"{self.action.title}: {warning}Confirm it for {which}."
+
+    def _shown(self, message: str) -> str:
+        """Return the confirmation message of the action, with its arguments and the labels of the rows."""
+        labels = listed(labels_of(self.exposure, self.rows), len(self.rows))
+        given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
+        told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
+        return f"{message}{told}\n\n{self.exposure.label} ({len(self.rows)}): {labels}"
+
+    def _ask(self, message: str, **more: Any) -> ToolResult:
+        """Return the result that asks for the action's confirmation by a ``confirm_token``."""
+        repeat = "form with these fields, and confirm_token" if "form" in more else "confirm_token"
+        again = f"Nothing has been changed yet. If it is right, call again with the same arguments and {repeat}."
+        shown = {"action": self.action.name, "model": self.exposure.label, **more}
+        labels = labels_of(self.exposure, self.rows)
+        return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
+
+    def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
+        """Return the result that asks the action's own questions, and for its confirmation if needed."""
+        asked = [question for question in asked if question.key != CONFIRM]
+        consent = [self._consent] if self.confirms else []
+        message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
+        failed = [question.reason for question in asked if question.reason]
+        more = {"errors": failed} if failed else {}
+        return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
+
+    def _ask_page(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
+        """Ask what the action's page asks: by elicitation if the client supports it, else by the result."""
+        schema = page.question(self.request) if can_ask(self.request) else None
+        if schema is None:
+            return self._page_result(page)
+        self.asked = self.confirmation.question("_form", self._shown(page.message or self.action.title), schema)
+        try:
+            self.form = settle(self.request, self.asked)
+        except InputRequired as unanswered:
+            [question] = unanswered.questions
+            if not can_be_direct(self.request, [question]):
+                raise
+            self.asked = None
+            return self._page_result(page, [question.reason])
+        return self._answer(page, values)
+
+    def _page_result(self, page: Page, errors: Sequence[str] = ()) -> ToolResult:
+        if self.asked is not None:
+            raise InputRequired([self.asked.because(" ".join(errors))])
+        schema = page.schema()
+        form = {"form": schema} if schema["properties"] else {}
+        failed = {"errors": list(errors)} if errors else {}
+        return self._ask(page.message or self.action.title, **failed, **form)
+
+    def _answer(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
+        """Post the action's page as a browser would, with the caller's values in its form."""
+        entries, wrong = page.entries(self.request, self.form)
+        if not self.form and self.asked is None and page.schema().get("required"):
+            # The token confirmed the rows; what the page asks has not been asked yet.
+            return self._page_result(page)
+        if wrong:
+            return self._page_result(page, wrong)
+        if not any(name == "action" for name, _ in entries):
+            entries.insert(0, ("action", self.action.name))
+        # The picked rows are all that there is, whatever the page says of the admin's list.
+        entries = [(name, "0" if name == SELECT_ACROSS else value) for name, value in entries]
+        outcome = self._attempt(values, entries, page)
+        if isinstance(outcome, ToolResult):
+            return outcome
+        again = outcome.form
+        if again is not None and again.is_bound and again.errors:
+            return self._page_result(page, error_lines(again, again.fields))
+        raise ToolError(
+            "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
+        )
+
+
+class RowChanges:
+    """Finds out what an action changed in its rows, for the history.
+
+    Rows are read from the database before and after, in the action's transaction: it may have written them by its
+    queryset, by other instances or by SQL of its own.
+    """
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model]) -> None:
+        self.request, self.exposure, self.rows = request, exposure, rows
+        self.before = self._read()
+
+    def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
+        """Return the values of the action's rows in the database by primary key, None if they are unreadable.
+
+        It has the values by primary key and the names of columns; of a relation to several rows, their keys.
+        """
+        if not self.rows:
+            return {}
+        model, using = type(self.rows[0]), router.db_for_write(type(self.rows[0]), instance=self.rows[0])
+        names = [field.attname for field in model._meta.concrete_fields]
+        found: dict[Any, dict[str, Any]] = {}
+        try:
+            for keys in chunks([row.pk for row in self.rows]):
+                stored = model._base_manager.using(using).filter(pk__in=keys).order_by()
+                found |= {pk: dict(zip(names, values, strict=True)) for pk, *values in stored.values_list("pk", *names)}
+                for field in model._meta.many_to_many:
+                    through = getattr(field.remote_field, "through", None)
+                    if through is None or not hasattr(field, "m2m_field_name"):
+                        continue
+                    ends = field.m2m_field_name(), field.m2m_reverse_field_name()
+                    source, target = map(through._meta.get_field, ends)
+                    links = through._base_manager.using(using).filter(**{f"{source.name}__in": keys}).order_by()
+                    for values in found.values():
+                        values.setdefault(field.name, set())
+                    for pk, key in links.values_list(f"{source.name}__pk", target.attname):
+                        if pk in found:
+                            found[pk][field.name].add(key)
+        except Exception as error:
+            if not is_undecodable(error):
+                raise
+            return None
+        return found
+
+    def found(self) -> dict[Model, list[str]]:
+        """Return each row that the action changed, with lines such as ``Status: paid → shipped``.
+
+        Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that
+        is gone has nothing that differs, and so has every row where the rows could not be read.
+        """
+        after = self._read() if self.before is not None else None
+        seen = {*access_of(self.request)[self.exposure].fields}
+        changes: dict[Model, list[str]] = {}
+        with override(None):
+            for row in self.rows:
+                if self.before is None or after is None or row.pk not in after:
+                    changes[row] = []
+                    continue
+                old, new, words = self.before.get(row.pk, {}), after[row.pk], []
+                for field in (*self.exposure.opts.concrete_fields, *self.exposure.opts.many_to_many):
+                    name = field.name if field.many_to_many else field.attname
+                    one, other = old.get(name), new.get(name)
+                    if one == other:
+                        continue
+                    label, is_many = str(capfirst(str(field.verbose_name))), field.many_to_many
+                    is_told = field.name in seen and not is_many and not is_sensitive(field.name, field.model)
+                    words.append(f"{label}: {_told(field, one)} → {_told(field, other)}" if is_told else label)
+                if words:
+                    changes[row] = words
+        return changes
+
+
+def _told(field: Any, value: Any) -> str:
+    if value is None or value == "":
+        return NOTHING
+    if field.choices:
+        value = dict(choices_of(field)).get(value, value)
+    text = iso_text(value) if hasattr(value, "isoformat") else str(value)
+    return clean_text(" ".join(text.split()), MAX_VALUE)

@@ -1,0 +1,505 @@
+"""``AdminExposure``: a ``ModelAdmin`` speaks for its model; what the admin shows and allows is what callers get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from inspect import getattr_static
+from typing import TYPE_CHECKING, Any, Final
+
+from django.contrib.admin import AdminSite, ModelAdmin
+from django.contrib.admin.utils import flatten_fieldsets
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model, QuerySet
+from django.forms import ModelForm
+
+from ..context.admin_page import PAGE_FIELDS, asks_where, at_page, is_placed
+from ..exposures.model_exposure import ExposureOptions, Listing, ModelExposure
+from ..exposures.querysets import filterable, gives_every_row
+from ..runtime.failing_hooks import asked
+from ..schema.secrets import is_sensitive
+
+if TYPE_CHECKING:
+    from ..context.request import MCPRequest
+    from ..exposures.declared_actions import Action
+    from ..orm.named_filters import NamedFilter
+    from .list_filters import Sidebar
+
+
+# While none of these is overridden, the columns are the same for every caller and are worked out once.
+COLUMN_HOOKS: Final = (
+    "get_fields",
+    "get_fieldsets",
+    "get_form",
+    "get_exclude",
+    "get_readonly_fields",
+    "get_list_display",
+)
+# These can leave fields out of the form too, which is what the page shows where no fields are declared.
+FORM_HOOKS: Final = (
+    "_get_form_for_get_fields",
+    "formfield_for_choice_field",
+    "formfield_for_dbfield",
+    "formfield_for_foreignkey",
+    "formfield_for_manytomany",
+)
+COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fields")
+# What the hooks that say what a page shows are called in the log.
+PAGE: Final = "The change page"
+NOT_ADMITTED: Final = (
+    "The admin of this server does not let this user in through this client, so nothing of it is shown. If it asks for "
+    "a second factor, this access was granted without one: the user has to sign in to the site with the second factor, "
+    "and then to connect this client again."
+)
+
+
+class AdminOptions(ExposureOptions):
+    """The options of an ``AdminExposure``: what its ``ModelAdmin`` declares for every caller."""
+
+    exposure: AdminExposure
+    # In the admin, inlines do not ask the list of their model.
+    narrows_inlines = False
+
+    def __init__(self, exposure: AdminExposure) -> None:
+        super().__init__(exposure)
+        self._closed: dict[ModelAdmin[Any], AdminExposure] = {}
+
+    @cached_property
+    def admin_site(self) -> AdminSite:
+        return self.exposure.model_admin.admin_site
+
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """Without ``fields`` the pages of the admin decide."""
+        return self.exposure.fields is not None
+
+    def declares_field(self, name: str) -> bool:
+        """The admin can name the field too."""
+        admin = self.exposure.model_admin
+        named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
+        return named or super().declares_field(name)
+
+    @cached_property
+    def has_own_columns(self) -> bool:
+        """Whether the ``ModelAdmin`` overrides what decides on the columns, so that callers may differ."""
+        exposure, admin = self.exposure, self.exposure.model_admin
+        return (
+            exposure.overrides(*COLUMN_HOOKS)
+            or (not (admin.fields or admin.fieldsets) and exposure.overrides(*FORM_HOOKS))
+            or any(isinstance(getattr(type(admin), name, None), property) for name in COLUMN_OPTIONS)
+        )
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        hooks = ("get_fields", "get_readonly_fields", "get_form", "has_change_permission")
+        return self.has_own_columns or not self._is_stock(*hooks, owner=AdminExposure)
+
+    def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
+        """Return fields of the ``ModelAdmin``'s form that its pages do not show to read."""
+        exposure = self.exposure
+        if exposure.fields is not None or exposure.form is not None:
+            return ()
+        closed = {*exposure.exclude, *exposure.get_readonly_fields(request, obj), *exposure.get_fields(request, obj)}
+        names = (name for name in exposure.page_fields(request, obj) if isinstance(name, str) and name not in closed)
+        return [name for name in names if not is_sensitive(name, exposure.model)]
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        exposure = self.exposure
+        if exposure.stable_queryset is not None:
+            return exposure.stable_queryset
+        own = self._is_stock("get_queryset", owner=AdminExposure) and not exposure.overrides("get_queryset")
+        return own and gives_every_row(exposure.model)
+
+    @cached_property
+    def asks_where(self) -> bool:
+        return asks_where(self.exposure.model_admin, self.admin_site, *self.inlines)
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        return asks_where(self.exposure.model_admin, self.admin_site, permissions=True)
+
+    @cached_property
+    def permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the Django permissions that decide, unless the ``ModelAdmin`` overrides the hook."""
+        found = self._permissions(AdminExposure)
+        return {deed: names for deed, names in found.items() if not self.exposure.overrides(f"has_{deed}_permission")}
+
+    @cached_property
+    def has_code_filters(self) -> bool:
+        """Whether the ``ModelAdmin`` has sidebar filters that are code."""
+        from .list_filters import has_code
+
+        return self.exposure.overrides("get_list_filter") or any(map(has_code, self.exposure.model_admin.list_filter))
+
+    def search_fields(self, request: MCPRequest) -> Sequence[str]:
+        return self.exposure.search_fields or self.exposure.ask("get_search_fields", request, ())
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Whether the ``ModelAdmin`` has ``search_fields`` or overrides its search."""
+        return self.exposure.overrides("get_search_results") or super().has_search(request)
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        site, known = self.exposure.site, self.admin_site._registry.get(model)
+        if known is None or model in site.exposures or not site.is_candidate(model, known, closed=True):
+            return None
+        return self._closed.get(known) or self._closed.setdefault(known, AdminExposure(model, site, known))
+
+    @cached_property
+    def has_admin_actions(self) -> bool:
+        """Whether the ``ModelAdmin`` or its admin site has actions other than ``delete_selected``."""
+        everywhere = (name for name, _ in self.admin_site.actions if name != "delete_selected")
+        return bool(self.exposure.model_admin.actions) or self.exposure.overrides("get_actions") or any(everywhere)
+
+    def action_names(self) -> list[str]:
+        """Return the names of the exposure's own actions and of the ``ModelAdmin``'s."""
+        base: Any = self.exposure.model_admin
+        declared = (action_parts(action)[1] for action in base._get_base_actions())
+        own = (name for name in declared if name != "delete_selected")
+        return list(dict.fromkeys([*super().action_names(), *own]))
+
+
+class AdminListing(Listing):
+    """The listing of an ``AdminExposure``: the changelist, sidebar and search that its ``ModelAdmin`` overrides."""
+
+    exposure: AdminExposure
+
+    def functions(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Return the functions in the ``ModelAdmin``'s ``get_list_display`` for this request, by name."""
+        if not self.exposure.overrides("get_list_display"):
+            return {}
+        declared = self.exposure.model_admin.list_display
+        shown = self.exposure.ask("get_list_display", self.request, ())
+        return {item.__name__: item for item in shown if callable(item) and item not in declared}
+
+    def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return the rows as the ``ModelAdmin``'s overridden changelist prepares them."""
+        if not self.exposure.overrides("get_changelist", "get_changelist_instance"):
+            return rows
+        sidebar = self.exposure.sidebar(self.request)
+        return asked(self.exposure.label, "get_changelist_instance", sidebar.listed, rows, default=rows)
+
+    def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
+        """Return whether a read-only field of the ``ModelAdmin`` that fails is shown as empty, as in the admin."""
+        return isinstance(error, (AttributeError, ValueError)) and name in asked(
+            self.exposure.label, "get_readonly_fields", self.exposure.get_readonly_fields, self.request, row, default=()
+        )
+
+    def opening_filters(self) -> Sequence[NamedFilter]:
+        """Return the ``ModelAdmin``'s sidebar filters that narrow its list when it is opened."""
+        if not self.exposure.options.has_code_filters:
+            return ()
+        return [item for item in self.exposure.sidebar(self.request).filters() if item.narrows_by_itself()]
+
+    def narrows_without_search(self) -> bool:
+        """Return whether the ``ModelAdmin``'s own search narrows the list without a search term."""
+        exposure = self.exposure
+        if not exposure.searches_itself(self.request):
+            return False
+        rows = exposure.get_queryset(self.request)
+        hook = exposure.model_admin.get_search_results
+        found, _ = asked(exposure.label, "get_search_results", hook, self.request, rows, "", default=(rows, False))
+        query: Any = found.query
+        return query.where != rows.query.where or bool(query.combinator) or query.is_sliced
+
+
+class AdminExposure(ModelExposure):
+    """The exposure of a model by its ``ModelAdmin``: callers see and do what they can in the admin.
+
+    Attributes set on a subclass refine it.
+
+    Callers need what the admin asks for: ``AdminSite.has_permission`` (an active member of the staff) and the
+    ``has_*_permission`` of the ``ModelAdmin``.
+    """
+
+    model_admin: ModelAdmin[Any]
+    options: AdminOptions
+    _options_class = AdminOptions
+
+    def __init__(self, model: type[Model], site: Any, model_admin: ModelAdmin[Any]) -> None:
+        super().__init__(model, site)
+        self.model_admin = model_admin
+        self.permission_owners = (self, model_admin)
+        self.admin_site_name = model_admin.admin_site.name
+        self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
+        self._fixed_fields: dict[Any, Any] = {}
+
+    def overrides(self, *hooks: str) -> bool:
+        """Return whether the ``ModelAdmin`` overrides one of these hooks of Django's ``ModelAdmin``."""
+        admin = self.model_admin
+        return any(
+            getattr(type(admin), hook, None) is not getattr(ModelAdmin, hook, None) or hook in vars(admin)
+            for hook in hooks
+        )
+
+    def ask(self, hook: str, request: MCPRequest, default: Any) -> Any:
+        """Call a hook of the ``ModelAdmin`` with the request; return ``default`` where it fails."""
+        return asked(self.label, hook, getattr(self.model_admin, hook), request, default=default)
+
+    def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
+        return (
+            at_page(request, self, "changelist")
+            if self.options.asks_where and not is_placed(request)
+            else nullcontext()
+        )
+
+    # Columns
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the columns of the ``ModelAdmin``'s list, then its page's fields without sensitive ones.
+
+        Without a row, they are what the page of an empty one shows: rows that are read are never those of the add page.
+        """
+        if self.fields is not None:
+            return self.options.fields
+        if not self.options.has_own_columns:
+            if "_columns" not in self.__dict__:
+                page = asked(self.label, PAGE, self._read_names, request, None, default=None)
+                if page is None:
+                    return self._shown(request, ())
+                self._columns = self._shown(request, page)
+            return self._columns
+        if obj is None:
+            return self._shown(request, self._names_of_any_row(request))
+        none: list[str] = []
+        return self._shown(request, asked(self.label, PAGE, self._read_names, request, obj, default=none))
+
+    def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
+        names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
+        return self.options.with_primary_key(name for name in names if not is_sensitive(name, self.model))
+
+    def _names_of_any_row(self, request: MCPRequest) -> list[str]:
+        """Return the fields of the ``ModelAdmin``'s page for an empty row, or those that all sample rows show."""
+        from ..orm.access import access_of
+
+        none: list[str] = []
+        pages: list[list[str]] = []
+        for number, row in enumerate(access_of(request)[self].sample_rows()):
+            # What an empty row lacks is no fault of the hooks.
+            names = asked(self.label if number else "", PAGE, self._read_names, request, row, default=none)
+            if names and not number:
+                return names
+            pages += [names] if number else []
+        return [name for name in pages[0] if all(name in page for page in pages)] if pages else none
+
+    def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
+        """Return the readable fields of the ``ModelAdmin``'s page of a row, without form-only fields."""
+        owners = self.model, self.model_admin
+        shown = (name for name in self.page_fields(request, obj) if isinstance(name, str))
+        names = [
+            name
+            for name in shown
+            if name in self.options.model_fields
+            or any(getattr_static(owner, name, None) is not None for owner in owners)
+        ]
+        return [*names, *(name for name in self.model_admin.get_readonly_fields(request, obj) if isinstance(name, str))]
+
+    def page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
+        """Return the fields in the ``ModelAdmin``'s fieldsets, the same while one page is shown."""
+        # A row is known by its identity, which is its own as long as the row is kept here too.
+        key, row = (id(obj), obj) if self.options.has_own_columns else (obj is None, None)
+        kept: Any = request.__dict__.get(PAGE_FIELDS) if self.options.has_own_columns else self._fixed_fields
+        found: Any = kept.get((self, key)) if kept is not None else None
+        if found is None:
+            found = row, flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
+            if kept is not None:
+                kept[self, key] = found
+        fields: Sequence[Any] = found[1]
+        return fields
+
+    def _list_names(self, request: MCPRequest) -> list[str]:
+        shown = self.ask("get_list_display", request, ())
+        names = [item if isinstance(item, str) else item.__name__ for item in shown]
+        return [name for name in names if name not in ("__str__", "action_checkbox")]
+
+    def get_list_display(self, request: MCPRequest) -> Sequence[str]:
+        """Return the ``ModelAdmin``'s ``list_display``; the fields of the model where it is only ``__str__``."""
+        allowed = set(self.get_fields(request))
+        names = self.list_display or self._list_names(request)
+        if not names:
+            return super().get_list_display(request)
+        return self.options.with_primary_key(name for name in names if name in allowed)
+
+    def get_listing(self, request: MCPRequest) -> Listing:
+        """Return the ``AdminListing`` of this request."""
+        return AdminListing(request, self)
+
+    def sidebar(self, request: MCPRequest) -> Sidebar:
+        from .list_filters import Sidebar
+
+        return Sidebar(request, self)
+
+    def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        return [str(name) for name in (*self.readonly_fields, *self.model_admin.get_readonly_fields(request, obj))]
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the method of the ``ModelAdmin``, or the function in ``list_display``, that computes the column."""
+        try:
+            field: Any = self.opts.get_field(name)
+        except FieldDoesNotExist:
+            field = None
+        # A method comes before a relation of many rows, and before a generic one, as in the admin's list.
+        if field is not None and not field.one_to_many and (field.concrete or field.related_model is not None):
+            return None
+        for item in (*self.model_admin.list_display, *self.model_admin.readonly_fields):
+            if callable(item) and item.__name__ == name:
+                return item
+        method = getattr(self.model_admin, name, None)
+        return method if callable(method) else super().get_computed(name)
+
+    # Rows
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the rows of the ``ModelAdmin``'s ``get_queryset`` for this caller."""
+        with self._placed(request):
+            return filterable(self.model_admin.get_queryset(request))
+
+    def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the order of the admin's list."""
+        return self.ordering or self.ask("get_ordering", request, ()) or super().get_ordering(request)
+
+    def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the ``ModelAdmin``'s ``list_filter`` and its ``date_hierarchy``."""
+        found = self.ask("get_list_filter", request, ())
+        return [*found, self.model_admin.date_hierarchy]
+
+    def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
+        """Return the ``ModelAdmin``'s ``sortable_by``, None where it does not narrow the ordering."""
+        admin = self.model_admin
+        narrowed = admin.sortable_by is not None or self.overrides("get_sortable_by")
+        if self.sortable_by is not None or not narrowed:
+            return self.sortable_by
+        found = self.ask("get_sortable_by", request, ()) or ()
+        return [item if isinstance(item, str) else item.__name__ for item in found]
+
+    def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
+        """Return the verdict of the ``ModelAdmin``'s own ``lookup_allowed``, if the exposure declares no filters."""
+        if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
+            return True
+        return self.sidebar(request).allows(lookup, value)
+
+    def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return the ``ModelAdmin``'s sidebar filters that are code, and those of ``filterset_class``."""
+        return [*super().get_named_filters(request), *self.sidebar(request).filters()]
+
+    def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the ``ModelAdmin``'s ``search_fields`` without those that are hidden from the caller."""
+        from ..orm.access import access_of
+        from ..orm.search import is_searched
+
+        names = self.options.search_fields(request)
+        return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
+
+    def searches_itself(self, request: MCPRequest) -> bool:
+        from ..orm.search import is_hidden_path
+
+        return self._has_own_search and not any(
+            is_hidden_path(self, name) for name in self.options.search_fields(request)
+        )
+
+    def get_search_results(
+        self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search as the ``ModelAdmin`` does, but not in fields that are hidden from the caller."""
+        if self.searches_itself(request):
+            return self.model_admin.get_search_results(request, queryset, search_term)
+        return super().get_search_results(request, queryset, search_term)
+
+    @cached_property
+    def _has_own_search(self) -> bool:
+        return self.overrides("get_search_results") and not self.search_fields
+
+    # Permissions
+
+    def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
+        """Return the ``ModelAdmin``'s verdict, False for callers whom its admin site does not admit."""
+        from ..orm.access import access_of
+
+        model = access_of(request)[self]
+        if not model.is_admitted:
+            return False
+        verdict = model.stock_verdict(action)
+        if verdict is not None:
+            return verdict
+        hook = f"has_{action}_permission"
+        about = (request,) if action == "add" else (request, obj)
+        is_there = not self.options.permits_by_place or is_placed(request)
+        with nullcontext() if is_there else at_page(request, self, "changelist"):
+            return bool(asked(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
+
+    def get_refusal(self, request: MCPRequest) -> str:
+        """Return what to tell a staff member whom the admin site of the ``ModelAdmin`` does not admit."""
+        user: Any = request.user
+        is_staff = user.is_active and getattr(user, "is_staff", False)
+        from ..orm.access import access_of
+        from ..signin import would_admit
+
+        if not is_staff or access_of(request).admits(self.model_admin.admin_site):
+            return ""
+        return NOT_ADMITTED if would_admit(request, self.model_admin.admin_site) else ""
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the ``ModelAdmin`` lets the caller view the list, or the row."""
+        return self.has_permission(request, "view", obj)
+
+    # Writes
+
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
+        """Return the form of the ``ModelAdmin``'s add or change page."""
+        if self.form is not None or self.fields is not None:
+            return super().get_form(request, obj, change)
+        return self.model_admin.get_form(request, obj, change=change, fields=self.page_fields(request, obj))
+
+    def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save as the admin does."""
+        self.model_admin.save_model(request, obj, form, change)
+
+    def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
+        """Return what the admin's deletion page shows."""
+        return self.model_admin.get_deleted_objects(objs, request)
+
+    # Actions
+
+    def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
+        """Return the ``ModelAdmin``'s actions that this caller can run, and those of the exposure itself."""
+        found = dict(super().get_actions(request)) if self.actions else {}
+        if not self.options.has_admin_actions:
+            return found
+        from ..orm.access import access_of
+        from .admin_actions import AdminAction, takes_selection
+
+        admin: Any = self.model_admin
+        model = access_of(request)[self]
+        if not model.is_admitted:
+            return found
+
+        verdicts = {deed: model.stock_verdict(deed) for deed in self.options.permissions}
+
+        def grants(permission: str) -> bool:
+            verdict = verdicts.get(permission)
+            return bool(getattr(admin, f"has_{permission}_permission")(request)) if verdict is None else verdict
+
+        if (
+            self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
+            or model.access.known is None
+        ):
+            offered = [action_parts(action) for action in admin.get_actions(request).values()]
+        else:
+            # What ModelAdmin.get_actions gives, without Django's way to permissions that are known.
+            declared = map(action_parts, admin._get_base_actions() if admin.actions is not None else ())
+            asked_for = ((action, getattr(action[0], "allowed_permissions", None)) for action in declared)
+            offered = [action for action, names in asked_for if names is None or any(map(grants, names))]
+        for function, name, description in offered:
+            # Deleting is delete_record's, which shows and obeys the same collector.
+            if name != "delete_selected" and takes_selection(function):
+                found.setdefault(name, AdminAction(self, name, function, str(description)))
+        return {name: action for name, action in found.items() if action.has_permission(request)}
+
+
+def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
+    """Return function, name and description of a ``ModelAdmin``'s action, an object since Django 6.1."""
+    if hasattr(action, "func"):
+        return action.func, action.name, action.plural_description
+    function, name, description = action
+    return function, name, description

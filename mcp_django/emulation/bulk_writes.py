@@ -1,0 +1,235 @@
+"""Many rows in one call: picked by their primary keys or by a query, shown first, confirmed once, all written or none.
+
+What a query finds is frozen at once: a tool works on exactly the rows that it has shown. Each row is saved as the admin
+saves it, by its own form and with its own entry in the history. Deleting goes the way of the admin's
+``delete_selected``: by ``delete_queryset``, so that it is the project's override of that, and not the model's
+``delete()``, that is called.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from django.db import connections, router, transaction
+from django.db.models import Model, QuerySet
+
+from ..conf import settings
+from ..context.admin_page import go_to
+from ..context.confirmation import MAX_LABELS, Confirmation, listed, quoted
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..exceptions import NotFound, NotPermitted, ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..orm.access import access_of
+from ..orm.arguments import RECORD_NOT_FOUND, RowArguments, as_object, as_pks, flag_argument
+from ..orm.deletion import plan_deletion
+from ..orm.labels import label_of
+from ..orm.pagination import COUNT_CAP, chunks, narrowed
+from ..orm.row_finder import RowFinder
+from ..orm.write_transactions import one_transaction, refusals
+from ..schema.value_types import FREE_OBJECT, KEY
+from .history import Journal
+from .page_requests import as_page, changelist_entries, recording
+from .saving import NOT_SAVED, Saving
+from .validation_errors import write_refusals
+
+SEARCH: Final[Mapping[str, Any]] = {"type": "string", "description": "Free text"}
+# What a tool that takes rows declares; what it takes; and what one that takes all of them does, too.
+PICKING: Final[Mapping[str, Any]] = {"pks": {"type": "array", "items": KEY}, "filters": FREE_OBJECT}
+QUERY: Final[Mapping[str, Any]] = {**PICKING, "search": SEARCH}
+EVERYTHING: Final[Mapping[str, Any]] = {**QUERY, "all": {"type": "boolean"}}
+# The action of the admin that deletes rows.
+DELETE: Final = "delete_selected"
+# Refused rows after which the others are not tried, and characters of the reason of each.
+MAX_REFUSED: Final = 5
+MAX_REASON: Final = 200
+# Characters of a value in a preview.
+MAX_VALUE: Final = 200
+NEXT: Final = "Nothing has been changed yet. If it is right, call again with the same arguments and confirm_token."
+
+
+class Selection:
+    """The rows that a bulk write or an action picks by ``pks``, ``filters``, ``search`` or ``all``.
+
+    ``by_query``: the caller has not named each of them.
+    """
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> None:
+        self.request, self.exposure, self.by_query = request, exposure, arguments.get("pks") is None
+        self.rows = self._picked(arguments)
+
+    def _picked(self, arguments: Mapping[str, Any]) -> Sequence[Model]:
+        request, exposure = self.request, self.exposure
+        pks = arguments.get("pks")
+        every = flag_argument(arguments.get("all"), "all")
+        narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
+        if pks is not None and (every or narrowing):
+            raise ToolError("Give either pks or a query, not both. Nothing was changed.")
+        if pks is not None:
+            keys = as_pks(pks)
+            try:
+                return RowFinder(access_of(request)[exposure]).pick(keys)[1]
+            except NotFound:
+                return RowFinder(access_of(request)[exposure]).rows(keys, RECORD_NOT_FOUND)
+        if not every and not narrowing:
+            raise ToolError(
+                "Say which rows: give pks, or filters or search for all rows that match. Nothing was changed."
+            )
+        asked = RowArguments(access_of(request)[exposure], arguments)
+        queryset = narrowed(request, exposure, asked.filters(), asked.search())
+        most = settings.MAX_BULK_ROWS
+        keys = list(dict.fromkeys(queryset.order_by("pk").values_list("pk", flat=True)[: most + 1]))
+        if len(keys) > most:
+            count = queryset.values("pk")[: COUNT_CAP + 1].count()
+            found = f"More than {COUNT_CAP}" if count > COUNT_CAP else count
+            raise ToolError(
+                f"{found} rows of {exposure.label} match, and {most} is the most for one call. Nothing was changed. "
+                "Narrow filters, such as to a range of dates or keys, and go through the rows in parts."
+            )
+        seen = RowFinder(access_of(request)[exposure]).by_key(keys).values()
+        rows = [row for row in seen if access_of(request)[exposure].may_row("view", row)]
+        if not rows:
+            raise ToolError(
+                f"No rows of {exposure.label} match. Nothing was changed. query_records shows what there is."
+            )
+        return rows
+
+    def queryset(self, rows: Iterable[Model]) -> QuerySet[Any]:
+        """Return some of the picked rows as a queryset of the exposure, as an admin action gets it."""
+        return self.exposure.get_queryset(self.request).filter(pk__in=[row.pk for row in rows])
+
+
+def labels_of(exposure: ModelExposure, rows: Iterable[Model]) -> list[str]:
+    """Return the labels of the first rows of a bulk write, as many as its question names."""
+    return [label_of(exposure, row) or str(row.pk) for row in islice(rows, MAX_LABELS)]
+
+
+class BulkWrite:
+    """Changes or deletes many rows in one call, after showing them and asking for confirmation."""
+
+    def __init__(
+        self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any], tool: str, permission: str
+    ) -> None:
+        self.request, self.exposure, self.arguments = request, exposure, arguments
+        self.tool, self.permission = tool, permission
+        self.messages: list[dict[str, str]] = []
+
+    def update(self) -> ToolResult:
+        """Change the picked rows, or ask first."""
+        request, exposure, label = self.request, self.exposure, self.exposure.label
+        values = as_object(self.arguments["values"], "values")
+        if not values:
+            raise ToolError("values is empty. Nothing was changed.")
+        go_to(request, exposure, "changelist")
+        with (
+            write_refusals(access_of(request)[exposure]),
+            one_transaction(exposure.model, request),
+        ):
+            rows = self._locked()
+            Saving.of(request, exposure, rows[0], values, self.tool).check()
+            shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
+            told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
+            assigned = ", ".join(f"{name} = {quoted(value)}" for name, value in told.items())
+            message = f"This changes {_counted(rows)} of {label}: {assigned}."
+            bound = {"model": label, "values": values}
+            asked = self._asked(message, {**shown, "values": told}, bound, rows)
+            if asked is not None:
+                return asked
+            done = self._save_all(rows, values)
+            return ToolResult(structured={"updated": True, **done, **self._said(), **shown})
+
+    def delete(self) -> ToolResult:
+        """Delete the picked rows and all that Django deletes with them, or ask first."""
+        request, exposure, label = self.request, self.exposure, self.exposure.label
+        go_to(request, exposure, "changelist")
+        with refusals(), one_transaction(exposure.model, request):
+            rows = self._locked()
+            deletion = plan_deletion(request, exposure, *rows)
+            counts = dict(deletion.counts)
+            shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
+            goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            message = f"This deletes {_counted(rows)} of {label}, which cannot be undone. In all: {goes}."
+            asked = self._asked(message, shown, {"model": label}, deletion.objects)
+            if asked is not None:
+                return asked
+            posted = [*changelist_entries(DELETE, rows), ("post", "yes")]
+            with as_page(request, "POST", posted, self.messages), recording(request, exposure.model_admin):
+                Journal(request, self.tool).deletes(exposure, rows)
+                exposure.delete_queryset(request, self.selection.queryset(rows))
+            return ToolResult(structured={"deleted": True, **shown, **self._said()})
+
+    def _locked(self) -> Sequence[Model]:
+        """Return the picked rows of the bulk write, locked, if the caller may write each of them."""
+        request, exposure = self.request, self.exposure
+        self.selection = Selection(request, exposure, self.arguments)
+        rows = self.selection.rows
+        using = router.db_for_write(exposure.model)
+        if connections[using].features.has_select_for_update:
+            keys = [row.pk for row in rows]
+            locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
+            for chunk in chunks(keys):
+                list(locking.filter(pk__in=chunk))
+            rows = Selection(request, exposure, self.arguments).rows
+            if [row.pk for row in rows] != keys:
+                raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
+        model, refused = access_of(request)[exposure], []
+        for row in rows:
+            if self.permission == "change":
+                go_to(request, exposure, "change", row.pk)
+            refused += [] if model.may_row(self.permission, row) else [row]
+        if refused:
+            labels = listed(labels_of(exposure, refused[:MAX_REFUSED]), len(refused))
+            raise NotPermitted(
+                f"You may not {self.permission} {len(refused)} of these rows of {exposure.label}: {labels}. "
+                "Nothing was changed. Leave them out."
+            )
+        return rows
+
+    def _asked(
+        self, message: str, shown: Mapping[str, Any], arguments: Any, objects: Iterable[Any]
+    ) -> ToolResult | None:
+        token, rows = self.arguments.get("confirm_token"), f"{shown['model']} ({shown['rows']})"
+        told = f"{message}\n\n{rows}: {listed(shown['objects'], shown['rows'])}"
+        confirmation = Confirmation(self.request, self.tool, arguments, objects)
+        return confirmation.asked(token, message, told, shown, NEXT, again=True)
+
+    def _save_all(self, rows: Sequence[Model], values: Mapping[str, Any]) -> dict[str, Any]:
+        """Save all rows of the bulk write; return which fields changed, and in how many rows."""
+        request, exposure = self.request, self.exposure
+        changed: dict[str, None] = {}
+        changed_rows = 0
+        refused: dict[str, list[str]] = {}
+        for number, row in enumerate(rows, 1):
+            label = label_of(exposure, row) or str(row.pk)
+            using = router.db_for_write(exposure.model, instance=row)
+            go_to(request, exposure, "change", row.pk)
+            saving = Saving.of(request, exposure, row, values, self.tool)
+            try:
+                # What the database refuses is undone for this row alone, so that the others can be tried.
+                with (
+                    write_refusals(access_of(request)[exposure]),
+                    transaction.atomic(using=using),
+                ):
+                    names = saving.save()[1]
+            except ToolError as error:
+                reason = " ".join(error.message.removeprefix(NOT_SAVED).split())[:MAX_REASON]
+                refused.setdefault(reason, []).append(label)
+                if sum(map(len, refused.values())) >= MAX_REFUSED:
+                    break
+                continue
+            self.messages += saving.messages
+            changed |= dict.fromkeys(names)
+            changed_rows += bool(names)
+            request.mcp.progress(number, len(rows))
+        if refused:
+            lines = [f"{', '.join(labels)}: {reason}" for reason, labels in refused.items()]
+            raise ToolError("\n".join([f"Nothing was saved, because rows of {exposure.label} are refused.", *lines]))
+        return {"changed": list(changed), "changed_rows": changed_rows}
+
+    def _said(self) -> dict[str, Any]:
+        messages = list({tuple(message.items()): message for message in self.messages}.values())
+        return {"messages": messages[:MAX_LABELS]} if messages else {}
+
+
+def _counted(rows: Sequence[Model]) -> str:
+    return f"{len(rows)} row{'s' if len(rows) != 1 else ''}"

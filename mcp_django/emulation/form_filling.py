@@ -1,0 +1,521 @@
+"""Django forms filled from JSON: the admin's own form gets what its page would post.
+
+Fields that the caller does not name keep their values exactly: they are not posted and parsed again, which would cost
+the microseconds of a time or the blanks around a text, and would refuse a relation that this caller may not choose.
+
+A widget may take nothing but an object of its field's own class, or be built by a script in the browser. Then the value
+is made by the model's field, and reaches the form as it is.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Any, Final
+
+import orjson
+from django.conf import settings
+from django.core.exceptions import FieldDoesNotExist, ObjectDoesNotExist, ValidationError
+from django.db import models
+from django.db.models import Model
+from django.forms import (
+    BaseForm,
+    BooleanField,
+    CharField,
+    ChoiceField,
+    DateTimeField,
+    DecimalField,
+    Field,
+    FileField,
+    FloatField,
+    JSONField,
+    ModelChoiceField,
+    ModelForm,
+    ModelMultipleChoiceField,
+    MultipleChoiceField,
+    MultiValueField,
+    SplitDateTimeField,
+    Widget,
+)
+from django.forms.models import BaseModelForm
+from django.forms.utils import from_current_timezone
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.text import slugify
+
+from ..context.request import MCPRequest
+from ..exceptions import NotFound, ToolError
+from ..orm.access import ModelAccess, access_of, has_every_row
+from ..orm.compiled_queries import load_related
+from ..orm.fields import choice_of
+from ..orm.geometries import geometry_text
+from ..orm.row_finder import RowFinder
+from ..orm.undecodable_values import VALUE_ERRORS
+from ..orm.wording import json_or_text
+from ..schema.form_schemas import is_geometry
+from ..schema.secrets import HIDDEN, holds_hidden
+from .html_forms import Pair, Unfit, entered, first_choice, is_written_as_text, posted, shown_entries
+from .uploaded_files import file_entries
+
+# Choices made of rows that a caller is told.
+MAX_ROW_CHOICES: Final = 200
+FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
+NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
+UNREADABLE: Final = "A value of this field is not written so."
+TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
+
+
+class FilledForm:
+    """A Django form filled in with a caller's values, as a browser would post it.
+
+    ``values`` are JSON by field name, all of them names of its fields. ``data`` is what the browser posts, where other
+    fields post what the page shows; ``wrong`` are the errors of values, and ``exact`` what no control could hold.
+    """
+
+    def __init__(self, request: MCPRequest, draft: BaseForm, values: Mapping[str, Any]) -> None:
+        self.request, self.draft, self.values = request, draft, values
+        self.data: list[Pair] = []
+        self.wrong: dict[str, ValidationError] = {}
+        self.exact: dict[str, Any] = {}
+        for name, item in draft.fields.items():
+            initial, html_name = draft.get_initial_for_field(item, name), draft.add_prefix(name)
+            try:
+                if name in values:
+                    self.data += self._entered(name, item, initial, values[name])
+                else:
+                    entries = shown_entries(item, html_name, initial)
+                    is_blank = entries == [(html_name, "")]
+                    self.data += (is_blank and first_choice(item.widget, html_name)) or entries
+                if item.show_hidden_initial:
+                    hidden = draft.add_initial_prefix(name)
+                    self.data += posted(item.hidden_widget(), hidden, item.prepare_value(initial))
+            except ValidationError as error:
+                self.wrong[name], self.exact[name] = error, initial
+            except Unfit:
+                self.exact[name] = initial
+
+    def _entered(self, name: str, item: Any, initial: Any, value: Any) -> list[Pair]:
+        html_name = self.draft.add_prefix(name)
+        if isinstance(item, FileField):
+            return file_entries(self.request, item, html_name, value)
+        if (moment := _unspeakable(item, value)) is not None:
+            self.exact[name] = moment
+            return []
+        # The field of the model that the form's field is of, if there is one.
+        owner: Any = None
+        with suppress(AttributeError, FieldDoesNotExist):
+            owner = self.draft._meta.model._meta.get_field(name)  # type: ignore[attr-defined]
+        if isinstance(value, list) and isinstance(item, CharField) and not isinstance(item, JSONField):
+            value = _listed(owner, value)
+        elif isinstance(item, MultiValueField) and isinstance(owner, models.DecimalField) and _is_number(value):
+            # An amount alone: its currency stays.
+            _amount, *rest = item.widget.decompress(initial)
+            value = [value, *map(str, rest)]
+        given = incoming(self.request, item, value)
+        if getattr(self.draft, "instance", None) and (unseen := self._unseen(item, initial)):
+            given = [*(given or ()), *unseen]
+        try:
+            return shown_entries(item, html_name, given)
+        except Unfit:
+            made = readable(owner or item, "to_python")(
+                orjson.dumps(value).decode() if isinstance(value, (dict, list)) else value
+            )
+        try:
+            return shown_entries(item, html_name, made)
+        except Unfit:
+            self.exact[name] = made
+            return []
+
+    def _unseen(self, item: Field, linked: Any) -> list[Any]:
+        """Return linked rows that are hidden from the caller, who cannot have meant to unlink them in the form."""
+        if not isinstance(item, ModelMultipleChoiceField) or not linked:
+            return []
+        offered: Any = item.queryset
+        exposure = self.request.mcp.site.exposures.get(offered.model)
+        if exposure is None or has_every_row(exposure):
+            return []
+        key = item.to_field_name or "pk"
+        rows = offered.filter(**{f"{key}__in": item.prepare_value(linked)})
+        visible = exposure.get_queryset(self.request).order_by().values("pk")
+        return list(rows.exclude(pk__in=visible).values_list(key, flat=True))
+
+    def bind(self, obj: Model | None, data: Any, files: Any) -> "ModelForm[Any]":
+        """Return the form bound to the posted ``data``, not yet validated; the row keeps other fields."""
+        kind: Any = type(self.draft)
+        form: ModelForm[Any] = kind(data, files, instance=obj)
+        self.impose(form)
+        if obj is not None:
+            keep(form, obj, self.values)
+        return form
+
+    def impose(self, form: BaseForm) -> None:
+        """Prepare the posted form for values that no widget could post; it is not yet validated.
+
+        They are compared with the whole of what is stored: a hidden field with the initial value, as callable defaults
+        have it, would lack the microseconds. What nothing posts is put in place.
+        """
+        row: Any = getattr(form, "instance", None)
+        exists = row is not None and not row._state.adding
+        for item in form.fields.values():
+            item.widget.supports_microseconds = True
+            if exists:
+                item.show_hidden_initial = False
+        for name, value in self.exact.items():
+            item = form.fields[name]
+            # A moment has nothing left to be parsed.
+            clean = partial(_validated, item) if isinstance(value, datetime) else readable(item, "clean")
+            item.widget = Given(value)
+            item.show_hidden_initial = False
+            item.clean = clean  # type: ignore[method-assign]
+            item.has_changed = lambda initial, data: initial != data  # type: ignore[method-assign]
+
+    def refuse(self, form: BaseForm) -> None:
+        """Make the errors of the values filled in the only errors of their form fields."""
+        for name, error in self.wrong.items():
+            form.errors.pop(name, None)
+            form.add_error(name, error)
+
+
+def readable(owner: Any, method: str) -> Callable[..., Any]:
+    """Return the method of a form field with each of its failures as a ``ValidationError``."""
+    read = getattr(owner, method)
+
+    def guarded(*value: Any) -> Any:
+        try:
+            return read(*value)
+        except ValidationError:
+            raise
+        except Exception:
+            raise ValidationError(UNREADABLE) from None
+
+    return guarded
+
+
+def _validated(item: Field, moment: datetime) -> datetime:
+    item.validate(moment)
+    item.run_validators(moment)
+    return moment
+
+
+def _listed(owner: Any, value: list[Any]) -> Any:
+    """Return a list of values as the text that its form field reads: tags, or e-mail addresses."""
+    items = [item[1] if isinstance(item, list) and len(item) == 2 else item for item in value]
+    if not all(isinstance(item, str) and '"' not in item for item in items):
+        return value
+    if getattr(owner, "many_to_many", False):
+        return ", ".join(f'"{item}"' for item in items)
+    return ", ".join(items) if hasattr(owner, "from_db_value") and not any("," in item for item in items) else value
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, (bool, list, dict)) and Decimal(str(value)).is_finite()
+    except InvalidOperation:
+        return False
+
+
+def _unspeakable(item: Field, value: Any) -> datetime | None:
+    """Return a moment that no text in the form's time zone names: in the hour when clocks are put back."""
+    if not settings.USE_TZ or not isinstance(item, (DateTimeField, SplitDateTimeField)) or not isinstance(value, str):
+        return None
+    try:
+        moment = parse_datetime(value.strip())
+        if moment is None or timezone.is_naive(moment):
+            return None
+        return None if from_current_timezone(timezone.make_naive(moment)) == moment else moment
+    except ValidationError:
+        return moment
+    except (ValueError, OverflowError):
+        return None
+
+
+# One value
+
+
+def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
+    """Fill in one form field: return what a browser posts when a person enters the JSON ``value``."""
+    if isinstance(field, FileField):
+        return file_entries(request, field, html_name, value)
+    return entered(field, html_name, incoming(request, field, value))
+
+
+def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
+    """Return the Python value with which a form field is filled in for the JSON ``value``."""
+    if value is None:
+        return None
+    if isinstance(value, str) and HIDDEN in value:
+        raise ValidationError(NOT_SHOWN)
+    if isinstance(field, JSONField):
+        given = json_or_text(value)
+        if holds_hidden(given):
+            raise ValidationError(NOT_SHOWN)
+        return given
+    if isinstance(field, BooleanField):
+        return parse_truth(value)
+    if isinstance(field, (ModelChoiceField, ModelMultipleChoiceField)):
+        return _keys(request, field, value)
+    if isinstance(field, (ChoiceField, MultipleChoiceField)):
+        return _chosen(field, value)
+    if is_geometry(field):
+        return geometry_text(field, value)
+    takes_list = isinstance(field, MultiValueField) or hasattr(field, "base_field")
+    if hasattr(field, "base_field"):
+        value = json_or_text(value)
+        _check_items(field, value)
+    if is_written_as_text(field, value):
+        return value
+    if any(base.__name__ == "HStoreField" for base in type(field).__mro__):
+        # It reads a text as JSON itself, without a bound.
+        json_or_text(value)
+    value = json_or_text(value) if takes_list else value
+    if isinstance(value, dict) or (isinstance(value, list) and not takes_list):
+        raise ValidationError("Give one value, not a list or an object.")
+    if isinstance(field, MultiValueField) and isinstance(value, list) and len(value) != len(field.fields):
+        raise ValidationError(f"Give a list of {len(field.fields)} values.")
+    if isinstance(value, bool) and isinstance(field, CharField):
+        raise ValidationError("Give a text.")
+    if isinstance(field, SplitDateTimeField) and isinstance(value, str):
+        return _split_datetime(value)
+    if field.localize and isinstance(field, (DecimalField, FloatField)):
+        # JSON has one way to write a number; a localised field reads the way of the language.
+        with suppress(InvalidOperation):
+            return Decimal(str(value))
+    return value
+
+
+def _chosen(field: Any, value: Any) -> Any:
+    """Return the choices with which a form field is filled in, each given by its value or its label."""
+    many = isinstance(field, MultipleChoiceField)
+    value = json_or_text(value) if many else value
+    if many is not isinstance(value, list) or isinstance(value, dict):
+        raise ValidationError("Give a list of values." if many else "Give one value, not a list or an object.")
+    offered = list(flat_choices(field.choices))
+    stored = {str(stored) for stored, _ in offered}
+    chosen = []
+    for item in value if many else [value]:
+        meant = item if str(item) in stored else choice_of(offered, item)
+        chosen.append(item if meant is None else meant)
+    return chosen if many else chosen[0]
+
+
+def _check_items(field: Any, value: Any) -> None:
+    """Check that the items for an array's form field are lists just where arrays are nested."""
+    if isinstance(value, list):
+        inner = hasattr(field.base_field, "base_field")
+        if any(isinstance(item, dict) or (item is not None and isinstance(item, list) is not inner) for item in value):
+            raise ValidationError("Give a list of lists." if inner else "Give a list of values, not of lists.")
+        for item in value if inner else ():
+            _check_items(field.base_field, item)
+
+
+def parse_truth(value: Any) -> bool:
+    """Return the boolean for JSON that fills in a check box, or for a text of it."""
+    key = value.lower() if isinstance(value, str) else value
+    if not isinstance(key, (str, int)) or key not in TRUTH:
+        raise ValidationError("Give true or false.")
+    return TRUTH[key]
+
+
+def _split_datetime(value: str) -> Any:
+    """Return date and time as two texts to fill in a split form field, in the current time zone."""
+    try:
+        moment = parse_datetime(value.strip())
+    except ValueError:
+        moment = None
+    if moment is None:
+        parts = value.split(None, 1)
+        return parts if len(parts) == 2 else [value, value]
+    if timezone.is_aware(moment):
+        moment = timezone.make_naive(moment)
+    return [moment.date().isoformat(), moment.time().isoformat()]
+
+
+def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
+    """Return the keys with which the form field of a relation is filled in, for given primary keys."""
+    value = json_or_text(value)
+    many = isinstance(field, ModelMultipleChoiceField)
+    if many and not isinstance(value, list):
+        raise ValidationError("Give a list of primary keys.")
+    given = [bare_key(item) for item in (value if many else [value])]
+    if any(isinstance(item, (bool, float, dict, list)) for item in given):
+        raise ValidationError("Give a primary key, as a text or an integer.")
+    exposure = request.mcp.site.exposures.get(field.queryset.model)
+    if exposure is not None:
+        rows = linked_rows(access_of(request)[exposure], given)
+        given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
+    elif field.to_field_name:
+        rows = field.queryset.filter(pk__in=[key for key in given if _is_key(field.queryset.model, key)])
+        keys = {str(row.pk): row.serializable_value(field.to_field_name) for row in rows}
+        given = [keys.get(str(key), key) for key in given]
+    return given if many else given[0]
+
+
+def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
+    """Return the rows with which a form's relation is filled in, given by primary keys, unique values or labels."""
+    request, exposure = access.request, access.exposure
+    missing = f"No {exposure.label} has this primary key."
+    if not access.may("view"):
+        raise ValidationError(missing)
+    try:
+        return RowFinder(access_of(request)[exposure]).pick(given)[1]
+    except NotFound:
+        pass
+    try:
+        return RowFinder(access_of(request)[exposure]).rows(given, missing)
+    except ToolError as error:
+        raise ValidationError(error.message) from None
+
+
+def _is_key(model: type[Model], key: Any) -> bool:
+    try:
+        return model._meta.pk.get_prep_value(key) is not None
+    except VALUE_ERRORS:
+        return False
+
+
+def bare_key(item: Any) -> Any:
+    """Return the key of a relation that a caller fills in as results show it, with its label."""
+    item = json_or_text(item)
+    if isinstance(item, dict):
+        return item.get("pk", item)
+    return item[0] if isinstance(item, list) and len(item) == 2 else item
+
+
+# What stays
+
+
+class Given(Widget):
+    """Replaces a form's widget whose value is known, so that nothing posted changes it."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        """Return the value."""
+        return self.value
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        """Return that there is a value."""
+        return False
+
+
+def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
+    """Let a form keep the row's value of every field that the caller did not fill in.
+
+    Its widget and its value are not asked whether they fit: a row can be older than the rules for it.
+    """
+    kept: dict[str, Any] = {}
+    dangling: list[str] = []
+    for name, item in form.fields.items():
+        try:
+            column: Any = obj._meta.get_field(name)
+        except FieldDoesNotExist:
+            continue
+        if name in mentioned or column.auto_created:
+            continue
+        value = None
+        if _dangles(obj, column):
+            dangling.append(name)
+        else:
+            value = getattr(obj, name)
+            value = list(value.all()) if column.many_to_many else value
+        kept[name] = value
+        item.disabled = True
+        item.widget = Given(value)
+        item.show_hidden_initial = False
+        item.clean = _constant(value)  # type: ignore[method-assign]
+        # The form field of JSON compares what it shows even where it is disabled.
+        item.has_changed = _constant(False)  # type: ignore[method-assign]
+    if isinstance(form, BaseModelForm):
+        bound: Any = form
+        bound._post_clean = partial(_post_clean, form, bound._post_clean, kept, dangling)
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+def _post_clean(form: Any, post_clean: Callable[[], None], kept: Mapping[str, Any], dangling: Iterable[str]) -> None:
+    """Validate the row of a filled form without the fields that keep their values."""
+    row = form.instance
+    # A key whose row is gone cannot be set as a row.
+    missing = [name for name in dangling if name in form.cleaned_data]
+    for name in missing:
+        del form.cleaned_data[name]
+    clean_fields = row.clean_fields
+    row.clean_fields = lambda exclude=None: clean_fields(exclude={*(exclude or ()), *kept})
+    try:
+        post_clean()
+    finally:
+        del row.clean_fields
+        form.cleaned_data.update(dict.fromkeys(missing))
+
+
+def _dangles(obj: Model, field: Any) -> bool:
+    if not (field.many_to_one or field.one_to_one) or not field.concrete or getattr(obj, field.attname) is None:
+        return False
+    try:
+        load_related(obj, field)
+        return getattr(obj, field.name) is None
+    except (ObjectDoesNotExist, *VALUE_ERRORS):
+        return True
+
+
+# Choices
+
+
+def writable_names(form: BaseForm, visible: Collection[str]) -> list[str]:
+    """Return the form fields that a caller who sees ``visible`` can fill in."""
+    return [name for name, field in form.fields.items() if name in visible and not field.disabled]
+
+
+def prepopulated(
+    sources: Mapping[str, Iterable[str]], form: BaseForm, values: Mapping[str, Any], writable: Collection[str]
+) -> dict[str, str]:
+    """Return the slugs that the add page's script would fill in, by ``prepopulated_fields``."""
+    slugs = {}
+    for name, fields in sources.items():
+        text = " ".join(str(values[field]) for field in fields if values.get(field))
+        if text and name in writable and name not in values:
+            slugs[name] = slugify(text)[: getattr(form.fields[name], "max_length", None)]
+    return slugs
+
+
+def flat_choices(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    """Yield values and labels, those of groups too."""
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from flat_choices(label)
+        else:
+            yield value, label
+
+
+def changing_choices(form: BaseForm) -> Iterator[tuple[str, Any]]:
+    """Yield the form fields whose choices the form class does not declare: they may be made of rows."""
+    declared: Mapping[str, Field] = getattr(form, "base_fields", {})
+    for name, field in form.fields.items():
+        if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField):
+            own: Any = getattr(declared.get(name), "choices", None)
+            if not isinstance(own, list) or field.choices != own:
+                yield name, field
+
+
+def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterable[str]) -> list[tuple[Any, Any]]:
+    """Return the choices of a form field that are keys of rows which the caller can see."""
+    offered = [(value, label) for value, label in flat_choices(choices) if value not in (None, "")][:MAX_ROW_CHOICES]
+    tables = {match.group(1) for sql in queries if (match := FROM.search(sql))}
+    exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}
+    for table in tables:
+        exposure, keys = exposures.get(table), []
+        if exposure is None or not (access := access_of(request)[exposure]).may("view"):
+            return []
+        for value, _ in offered:
+            with suppress(ValidationError, ValueError, TypeError):
+                keys.append(exposure.opts.pk.to_python(value))
+        rows = exposure.get_queryset(request).filter(pk__in=keys)
+        seen = {str(row.pk) for row in rows if access.may_row("view", row)}
+        offered = [(value, label) for value, label in offered if str(value) in seen]
+    return offered if tables else []

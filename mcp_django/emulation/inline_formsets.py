@@ -1,0 +1,325 @@
+"""Rows of inlines written as the admin's page writes them: all rows are posted, and those that are not named stay.
+
+Each row is ``{"pk": 17, "quantity": 5}`` to change one, ``{"pk": 17, "delete": true}`` to delete it, or the same
+without ``pk`` to add one. The formset of the inline validates and saves them; errors bear the position of the row in
+the caller's own list.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from django.contrib.admin.utils import NestedObjects
+from django.core.exceptions import ValidationError
+from django.db import connections, router
+from django.db.models import Model, QuerySet, prefetch_related_objects
+from django.forms import BaseForm, BaseFormSet, ModelChoiceField
+from django.forms.formsets import (
+    DELETION_FIELD_NAME,
+    INITIAL_FORM_COUNT,
+    MAX_NUM_FORM_COUNT,
+    MIN_NUM_FORM_COUNT,
+    TOTAL_FORM_COUNT,
+)
+from django.forms.utils import ErrorDict
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.model_exposure import ModelExposure, is_djangos
+from ..orm.column_values import pk_text
+from ..orm.deletion import blockers
+from ..orm.wording import json_or_text
+from .form_filling import FilledForm, keep, parse_truth, prepopulated, writable_names
+from .html_forms import Pair
+from .inline_rows import Inline, narrowing_of
+from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
+
+# Rows of an inline that a page can hold, and that one call may name.
+MAX_ON_PAGE: Final = 500
+MAX_GIVEN: Final = 200
+NOT_SAVED: Final = "Nothing was saved."
+EMPTY: Final = "nothing differs from an empty row, so that there is nothing to add; give its values"
+
+
+class Row:
+    """A row of an inline formset: its form on the page, and the values given for it."""
+
+    entered: FilledForm
+
+    def __init__(self, path: str, form: Any, *, exists: bool) -> None:
+        self.path, self.form, self.exists = path, form, exists
+        self.values: dict[str, Any] = {}
+        self.writable: Collection[str] = ()
+        self.given = self.delete = False
+
+
+class InlinePost:
+    """One inline's formset filled in and posted: call :meth:`fill`, then :meth:`bind`, then :meth:`errors`.
+
+    ``draft`` is the formset as the page shows it. ``inline`` is None for one that the caller does not know of: it posts
+    what it shows. One with more rows than a page can hold is left out, and keeps them unseen.
+    """
+
+    formset: Any
+
+    def __init__(
+        self,
+        request: MCPRequest,
+        exposure: ModelExposure,
+        obj: Model | None,
+        admin: Any,
+        draft: Any,
+        inline: Inline | None,
+    ) -> None:
+        self.request, self.exposure, self.obj = request, exposure, obj
+        self.admin, self.draft, self.inline = admin, draft, inline
+        self.name = inline.name if inline is not None else ""
+        self.problems: list[str] = []
+        self.entries: list[Pair] = []
+        self.rows: list[Row] = []
+        self.is_left_out = False
+
+    def permits(self, verb: str) -> bool:
+        """Return whether the inline lets the caller add, change or delete rows of its formset."""
+        verdict: bool = getattr(self.admin, f"has_{verb}_permission")(self.request, self.obj)
+        return verdict
+
+    def is_writable(self) -> bool:
+        """Return whether the caller can write any rows of the inline formset."""
+        return self.inline is not None and any(map(self.permits, ("change", "add", "delete")))
+
+    # What the page posts
+
+    def fill(self, value: Any) -> None:
+        """Fill in the inline formset with a list of rows, or with None to leave it as it is."""
+        if self._is_too_long():
+            if value is not None:
+                raise ToolError(f"{self.name} has more than {MAX_ON_PAGE} rows: write them one by one. {NOT_SAVED}")
+            self.is_left_out = True
+            return
+        for form in self.draft.initial_forms:
+            self.rows.append(Row(f"{self.name} (pk {pk_text(form.instance.pk)})", form, exists=True))
+        value = [] if value is None else json_or_text(value)
+        if not isinstance(value, list) or len(value) > MAX_GIVEN:
+            raise ToolError(f"{self.name} must be a list of at most {MAX_GIVEN} rows. {NOT_SAVED}")
+        items = [json_or_text(item) for item in value]
+        known = self._named_rows(items)
+        for index, item in enumerate(items):
+            path = f"{self.name}[{index}]"
+            if isinstance(item, dict):
+                self._take(path, item, known)
+            else:
+                self.problems.append(f"{path}: give an object, such as {{'pk': 1, 'field': value}}")
+        self._check_deletions()
+        new = sum(not row.exists for row in self.rows)
+        left = sum(not row.delete for row in self.rows)
+        if new and left > self.draft.max_num and self.permits("add"):
+            self.problems.append(f"{self.name}: there may be at most {self.draft.max_num} rows, and not {left}")
+        while len(self.rows) < self.draft.min_num:
+            self._new_row(f"{self.name}[{len(items)}]")
+        self.entries = management_entries(self.draft, len(self.rows), sum(row.exists for row in self.rows))
+        for row in self.rows:
+            row.entered = FilledForm(self.request, row.form, row.values)
+            self.entries += [*row.entered.data, *_deeper_entries(self.request, row.form)]
+            if row.delete:
+                self.entries.append((row.form.add_prefix(DELETION_FIELD_NAME), "on"))
+
+    def _is_too_long(self) -> bool:
+        """Return whether the inline formset has more rows than a page can hold."""
+        if self.obj is None:
+            return False
+        rows = self.draft.get_queryset()
+        if not isinstance(rows, QuerySet) or rows._result_cache is not None or rows.query.is_sliced:
+            return bool(rows[MAX_ON_PAGE : MAX_ON_PAGE + 1])
+        first = list(rows[: MAX_ON_PAGE + 1])
+        if len(first) <= MAX_ON_PAGE:
+            rows._result_cache = first
+        return len(first) > MAX_ON_PAGE
+
+    def _named_rows(self, items: Sequence[Any]) -> dict[str, Row]:
+        """Return the rows of the inline formset that the caller can name by keys, and lock the named ones."""
+        known = {pk_text(row.form.instance.pk): row for row in self.rows}
+        named = {str(item["pk"]) for item in items if isinstance(item, dict) and item.get("pk") is not None}
+        pks = [row.form.instance.pk for key, row in known.items() if key in named]
+        if (own := narrowing_of(self.exposure, self.admin)) is not None:
+            seen = set(own.get_queryset(self.request).filter(pk__in=pks).values_list("pk", flat=True))
+            known = {key: row for key, row in known.items() if row.form.instance.pk in seen}
+        using = router.db_for_write(self.admin.model)
+        if pks and connections[using].features.has_select_for_update:
+            list(self.admin.model._base_manager.using(using).select_for_update().filter(pk__in=pks))
+        return known
+
+    def _take(self, path: str, item: Mapping[str, Any], known: Mapping[str, Row]) -> None:
+        """Find or add the formset row for a caller's item, and check the values given for it."""
+        values = dict(item)
+        pk, delete = values.pop("pk", None), values.pop("delete", False)
+        row = self._new_row(path) if pk is None else known.get(str(pk)) if not isinstance(pk, bool) else None
+        if row is None:
+            self.problems.append(f"{path}: {self.name} has no row with this pk; get_record shows those that there are")
+            return
+        if row.given:
+            self.problems.append(f"{path}: this row is named twice")
+            return
+        row.path, row.given = path, True
+        try:
+            row.delete = parse_truth(delete)
+        except ValidationError:
+            self.problems.append(f"{path}.delete: give true or false")
+        row.writable = self._writable(row)
+        columns = {f.attname: f.name for f in self.admin.opts.concrete_fields if f.name in row.writable}
+        given = {columns.get(name, name): value for name, value in values.items()}
+        unknown = [name for name in given if name not in row.writable]
+        for name in unknown[:5]:
+            self.problems.append(f"{path}: you cannot write {name[:60]!r}; valid: {', '.join(row.writable)}")
+        row.values = {name: value for name, value in given.items() if name not in unknown}
+        if not row.exists:
+            sources = self.admin.get_prepopulated_fields(self.request, self.obj)
+            row.values |= prepopulated(sources, row.form, row.values, row.writable)
+        if row.delete:
+            allowed, what = row.exists and self.draft.can_delete and self.permits("delete"), "delete"
+        elif row.exists:
+            allowed, what = not row.values or self.permits("change"), "change"
+        else:
+            allowed, what = self.permits("add"), "add"
+        if not allowed:
+            self.problems.append(f"{path}: you may not {what} {'this row' if row.exists else 'such a row'}")
+
+    def _new_row(self, path: str) -> Row:
+        """Add a row to the inline formset, as the page's script would."""
+        index = len(self.rows)
+        if index < len(self.draft.forms):
+            form = self.draft.forms[index]
+        else:
+            form = self.draft.empty_form
+            form.prefix = self.draft.add_prefix(index)
+            for formset in deeper_formsets(form):
+                formset.prefix = formset.prefix.replace("__prefix__", str(index))
+        self.rows.append(Row(path, form, exists=False))
+        return self.rows[-1]
+
+    def _writable(self, row: Row) -> Collection[str]:
+        """Return the fields of a formset row that the caller can fill in."""
+        if self.inline is None:
+            return ()
+        names = writable_names(row.form, self.inline.fields)
+        key = self.admin.opts.pk.name
+        # A key that people choose is chosen when the row is added.
+        chosen = key in row.form.fields and not row.form.fields[key].widget.is_hidden
+        return [key, *names] if chosen and not row.exists else names
+
+    def _check_deletions(self) -> None:
+        for row in self.rows:
+            if row.delete and row.exists:
+                collector = NestedObjects(using=router.db_for_write(self.admin.model), origin=[row.form.instance])
+                collector.collect([row.form.instance])
+                if collector.protected:
+                    who = blockers(self.request, collector.protected)
+                    self.problems.append(
+                        f"{row.path}: it cannot be deleted, because rows that refer to it are protected: {who}"
+                    )
+
+    # What comes of it
+
+    def bind(self, formset: Any) -> None:
+        """Prepare the posted inline formset for validation: every row keeps the fields that were not named."""
+        self.formset = formset
+        link = _link(formset)
+        if self.obj is not None and not any(row.given for row in self.rows) and is_djangos(formset.get_queryset):
+            # They are those that the page showed.
+            formset._queryset = self.draft.get_queryset()
+        if rows := formset.get_queryset():
+            fields = (*self.admin.opts.concrete_fields, *self.admin.opts.many_to_many)
+            shown = [field for field in fields if field.name in formset.form.base_fields and field.name != link]
+            # What is validated of a row is read by one query for each relation.
+            prefetch_related_objects(list(rows), *(field.name for field in shown if field.is_relation))
+        for row, form in zip(self.rows, formset.forms, strict=False):
+            row.entered.impose(form)
+            _keep_deeper(form)
+            # Rows that the caller may only view are not validated by the admin either.
+            if row.exists and form._errors is None and not form.instance._state.adding:
+                _keep_row(form, {link, *row.values}, changed=bool(row.values))
+
+    def errors(self) -> list[str]:
+        """Return the validation errors of the inline formset, a line for each."""
+        lines = list(self.problems)
+        for error in self.formset.non_form_errors().as_data():
+            # Told before, with the rows that the caller may know of.
+            if error.code != "deleting_protected":
+                lines.append(f"{self.name}: {' '.join(map(str, error.messages))}")
+        for row, form in zip(self.rows, self.formset.forms, strict=False):
+            # The admin passes over rows that the caller may only view.
+            if not row.delete and isinstance(form.errors, ErrorDict):
+                lines += self._row_errors(row, form)
+        return lines if self.inline is not None or not lines else [HIDDEN_ERROR]
+
+    def _row_errors(self, row: Row, form: Any) -> Iterator[str]:
+        row.entered.refuse(form)
+        lines = error_lines(form, self._writable(row), partial(duplicate_note, self.request))
+        refused = any(problem.startswith(f"{row.path}:") for problem in self.problems)
+        if row.given and not (row.exists or refused or lines or form.has_changed()):
+            yield f"{row.path}: {EMPTY}"
+        for line in lines:
+            name, _, text = line.partition(": ")
+            yield f"{row.path}: {text}" if name == "(row)" else f"{row.path}.{line}"
+
+    def is_changed(self) -> bool:
+        """Return whether the saved inline formset wrote any rows."""
+        return any(getattr(self.formset, f"{kind}_objects", ()) for kind in ("new", "changed", "deleted"))
+
+
+def management_entries(draft: Any, total: int, initial: int) -> list[Pair]:
+    """Return the entries of a formset's management form."""
+    counts = {
+        TOTAL_FORM_COUNT: total,
+        INITIAL_FORM_COUNT: initial,
+        MIN_NUM_FORM_COUNT: draft.min_num,
+        MAX_NUM_FORM_COUNT: draft.max_num,
+    }
+    return [(f"{draft.prefix}-{name}", str(count)) for name, count in counts.items()]
+
+
+def _link(formset: Any) -> str:
+    """Return the foreign key from an inline formset's rows to their parent, "" for other formsets."""
+    name: str = getattr(getattr(formset, "fk", None), "name", "")
+    return name
+
+
+def _keep_row(form: Any, mentioned: Collection[str], *, changed: bool) -> None:
+    key = form.instance._meta.pk.name
+    if isinstance(form.fields.get(key), ModelChoiceField):
+        # It was looked up in the formset's own rows.
+        form.fields[key].clean = lambda value: form.instance
+    keep(form, form.instance, {*mentioned, key})
+    if not changed:
+        names = {field.name for field in form.instance._meta.get_fields()}
+        form._get_validation_exclusions = lambda: set(names)
+
+
+# Rows within a row, which stay as they are
+
+
+def deeper_formsets(form: BaseForm) -> Sequence[Any]:
+    """Return formsets nested in a form of an inline formset, which some packages keep as attributes."""
+    found: list[Any] = []
+    for value in vars(form).values():
+        items = value if isinstance(value, (list, tuple)) else [value]
+        found += [item for item in items if isinstance(item, BaseFormSet)]
+    row = getattr(form, "instance", None)
+    return [formset for formset in found if row is not None and getattr(formset, "instance", None) is row]
+
+
+def _deeper_entries(request: MCPRequest, form: Any) -> list[Pair]:
+    entries: list[Pair] = []
+    for formset in deeper_formsets(form):
+        number = len(formset.initial_forms)
+        entries += management_entries(formset, number, number)
+        for row in formset.initial_forms:
+            entries += [*FilledForm(request, row, {}).data, *_deeper_entries(request, row)]
+    return entries
+
+
+def _keep_deeper(form: Any) -> None:
+    for formset in deeper_formsets(form):
+        for row in formset.initial_forms:
+            _keep_row(row, {_link(formset)}, changed=False)
+            _keep_deeper(row)

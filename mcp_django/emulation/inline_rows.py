@@ -1,0 +1,416 @@
+"""Inlines: the rows of another model that an admin's page shows and saves together with a row, and reading them.
+
+Callers know an inline by the name of its relation, as in ``order.lines``. What the inline's class decides is obeyed:
+its permissions, its queryset, its fields. Rows of inlines can be read as a model of their own too: ``shop.orderline``
+of the lines on the pages of orders.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from django.contrib.admin.utils import flatten_fieldsets
+from django.db.models import Model, Q, QuerySet, prefetch_related_objects
+from django.forms.models import _get_foreign_key
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..exposures.model_exposure import ExposureOptions, ModelExposure, ReadOnlyExposure, is_djangos
+from ..orm.access import access_of, columns_of, has_every_row
+from ..orm.column_values import plain_key
+from ..orm.columns import Column, resolve_column
+from ..orm.compiled_queries import first_rows
+from ..orm.row_reading import show_rows
+from ..runtime.failing_hooks import asked
+from ..schema.secrets import clean_text, is_sensitive
+from .page_requests import as_page
+
+if TYPE_CHECKING:
+    from django.contrib.admin.options import InlineModelAdmin
+
+# Rows of one inline that are shown with their row.
+MAX_SHOWN: Final = 20
+# The methods that decide which fields an inline shows.
+FIELD_HOOKS: Final = (
+    "get_fields",
+    "get_fieldsets",
+    "get_readonly_fields",
+    "get_exclude",
+    "get_formset",
+    "_get_form_for_get_fields",
+    "formfield_for_choice_field",
+    "formfield_for_dbfield",
+    "formfield_for_foreignkey",
+    "formfield_for_manytomany",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """An inline by its name for callers, with the fields that they can read of its rows."""
+
+    name: str
+    admin: Any
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """The first rows of an inline that are shown with their parent row."""
+
+    inline: Inline
+    rows: Sequence[Model]
+    columns: tuple[Column, ...]
+    more: bool
+
+
+class PageInlines:
+    """The inlines on the page of a row, or on the add page, that the caller can know of.
+
+    ``shown`` are instances of their classes, where there are some already.
+    """
+
+    def __init__(
+        self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, shown: Iterable[Any] | None = None
+    ) -> None:
+        self.request, self.exposure, self.obj = request, exposure, obj
+        self._shown = shown
+
+    @classmethod
+    def of_any_row(cls, request: MCPRequest, exposure: ModelExposure) -> "PageInlines":
+        """Return the inlines of the change page, for a sample row, and those of the add page alone."""
+        found, taken = None, None
+        for number, row in enumerate(
+            access_of(request)[exposure].sample_rows() if exposure.serializer_class is None else ()
+        ):
+            owner = exposure.label if number else ""
+            found, taken = asked(owner, "get_inlines", exposure.get_inlines, request, row, default=None), row
+            if found is not None:
+                break
+        shown = found or []
+        if exposure.serializer_class is None and access_of(request)[exposure].may("add"):
+            new = asked(exposure.label, "get_inlines", exposure.get_inlines, request, None, default=())
+            shown = [*shown, *(inline for inline in new if type(inline) not in set(map(type, shown)))]
+        return cls(request, exposure, taken, shown)
+
+    @cached_property
+    def all(self) -> list[Inline]:
+        """The inlines by their names."""
+        exposure, opts = self.exposure, self.exposure.opts
+        if exposure.serializer_class is not None:
+            return []
+        shown: Any = self._shown
+        if shown is None:
+            about = self.request, self.obj
+            shown = asked(exposure.label, "get_inlines", exposure.get_inlines, *about, default=())
+        found: list[Inline] = []
+        taken = {field.name for field in (*opts.concrete_fields, *opts.many_to_many)}
+        narrowing = self.request.mcp.narrowing
+        for admin in shown:
+            if narrowing is not None and not narrowing.admits(admin.model):
+                continue
+            hook = f"The inline {type(admin).__name__}"
+            named = asked(exposure.label, hook, self._named, admin, default=None)
+            if named is None:
+                continue
+            relation, fields = named
+            name, number = relation, 2
+            while name in taken:
+                name, number = f"{relation}_{number}", number + 1
+            taken.add(name)
+            found.append(Inline(name, admin, fields))
+        return found
+
+    def _named(self, admin: Any) -> tuple[str, tuple[str, ...]]:
+        """Return the name of an inline, and its fields without keys, secrets and what its model hides."""
+        request, exposure = self.request, self.exposure
+        rows = exposure.options.of_inline(admin)
+        names = rows.declared
+        if names is None:
+            about = request, self.obj
+            given = [*flatten_fieldsets(admin.get_fieldsets(*about)), *admin.get_readonly_fields(*about)]
+            names = list(dict.fromkeys(name if isinstance(name, str) else name.__name__ for name in given))
+            if all(is_djangos(getattr(type(admin), hook)) for hook in FIELD_HOOKS):
+                # Nothing of the project's own decides them.
+                rows.declared = names
+        closed = {admin.opts.pk.name}
+        if is_generic(admin):
+            closed |= {admin.ct_field, admin.ct_fk_field}
+        elif (link := link_of(exposure, admin)) is not None:
+            closed.add(link.name)
+        own = exposure.site.exposures.get(admin.model)
+        if own is not None:
+            closed.update(own.exclude)
+            if own.options.has_allow_list:
+                allowed = own.get_fields(request)
+                names = [name for name in names if name in allowed]
+        kept = [name for name in names if name not in closed and not is_sensitive(name, admin.model)]
+        return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
+
+    def formsets(self, row: Model) -> list[tuple[Any, Any]]:
+        """Return the inlines of the page with their formsets of the row, bound where the request posts.
+
+        Those that callers do not see are among them, as they post what the page shows.
+        """
+        request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
+        formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
+        pairs = list(zip(inlines, formsets, strict=True))
+        if exposure.form is not None or exposure.fields is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if type(inline) in (exposure.inlines or ())]
+        if narrowing is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if narrowing.admits(inline.model)]
+        # Rows within rows of inlines, which some packages put here too, are left alone.
+        pairs = [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", row) is row]
+        if self._shown is None:
+            self._shown = [inline for inline, _ in pairs if exposure.options.shows_inline(inline)]
+        return pairs
+
+    # Rows
+
+    def read(self, names: Sequence[str] | None = None) -> list[ShownRows]:
+        """Read the first rows of each inline, or of the named ones, by one query each."""
+        found, label = [], self.exposure.label
+        for inline in self.all:
+            verdict, hook = inline.admin.has_view_or_change_permission, f"has_view_permission of {inline.name}"
+            is_visible = asked(label, hook, verdict, self.request, self.obj, default=False)
+            if not is_visible or (names is not None and inline.name not in names):
+                continue
+            shown = [inline.admin.opts.pk.name, *inline.fields]
+            columns = columns_of(self.exposure.options.of_inline(inline.admin), shown)
+            rows = asked(label, f"The queryset of {inline.name}", self._rows, inline, columns, default=None)
+            if rows is not None:
+                found.append(ShownRows(inline, rows[:MAX_SHOWN], columns, len(rows) > MAX_SHOWN))
+        return found
+
+    def _rows(self, inline: Inline, columns: tuple[Column, ...]) -> list[Model]:
+        queryset = self._queryset(inline.admin)
+        if not isinstance(queryset, QuerySet):
+            rows = list(queryset[: MAX_SHOWN + 1])
+        else:
+            if (own := narrowing_of(self.exposure, inline.admin)) is not None:
+                queryset = queryset.filter(pk__in=own.get_queryset(self.request).order_by().values("pk"))
+            rows = first_rows(queryset, MAX_SHOWN + 1)
+        link = None if is_generic(inline.admin) else link_of(self.exposure, inline.admin)
+        for row in rows:
+            row.mcp_inline = inline.admin
+            if link is not None and isinstance(self.obj, link.remote_field.model):
+                link.set_cached_value(row, self.obj)
+        if any(column.kind == "computed" for column in columns):
+            # What computes a column may follow any of the relations beside it.
+            relations = [
+                column.field.name for column in columns if column.kind == "relation" and column.field.is_relation
+            ]
+            prefetch_related_objects(rows, *relations)
+        return rows
+
+    def _queryset(self, admin: Any) -> Any:
+        """Return the inline's rows as its formset would hold them."""
+        request, exposure = self.request, self.exposure
+        obj: Any = self.obj
+        page: Any = type(exposure.model_admin)
+        formset = admin.formset
+        methods = (page.get_formset_kwargs, page._create_formsets, type(admin).get_formset)
+        if not all(map(is_djangos, (*methods, formset.__init__, formset.get_queryset))):
+            with as_page(request, "GET"):
+                pairs = PageInlines(request, exposure, obj).formsets(obj)
+            # The instances are new ones of the same classes, in the same order.
+            same = [formset for inline, formset in pairs if type(inline) is type(admin)]
+            return same[0].get_queryset() if same else admin.model._default_manager.none()
+        if is_generic(admin):
+            from django.contrib.contenttypes.models import ContentType
+
+            link = {admin.ct_field: ContentType.objects.get_for_model(obj), admin.ct_fk_field: obj.pk}
+        else:
+            link = {link_of(exposure, admin).name: obj}
+        rows = admin.get_queryset(request).filter(**link)
+        return rows if rows.ordered else rows.order_by(admin.opts.pk.name)
+
+    def show(self, found: Sequence[ShownRows]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+        """Return the rows of inlines as JSON by the inline's name, and hints on them."""
+        request, exposure = self.request, self.exposure
+        shown: dict[str, list[dict[str, Any]]] = {}
+        notes = []
+        room = request.mcp.result_chars // 2
+        for item in found:
+            admin, name = item.inline.admin, item.inline.name
+            page = show_rows(request, exposure.options.of_inline(admin), item.rows, item.columns, settings.TEXT_CHARS)
+            kept = shown[name] = []
+            for key, *values in page.rows:
+                row = dict(zip(["pk", *page.names[1:]], [plain_key(key), *values], strict=True))
+                room -= len(orjson.dumps(row))
+                if room < 0:
+                    break
+                kept.append(row)
+            notes += page.notes
+            if item.more or len(kept) < len(page.rows):
+                own = exposure.site.exposures.get(admin.model)
+                where = f", query_records on {own.label} gives them" if own and access_of(request)[own].is_there else ""
+                notes.append(clean_text(f"{name}: only {len(kept)} rows shown, there are more{where}"))
+        return shown, notes
+
+
+def is_generic(admin: Any) -> bool:
+    """Return whether an inline's rows point to their parent by a generic foreign key."""
+    return hasattr(admin, "ct_fk_field")
+
+
+def link_of(exposure: ModelExposure, admin: Any) -> Any:
+    """Return the foreign key from an inline's rows to their parent, None where its formset finds them."""
+    try:
+        return _get_foreign_key(exposure.model, admin.model, fk_name=admin.fk_name)
+    except ValueError:
+        if is_djangos(type(admin).get_formset):
+            raise
+        return None
+
+
+def relation_name(exposure: ModelExposure, admin: Any) -> str:
+    """Return the name of an inline for callers: that of the relation to its rows."""
+    default = f"{admin.model._meta.model_name}_set"
+    if is_generic(admin):
+        for field in exposure.opts.private_fields:
+            names = getattr(field, "content_type_field_name", None), getattr(field, "object_id_field_name", None)
+            if field.related_model is admin.model and names == (admin.ct_field, admin.ct_fk_field):
+                return field.name
+        return default
+    link = link_of(exposure, admin)
+    name = link.remote_field.get_accessor_name(model=admin.model) if link is not None else None
+    return (name or "").replace("+", "") or default
+
+
+def narrowing_of(exposure: ModelExposure, admin: Any) -> ModelExposure | None:
+    """Return the exposure of an inline's model if it shows fewer rows than the inline."""
+    own: ModelExposure | None = exposure.site.exposures.get(admin.model)
+    return own if own is not None and own.options.narrows_inlines and not has_every_row(own) else None
+
+
+# Rows without their page
+
+# By these an inline could decide for each row of a page what is shown there; then no other rows than a page's are read.
+ROW_HOOKS: Final = ("get_formset", "has_view_permission", "has_change_permission", "has_view_or_change_permission")
+PAGE_HOOKS: Final = ("get_inlines", "get_inline_instances", "get_formsets_with_inlines")
+FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
+
+
+def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
+    """Return whether an inline's rows can be read as a model of their own, without their page.
+
+    Code of the project that decides row by row what a page shows keeps them there, and so does ``mcp_readable = False``
+    on the class. A ``get_queryset`` of the project's own could ask on which row's page it is: the rows are read where
+    ``mcp_readable = True`` says that it does not.
+    """
+    declared = getattr(inline, "mcp_readable", None)
+    if declared is False or not getattr(inline, "mcp_expose", True) or is_generic(inline):
+        return False
+    hooks = [getattr(inline, name) for name in ROW_HOOKS]
+    hooks += [found for name in FORMSET_HOOKS if callable(found := getattr(inline.formset, name, None))]
+    return all(map(is_djangos, hooks)) and (declared is True or is_djangos(inline.get_queryset))
+
+
+def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], list[tuple[ModelExposure, type[Any]]]]:
+    """Return the models of inlines whose rows can be read by themselves, with the pages that show them."""
+    found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
+    for exposure in exposures:
+        for inline in exposure.options.inlines:
+            # What joins two models alone is no model that anybody would ask about.
+            if is_readable(inline) and not inline.model._meta.auto_created:
+                found.setdefault(inline.model, []).append((exposure, inline))
+    return found
+
+
+class InlineRowsOptions(ExposureOptions):
+    """The options of ``InlineRows``: the pages of the inlines decide what their rows have."""
+
+    narrows_inlines = False
+    has_allow_list = False
+
+
+class InlineRows(ReadOnlyExposure):
+    """The exposure of an inline's rows as a model of their own, which nobody registers.
+
+    ``pages`` are exposures of those models, and the inlines' classes. A caller reads what the pages show them: the
+    inline's fields, of rows under parents that they may view. Rows are written on the page of their parent alone.
+    """
+
+    _options_class = InlineRowsOptions
+
+    def __init__(self, model: type[Model], site: Any, pages: Sequence[tuple[ModelExposure, type[Any]]]) -> None:
+        super().__init__(model, site)
+        self.pages = tuple(pages)
+
+    @cached_property
+    def has_fixed_pages(self) -> bool:
+        """Whether only Django's own code decides which inlines the pages have."""
+        admins = {type(parent.model_admin) for parent, _ in self.pages}
+        return all(is_djangos(getattr(admin, hook)) for admin in admins for hook in PAGE_HOOKS)
+
+    @cached_property
+    def kept(self) -> list[tuple[ModelExposure, Any]]:
+        """One instance of each inline to ask for permissions, since making one takes longer."""
+        return [(parent, inline(parent.model, parent.model_admin.admin_site)) for parent, inline in self.pages]
+
+    @cached_property
+    def links(self) -> Mapping[type[Any], str]:
+        """The foreign keys from rows to their parent, by the classes of the inlines."""
+        return {inline: link_of(parent, inline).name for parent, inline in self.pages}
+
+    def shown(self, request: MCPRequest) -> list[tuple[ModelExposure, Any, str]]:
+        """Return the pages that show the inline's rows to the caller: parent, inline, and foreign key."""
+        return [
+            (parent, inline, self.links[inline_class])
+            for parent, inline_class in self.pages
+            if access_of(request)[parent].is_there
+            for inline in asked(parent.label, "get_inlines", parent.get_inlines, request, None, default=())
+            if type(inline) is inline_class and inline.has_view_or_change_permission(request)
+        ]
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields that all pages show of the inline's rows, and the parents."""
+        of_pages = []
+        for parent, admin, link in self.shown(request):
+            fields = [inline.fields for inline in PageInlines(request, parent, None, [admin]).all]
+            of_pages.append(dict.fromkeys([link, *(name for names in fields for name in names)]))
+        common = set.intersection(*map(set, of_pages)) if of_pages else set()
+        return self.options.with_primary_key(
+            name for name in (*of_pages, {})[0] if name in common and self._is_stored(name)
+        )
+
+    def _is_stored(self, name: str) -> bool:
+        column = resolve_column(self, name)
+        return column is not None and column.kind in ("field", "relation", "many")
+
+    def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
+        """Return the search terms of the inlines that the caller sees."""
+        return [term for _, inline, _ in self.shown(request) for term in getattr(inline, "mcp_search_terms", ())]
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the inline's rows under parents that the caller can view."""
+        pages = self.shown(request)
+        if len(pages) == 1:
+            parent, inline, link = pages[0]
+            rows: QuerySet[Any] = inline.get_queryset(request)
+            return rows if has_every_row(parent) else rows.filter(self._under(request, parent, link))
+        none: QuerySet[Any] = self.model._default_manager.none()
+        keys = [
+            Q(pk__in=inline.get_queryset(request).filter(self._under(request, parent, link)).order_by().values("pk"))
+            for parent, inline, link in pages
+        ]
+        return self.model._default_manager.filter(reduce(or_, keys)) if keys else none
+
+    def _under(self, request: MCPRequest, parent: ModelExposure, link: str) -> Q:
+        target = self.opts.get_field(link).target_field.attname  # type: ignore[union-attr]
+        return Q((f"{link}__in", parent.get_queryset(request).order_by().values(target)))
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether a page shows rows of the inline to the caller."""
+        if not self.has_fixed_pages:
+            return bool(self.shown(request))
+        return any(
+            access_of(request)[parent].is_there
+            and parent.options.shows_inline(inline)
+            and bool(inline.has_view_or_change_permission(request))
+            for parent, inline in self.kept
+        )

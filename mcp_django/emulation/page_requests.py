@@ -1,0 +1,176 @@
+"""A caller's request in the part of a person's: hooks of the admin get what a page of the admin would give them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from html import unescape
+from typing import Any, Final
+
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
+from django.contrib.messages.storage.base import BaseStorage, Message
+from django.contrib.sessions.backends.base import SessionBase
+from django.core.files.uploadedfile import UploadedFile
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
+
+from ..context.admin_page import PAGE_FIELDS, move_to
+from ..context.request import MCPRequest
+from ..exposures.model_exposure import ModelExposure
+from ..schema.secrets import without_new_secrets
+from .html_forms import Pair
+
+
+class MemoryMessages(BaseStorage):
+    """Messages that live as long as the request."""
+
+    def _get(self, *args: Any, **kwargs: Any) -> tuple[list[Message], bool]:
+        return [], True
+
+    def _store(self, messages: Sequence[Any], response: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+
+class MemorySession(SessionBase):
+    """The session of a page request: it starts empty and is never saved."""
+
+    def exists(self, session_key: Any) -> bool:
+        return False
+
+    def create(self) -> None:
+        self.modified = True
+
+    def save(self, must_create: bool = False) -> None:
+        self.modified = True
+
+    def delete(self, session_key: Any = None) -> None:
+        self.modified = True
+
+    def load(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        pass
+
+
+def as_query(entries: Iterable[Pair]) -> QueryDict:
+    """Return the entries that a page posts as the ``POST`` of a request, without files."""
+    data = QueryDict(mutable=True)
+    for name, value in entries:
+        if not isinstance(value, UploadedFile):
+            data.appendlist(name, value)
+    return data
+
+
+def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile[Any]]":
+    """Return the files that a page posts as the ``FILES`` of a request."""
+    files: MultiValueDict[str, UploadedFile[Any]] = MultiValueDict()
+    for name, value in entries:
+        if isinstance(value, UploadedFile):
+            files.appendlist(name, value)
+    return files
+
+
+@contextmanager
+def as_page(
+    request: MCPRequest, method: str, entries: Sequence[Pair] = (), messages: list[dict[str, str]] | None = None
+) -> Iterator[None]:
+    """Let a request look like one to a page of the admin: ``GET``, or ``POST`` with these entries.
+
+    It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user. While a page is
+    only shown, what it has is asked of its hooks once.
+    """
+    state = vars(request)
+    now: dict[str, Any] = {
+        "method": method,
+        "GET": QueryDict(),
+        "POST": as_query(entries),
+        "FILES": as_files(entries),
+        "session": MemorySession(),
+        "_messages": MemoryMessages(request),
+        PAGE_FIELDS: {} if method == "GET" else None,
+    }
+    before = {name: state[name] for name in now if name in state}
+    try:
+        state.update(now)
+        yield
+        if messages is not None:
+            messages += said(request)
+    finally:
+        for name in now:
+            state.pop(name, None)
+        state.update(before)
+
+
+def said(request: Any) -> list[dict[str, str]]:
+    """Return the messages that hooks left on a page request, without markup."""
+    messages = []
+    for message in request._messages:
+        text = str(message.message)
+        if isinstance(message.message, SafeString):
+            text = unescape(strip_tags(text))
+        # A secret that is shown this once is for the person, in the admin.
+        text = without_new_secrets(text)
+        # A project may have its own words for the levels, for its style sheets.
+        messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
+    return messages
+
+
+# Of the caller's own request: how it arrived, and what could be taken for authority.
+LEFT_OUT: Final = frozenset(
+    (
+        *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
+        *("_body", "_post", "_files", "_stream", "_read_started", "_post_parse_error", "_upload_handlers", "_encoding"),
+        *("_cached_user", "_acached_user", "csrf_processing_done", "_dont_enforce_csrf_checks"),
+    )
+)
+LEFT_OUT_META: Final = frozenset(
+    ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH")
+)
+
+
+def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
+    """Return the entries that the admin's list posts to run an action on rows."""
+    selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
+    return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
+
+
+def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Sequence[Pair]) -> MCPRequest:
+    """Return a copy of the caller's request that posts ``entries`` to the admin's list of the model.
+
+    Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
+    the client; attributes that the project's middleware set are kept, tokens and cookies are not.
+    """
+    copy: Any = MCPRequest()
+    left_out = LEFT_OUT | vars(copy).keys()
+    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
+    copy.method = "POST"
+    copy.META = {name: value for name, value in request.META.items() if name not in LEFT_OUT_META}
+    copy.META.update(REQUEST_METHOD="POST", SCRIPT_NAME=request.META.get("SCRIPT_NAME", ""))
+    copy.META.setdefault("SERVER_NAME", "localhost")
+    copy.META.setdefault("SERVER_PORT", "80")
+    # There is no cookie that another site could have used.
+    copy._dont_enforce_csrf_checks = True
+    copy.path = copy.path_info = "/"
+    copy.resolver_match = request.resolver_match
+    move_to(copy, exposure, "changelist")
+    copy.POST, copy.FILES = as_query(entries), as_files(entries)
+    copy.POST._mutable = False
+    copy.session = MemorySession()
+    copy._messages = MemoryMessages(copy)
+    made: MCPRequest = copy
+    return made
+
+
+def recording(request: MCPRequest, model_admin: Any) -> AbstractContextManager[Any]:
+    """Return the context in which the admin's page saves, where django-reversion keeps versions."""
+    create_revision = getattr(model_admin, "create_revision", None)
+    return create_revision(request) if callable(create_revision) else nullcontext()
+
+
+def has_failed(request: Any) -> bool:
+    """Return whether the messages of a page request report an error and no success."""
+    levels = {message.level for message in request._messages}
+    return max(levels, default=0) >= ERROR and SUCCESS not in levels

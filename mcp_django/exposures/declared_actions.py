@@ -1,0 +1,214 @@
+"""Actions on picked rows: methods of an exposure, and what the actions of an admin share with them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from django.db.models import Model, QuerySet
+from django.forms import Field
+
+if TYPE_CHECKING:
+    from ..context.request import MCPRequest
+    from ..functions.asking import Asked
+
+SKIPPED: Final = ("self", "request", "queryset")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionOptions:
+    """The options of a declared action, as ``@mcp.action`` takes them.
+
+    ``permissions`` are names of ``has_*_permission``; a caller needs one of them, as in the admin, for every row that
+    is picked. ``destructive``: True asks before it runs, False hints that it is harmless, None is not known.
+    ``atomic`` runs it in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
+    """
+
+    permissions: tuple[str, ...] = ("change",)
+    description: str = ""
+    destructive: bool | None = True
+    read_only: bool = False
+    atomic: bool = True
+    asks: bool = False
+
+
+def runs_anywhere(method: F) -> F:
+    """Wrap a declared action that is a generator, so that the admin can run it too, without progress.
+
+    The admin calls its actions and looks no further: a generator would do nothing there, and nobody would notice.
+    """
+    if not inspect.isgeneratorfunction(method):
+        return method
+
+    @wraps(method)
+    def run(self: Any, request: Any, *args: Any, **options: Any) -> Any:
+        steps = method(self, request, *args, **options)
+        if hasattr(request, "mcp"):
+            return steps
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    return run  # type: ignore[return-value]
+
+
+class Action:
+    """A declared action of an exposure; an ``ActionCall`` runs it. An ``ActionCall`` runs it on rows."""
+
+    def __init__(self, exposure: Any, name: str, options: ActionOptions) -> None:
+        self.exposure = exposure
+        self.name = name
+        self.options = options
+        self.description = options.description
+        self.permissions = options.permissions
+        self.read_only = options.read_only
+        self.atomic = options.atomic
+
+    @property
+    def key(self) -> str:
+        """The name of the declared action on its site: ``shop.order/mark_shipped``. ``shop.order/mark_shipped``."""
+        return f"{self.exposure.label}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """The title of the declared action: its description's first line, or its name in words."""
+        words = self.name.replace("_", " ").strip().capitalize()
+        return self.description.strip().split("\n", 1)[0].rstrip(".… ") or words
+
+    @property
+    def destructive(self) -> bool:
+        """Whether the declared action may destroy something, as far as is known."""
+        return self.options.destructive is not False and not self.only_looks
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether the declared action changes nothing, so that callers with view permission can run it."""
+        return self.read_only or (self.permissions == ("view",) and self.options.destructive is not True)
+
+    @property
+    def confirms(self) -> bool:
+        """Whether the declared action needs confirmation before it runs."""
+        return self.options.destructive is True and not self.read_only
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the history of the rows names the declared action."""
+        return not self.read_only and self.permissions != ("view",)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of the declared action's arguments, the same for all callers."""
+        return {"type": "object", "properties": {}}
+
+    def told(self, request: MCPRequest) -> Mapping[str, Any]:
+        """Return the schema of the declared action's arguments, with choices among rows that the caller sees."""
+        return self.schema
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller has a permission that the declared action needs."""
+        return any(self._is_allowed(request, name, None) for name in self.permissions)
+
+    def has_object_permission(self, request: MCPRequest, obj: Model) -> bool:
+        """Return whether the caller has a permission for this row that the declared action needs."""
+        return any(self._is_allowed(request, name, obj) for name in self.permissions)
+
+    def _is_allowed(self, request: MCPRequest, permission: str, obj: Model | None) -> bool:
+        for owner in self.exposure.permission_owners:
+            check = getattr(owner, f"has_{permission}_permission", None)
+            if check is not None:
+                # The admin calls its own checks of this kind with the request alone.
+                takes_row = obj is not None and len(inspect.signature(check).parameters) > 1
+                return bool(check(request, obj) if takes_row else check(request))
+        codename = permission if "." in permission else f"{self.exposure.opts.app_label}.{permission}"
+        return bool(request.user.has_perm(codename))
+
+    def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
+        """Return the validated arguments of the declared action, and what a browser would post for them.
+
+        Raises:
+            ToolError: an argument is unknown, missing or not valid.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_form(self) -> bool:
+        """Whether the declared action may ask for something to be filled in."""
+        return self.options.asks
+
+    @property
+    def fields(self) -> Mapping[str, Field | None]:
+        """The fields that the declared action asks for before it runs.
+
+        None stands for a field of a question, which has to be answered.
+        """
+        return {}
+
+    @property
+    def asks_for(self) -> Sequence[str]:
+        """The required fields that the declared action asks for."""
+        from ..schema.form_schemas import is_required
+
+        return [name for name, found in self.fields.items() if found is None or is_required(found)]
+
+    def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers for the declared action's parameters that are questions."""
+        return {}
+
+    def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
+        """Run the function of the declared action."""
+        raise NotImplementedError
+
+
+class FunctionAction(Action):
+    """An action declared as a method ``(self, request, queryset, **arguments)`` with ``@mcp.action``."""
+
+    def __init__(self, exposure: Any, name: str) -> None:
+        self.function: Callable[..., Any] = getattr(exposure, name)
+        super().__init__(exposure, name, getattr(self.function, "mcp_action", None) or ActionOptions())
+        self.description = self.description or inspect.getdoc(self.function) or ""
+
+    @cached_property
+    def asked(self) -> tuple[Asked, ...]:
+        """The parameters of the declared action that are questions."""
+        from ..functions.asking import asked_parameters
+
+        return asked_parameters(self.function, SKIPPED)
+
+    @cached_property
+    def signature(self) -> Any:
+        """The schema and validation of the declared action's other parameters."""
+        from ..functions.signatures import signature_schema
+
+        return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.asked)))
+
+    @property
+    def has_form(self) -> bool:
+        return bool(self.asked) or super().has_form
+
+    @property
+    def fields(self) -> Mapping[str, Field | None]:
+        from ..functions.asking import Ask
+
+        return {item.name: None for item in self.asked if isinstance(item.marker, Ask)}
+
+    def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
+        from ..functions.asking import answers_of
+
+        return answers_of(self.asked, request, values)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        schema: Mapping[str, Any] = self.signature.schema
+        return schema
+
+    def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
+        return self.signature.validate(dict(arguments), request), []
+
+    def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
+        return self.function(request, queryset, **values)

@@ -1,0 +1,560 @@
+"""``ModelExposure``: the part of a model that callers can see and change, in the vocabulary of ``ModelAdmin``.
+
+An attribute serves the common case and the hook of the same name with ``get_`` the dynamic one; the app always calls
+the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.request.MCPRequest`.
+
+Whatever imports a project's ``mcp.py`` loads this module, so what only a call needs is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, update_wrapper
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from django.contrib.admin.utils import get_deleted_objects
+from django.contrib.auth import get_permission_codename
+from django.db.models import BinaryField, JSONField, Model, QuerySet, TextField
+from django.forms import ModelForm, modelform_factory
+
+from ..conf import settings
+from ..schema.secrets import is_sensitive
+from .querysets import filterable, gives_every_row
+
+if TYPE_CHECKING:
+    from django.contrib.admin import AdminSite
+    from django.contrib.admin.options import InlineModelAdmin
+    from rest_framework.serializers import BaseSerializer
+
+    from ..context.request import MCPRequest
+    from .declared_actions import Action
+
+
+# Fields whose values would fill a page by themselves.
+BULKY: Final = (TextField, JSONField, BinaryField)
+# The permissions of which Django's own hooks ask for one, by what is to be done.
+ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
+
+
+def is_djangos(function: Callable[..., Any]) -> bool:
+    """Return whether a hook is Django's own, not one of the project's."""
+    return function.__module__.startswith("django.")
+
+
+class ExposureOptions:
+    """The options of an exposure, resolved for every caller, as ``_meta`` has those of a model."""
+
+    # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
+    narrows_inlines = True
+    # Whether a page finds its rows first, and computes their columns for these alone.
+    reads_keys_first = False
+
+    def __init__(self, exposure: ModelExposure) -> None:
+        self.exposure = exposure
+        self._of_inlines: dict[type[Any], InlineExposure] = {}
+
+    @cached_property
+    def admin_site(self) -> AdminSite | None:
+        """The admin site that callers of the exposure must be members of, None for everybody."""
+        return None
+
+    # Columns
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The exposure's allow-list ``fields``; ``"__all__"`` leaves sensitive fields out."""
+        exposure = self.exposure
+        names = exposure.fields or ()
+        if names == "__all__":
+            names = [item.name for item in exposure.opts.concrete_fields if not is_sensitive(item.name, exposure.model)]
+        return self.with_primary_key(name for name in names if name not in exposure.exclude)
+
+    @cached_property
+    def model_fields(self) -> Mapping[str, Any]:
+        """All fields and reverse relations of the exposure's model, by the names in lookups."""
+        return {field.name: field for field in self.exposure.opts.get_fields()}
+
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """Whether the exposure's ``fields`` alone decides what callers can read."""
+        return True
+
+    def declares_field(self, name: str) -> bool:
+        """Return whether the exposure names the field itself, rather than by ``"__all__"``."""
+        exposure = self.exposure
+        own = exposure.fields is not None and exposure.fields != "__all__"
+        return own or name in exposure.list_display or "__" in name
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether the exposure's ``exclude`` or ``fields`` hides a field of the model."""
+        if name in self.exposure.exclude:
+            return True
+        return self.has_allow_list and name in self.model_fields and name not in self.fields
+
+    def with_primary_key(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the names without duplicates, the exposure's primary key first."""
+        return tuple(dict.fromkeys([self.exposure.opts.pk.name, *names]))
+
+    def _is_stock(self, *hooks: str, owner: type[ModelExposure] | None = None) -> bool:
+        """Return whether the exposure inherits these hooks unchanged from a class of this app."""
+        return all(getattr(type(self.exposure), hook) is getattr(owner or ModelExposure, hook) for hook in hooks)
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        """Whether hooks of the exposure decide which fields can be written."""
+        return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
+
+    def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
+        """Return form fields of the exposure that can be written but not read."""
+        return ()
+
+    # Rows
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        """Whether the exposure's queryset has one shape for all callers, so that its SQL is compiled once."""
+        declared, model = self.exposure.stable_queryset, self.exposure.model
+        return declared if declared is not None else self._is_stock("get_queryset") and gives_every_row(model)
+
+    @property
+    def ordering(self) -> Sequence[Any]:
+        """The exposure's declared ordering, or that of its ``ModelAdmin`` or model."""
+        exposure = self.exposure
+        return exposure.ordering or exposure.model_admin.ordering or exposure.opts.ordering or ()
+
+    def search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the exposure's declared ``search_fields``, also those hidden from the caller."""
+        return self.exposure.search_fields
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return whether there is a text search."""
+        return bool(self.exposure.get_search_fields(request))
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        """Return the exposure of a model that only the admin shows, such as users, for searches through it."""
+        return None
+
+    # Permissions
+
+    @cached_property
+    def permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """The Django permissions of which one is enough, by verb, unless hooks of the exposure decide."""
+        return self._permissions(ModelExposure)
+
+    def _permissions(self, owner: type[ModelExposure]) -> Mapping[str, tuple[str, ...]]:
+        opts = self.exposure.opts
+        return {
+            deed: tuple(f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in enough)
+            for deed, enough in ENOUGH.items()
+            if self._is_stock("has_permission", f"has_{deed}_permission", owner=owner)
+        }
+
+    @cached_property
+    def asks_where(self) -> bool:
+        """Whether the exposure has admin hooks that could look at the request's path."""
+        return False
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        """Whether the exposure's permissions could depend on the request's path."""
+        return False
+
+    def action_names(self) -> list[str]:
+        """Return the names of all actions of the exposure, for the check that tool names are unique."""
+        return list(self.exposure.actions)
+
+    # Inlines
+
+    @property
+    def inlines(self) -> Sequence[type[Any]]:
+        """The inline classes that the exposure's page can show."""
+        exposure = self.exposure
+        if exposure.inlines is not None or exposure.form is not None or exposure.fields is not None:
+            return exposure.inlines or ()
+        return tuple(exposure.model_admin.inlines)
+
+    def shows_inline(self, inline: Any) -> bool:
+        """Return whether the exposure lets callers see an inline."""
+        exposure = self.exposure
+        if exposure.inlines is not None:
+            return type(inline) in exposure.inlines
+        named = exposure.form is not None or exposure.fields is not None
+        return not named and getattr(inline, "mcp_expose", True) and bool(exposure.site.may_show(inline.model))
+
+    def of_inline(self, inline: Any) -> InlineExposure:
+        """Return the ``InlineExposure`` of an inline, the same for all instances of its class."""
+        if type(inline) not in self._of_inlines:
+            self._of_inlines[type(inline)] = InlineExposure(inline.model, self.exposure.site, inline)
+        return self._of_inlines[type(inline)]
+
+
+class ModelExposure:
+    """How one model is exposed by one site: subclass it, set options, override hooks, register it.
+
+    ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
+    may be filtered and sorted on. Left out, only the primary key and the label of a row are shown; ``"__all__"`` is
+    every concrete field of the model but the sensitive ones.
+    ``filter_fields`` narrows filtering to a mapping of field to lookups, ``sortable_by`` what callers may sort by; both
+    may name paths through relations. ``filterset_class`` is a ``FilterSet`` of django-filter, whose filters are added
+    by their names. ``list_display`` names the columns of a page when the caller does not choose. ``label_field`` names
+    the model field that labels a row where ``__str__`` is not just that field. ``inlines`` are the admin's classes of
+    the rows that are shown and written together with a row. ``stable_queryset`` says that the shape of
+    :meth:`get_queryset` is the same for every caller and call, so that its SQL may be compiled once. ``cache_ttl_ms``
+    is how many milliseconds a client may keep what it read of the model as a resource, None for what the setting
+    ``CACHE_TTL_MS`` says; a change, and a permission that is lost, may go unnoticed for as long.
+    ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
+    """
+
+    fields: Sequence[str] | str | None = None
+    exclude: Sequence[str] = ()
+    readonly_fields: Sequence[str] = ()
+    list_display: Sequence[str] = ()
+    search_fields: Sequence[str] = ()
+    filter_fields: Mapping[str, Sequence[str]] | None = None
+    filterset_class: Any = None
+    ordering: Sequence[Any] = ()
+    sortable_by: Sequence[str] | None = None
+    actions: Sequence[str] = ()
+    list_per_page: int | None = None
+    label_field: str | None = None
+    stable_queryset: bool | None = None
+    cache_ttl_ms: int | None = None
+    form: type[ModelForm[Any]] | None = None
+    inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
+    serializer_class: type[BaseSerializer[Any]] | None = None
+    description: str = ""
+    search_terms: Sequence[str] = ()
+    # The admin site whose pages are those of the model.
+    admin_site_name: str = "admin"
+    _options_class: ClassVar[type[ExposureOptions]] = ExposureOptions
+
+    def __init__(self, model: type[Model], site: Any) -> None:
+        self.model = model
+        self.opts = model._meta
+        self.site = site
+        # Django's label of the model, the name that clients use: ``shop.order``.
+        self.label = self.opts.label_lower
+        # Where the methods are that decide on permissions of the project's own, such as those of actions.
+        self.permission_owners: tuple[Any, ...] = (self,)
+        if type(self).description == "":
+            from ..schema.annotations import first_sentence
+
+            self.description = first_sentence(model)
+        self.options = self._options_class(self)
+
+    # Columns
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the exposure's readable fields in display order, the primary key first."""
+        return self.options.fields
+
+    def get_list_display(self, request: MCPRequest) -> Sequence[str]:
+        """Return the exposure's columns of a page when the caller names none.
+
+        Where the exposure does not say, they are those that fit into a line: no long texts, no JSON, no binaries.
+        """
+        if self.list_display:
+            return self.options.with_primary_key(self.list_display)
+        types = {field.name: field for field in self.opts.concrete_fields}
+        return [name for name in self.get_fields(request) if not isinstance(types.get(name), BULKY)]
+
+    def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the exposure's fields that can be read but not written."""
+        return self.readonly_fields
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the exposure's function that computes the column, or None when the model has it."""
+        # A column may bear the name of an option or hook of this class, such as ``model``.
+        if name not in self.options.fields or hasattr(ModelExposure, name):
+            return None
+        method = getattr(self, name, None)
+        return method if callable(method) else None
+
+    def get_listing(self, request: MCPRequest) -> Listing:
+        """Return the exposure's ``Listing`` of this request."""
+        return Listing(request, self)
+
+    def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
+        """Return the exposure's other words for the rows, by which ``list_models`` finds the model."""
+        return self.search_terms
+
+    # Rows
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the exposure's rows that this caller can know of. Every read, write and action starts from it."""
+        return filterable(self.model._default_manager.get_queryset())
+
+    def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the exposure's ordering of pages; the primary key is added."""
+        return self.ordering or self.opts.ordering or ()
+
+    def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
+        """Return the exposure's fields that callers can sort by, None for all that they can read."""
+        return self.sortable_by
+
+    def get_list_select_related(self, request: MCPRequest) -> bool | Sequence[str]:
+        """Return the relations that the exposure's pages join for computed columns, True for all."""
+        related: bool | Sequence[str] = self.model_admin.get_list_select_related(request)
+        return related
+
+    def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the exposure's fields that are searched, with the admin's prefixes (``^ = @``)."""
+        return self.search_fields
+
+    def get_search_results(
+        self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search the exposure's rows as the admin does; return them and whether there may be duplicates."""
+        from django.contrib.admin import ModelAdmin, site
+
+        fields = list(self.get_search_fields(request))
+        queryset, visible = self.site.search_paths(request, queryset, fields)
+        if not visible:
+            return queryset.none(), False
+        searcher = ModelAdmin(self.model, site)
+        searcher.search_fields = visible  # type: ignore[misc]
+        found, may_have_duplicates = searcher.get_search_results(request, queryset, search_term)
+        return found, may_have_duplicates or visible != fields
+
+    def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
+        """Return the exposure's lookups by field, None for the defaults of the fields' types."""
+        return self.filter_fields
+
+    def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the filters of the exposure's sidebar in the admin, dates included."""
+        return ()
+
+    def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
+        """Return whether the exposure allows a lookup with this value."""
+        return True
+
+    def get_named_filters(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the exposure's filters that are code: those of ``filterset_class``."""
+        if self.filterset_class is None:
+            return []
+        return [self.site.filterset_filter(request, self, self.filterset_class)]
+
+    def get_list_per_page(self, request: MCPRequest) -> int:
+        """Return how many rows a page of the exposure has by default."""
+        return self.list_per_page or settings.PAGE_SIZE
+
+    # Permissions
+
+    def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
+        """Return whether the caller has a permission for the exposure's model, or for a row of it."""
+        return bool(request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}"))
+
+    def get_refusal(self, request: MCPRequest) -> str:
+        """Return why the exposure hides everything from this caller, if not for their permissions."""
+        return ""
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller can view the exposure's rows, or this row."""
+        return self.has_permission(request, "view", obj) or self.has_permission(request, "change", obj)
+
+    def has_add_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may add a row."""
+        return self.has_permission(request, "add")
+
+    def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller can change the exposure's rows, or this row."""
+        return self.has_permission(request, "change", obj)
+
+    def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller can delete the exposure's rows, or this row."""
+        return self.has_permission(request, "delete", obj)
+
+    # Writes
+
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
+        """Return the exposure's form class that validates and saves a row."""
+        closed = set(self.get_readonly_fields(request, obj))
+        writable = [
+            field.name
+            for field in (*self.opts.concrete_fields, *self.opts.many_to_many)
+            if field.editable and field.name in self.get_fields(request, obj) and field.name not in closed
+        ]
+        return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
+
+    def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
+        """Return the exposure's fields of a new row that are filled in from others."""
+        fields: Mapping[str, Sequence[str]] = self.model_admin.get_prepopulated_fields(request)
+        return fields
+
+    def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
+        """Return the initial data of the exposure's form of a new row."""
+        initial: dict[str, Any] = self.model_admin.get_changeform_initial_data(request)
+        return initial
+
+    @cached_property
+    def model_admin(self) -> Any:
+        """The ``ModelAdmin`` of the exposure; Django's own with its inlines, if the project has none."""
+        from django.contrib.admin import ModelAdmin, site
+
+        made: Any = ModelAdmin(self.model, self.site.admin_site or site)
+        made.inlines = list(self.inlines or ())
+        return made
+
+    def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
+        """Return instances of the inlines that the exposure's page shows to the caller."""
+        admin = self.model_admin
+        if is_djangos(type(admin).get_formsets_with_inlines):
+            found = admin.get_inline_instances(request, obj)
+        else:
+            found = [inline for _, inline in admin.get_formsets_with_inlines(request, *([] if obj is None else [obj]))]
+        return [inline for inline in found if self.options.shows_inline(inline)]
+
+    def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
+        """Return the unsaved row of a valid form of the exposure."""
+        saved: Model = self.model_admin.save_form(request, form, change)
+        return saved
+
+    def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save a row that passed validation."""
+        # Forms do not validate that a key of several columns is new, and save() would write over the row that has it.
+        obj.save(force_insert=not change and self.opts.is_composite_pk)
+
+    def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
+        """Save the exposure's many-to-many values and inline rows, after the row itself."""
+        self.model_admin.save_related(request, form, formsets, change)
+
+    def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
+        """Return what ``ModelAdmin.get_deleted_objects`` returns for the rows."""
+        return get_deleted_objects(list(objs), request, DeletionSite(self.site))  # type: ignore[arg-type]
+
+    def delete_model(self, request: MCPRequest, obj: Model) -> None:
+        """Delete a row."""
+        self.model_admin.delete_model(request, obj)
+
+    def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
+        """Delete rows of the exposure by one query where possible, without the model's ``delete()``."""
+        self.model_admin.delete_queryset(request, queryset)
+
+    # History
+
+    def construct_change_message(
+        self, request: MCPRequest, form: Any, formsets: Sequence[Any], add: bool = False
+    ) -> Any:
+        """Return the exposure's history message for a saved form and its inlines."""
+        return self.model_admin.construct_change_message(request, form, formsets, add)
+
+    def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """Log that a row was added."""
+        return self.model_admin.log_addition(request, obj, message)
+
+    def log_change(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """Log that a row was changed."""
+        return self.model_admin.log_change(request, obj, message)
+
+    def log_deletions(self, request: MCPRequest, objs: Sequence[Model]) -> Any:
+        """Log that rows will be deleted."""
+        return self.model_admin.log_deletions(request, objs)
+
+    # Actions
+
+    def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
+        """Return the exposure's actions that this caller can run, by name."""
+        if not self.actions:
+            return {}
+        from .declared_actions import FunctionAction
+
+        found: dict[str, Action] = {}
+        for name in self.actions:
+            action = FunctionAction(self, name)
+            if action.has_permission(request):
+                found[name] = action
+        return found
+
+
+@dataclass
+class Listing:
+    """What an exposure computes and narrows for one request's list of rows."""
+
+    request: MCPRequest
+    exposure: Any
+
+    def functions(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Return functions that compute columns of the listing for this request only, by name."""
+        return {}
+
+    def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return the rows of the listing, prepared for their computed columns."""
+        return rows
+
+    def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
+        """Return whether the listing shows a computed column that failed as empty."""
+        return False
+
+    def opening_filters(self) -> Sequence[Any]:
+        """Return the filters that narrow the listing while nothing is chosen."""
+        return ()
+
+    def narrows_without_search(self) -> bool:
+        """Return whether the search narrows the listing without a search term."""
+        return False
+
+
+class ReadOnlyExposure(ModelExposure):
+    """An exposure of rows that nobody can add, change or delete."""
+
+    def has_add_permission(self, request: MCPRequest) -> bool:
+        """Return False."""
+        return False
+
+    def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return False."""
+        return False
+
+    def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return False."""
+        return False
+
+
+class InlineExposure(ModelExposure):
+    """The exposure of an inline's rows, which makes their columns.
+
+    Who may see which is for the page that they belong to.
+
+    There is one for all pages, and ``inline`` is that of the first page. Each row has that of its own page, which may
+    hold the request of its caller, as ``mcp_inline``.
+    """
+
+    def __init__(self, model: type[Model], site: Any, inline: Any) -> None:
+        super().__init__(model, site)
+        self.inline = inline
+        self.declared: Sequence[str] | None = None
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the inline's function that computes the column."""
+        if any(name == field.name for field in self.opts.get_fields()):
+            return None
+        named = [item for item in self.inline.readonly_fields if callable(item) and item.__name__ == name]
+        if named:
+            return named[0]
+        method = getattr(self.inline, name, None)
+        return update_wrapper(partial(_computed_by_inline, name), method) if callable(method) else None
+
+
+def _computed_by_inline(name: str, row: Any) -> Any:
+    return getattr(row.mcp_inline, name)(row)
+
+
+class DeletionSite:
+    """Replaces the ``AdminSite`` where Django collects what deleting a row deletes, with the exposures.
+
+    Models that are not exposed are the admin's.
+    """
+
+    def __init__(self, site: Any) -> None:
+        from django.contrib import admin
+
+        self.exposures = site.exposures
+        self.admin_site = site.admin_site or admin.site
+        self.name = self.admin_site.name
+
+    def is_registered(self, model: type[Model]) -> bool:
+        return model in self.exposures or self.admin_site.is_registered(model)
+
+    def get_model_admin(self, model: type[Model]) -> Any:
+        return self.exposures[model] if model in self.exposures else self.admin_site.get_model_admin(model)

@@ -1,0 +1,128 @@
+"""Default managers of a project: whether they return every row, and querysets that accept filters and an order.
+
+And the rows of a query as a table of their own: ``SELECT ... FROM (SELECT ...) AS entries``.
+"""
+
+from functools import lru_cache
+from typing import Any, Final
+
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.db.models.manager import BaseManager
+from django.db.models.sql.constants import LOUTER
+from django.db.models.sql.datastructures import BaseTable
+
+# The methods of a queryset by which a class of the project's own could decide which rows there are.
+DECIDING: Final = (
+    *("__getitem__", "__init__", "__iter__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator"),
+    *("filter", "query"),
+)
+
+
+def gives_every_row(model: type[Model]) -> bool:
+    """Return whether the default manager's queryset has every row of the table."""
+    manager: Any = model._default_manager
+    return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
+
+
+def follows_every_row(model: type[Model]) -> bool:
+    """Return whether the base manager's queryset, which foreign keys follow, has every row."""
+    manager: Any = model._base_manager
+    return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
+
+
+@lru_cache(maxsize=1024)
+def is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
+    """Return whether a queryset class leaves Django's methods that decide on rows as they are."""
+    return all(getattr(queryset_class, name, None) is getattr(QuerySet, name, None) for name in DECIDING)
+
+
+def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
+    """Return whether a caller's queryset has every row of the table."""
+    rows: Any = queryset
+    query = rows.query
+    narrowed = query.where or query.is_sliced or query.combinator or query.distinct_fields or query.extra_tables
+    if narrowed or rows._db is not None or _has_values(queryset) or not is_plain(type(queryset)):
+        return False
+    joins = (join for alias, join in query.alias_map.items() if query.alias_refcount.get(alias))
+    return all(join.join_type in (None, LOUTER) for join in joins)
+
+
+def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return a queryset of the same rows that can be filtered and ordered.
+
+    One that is united, sliced, ``DISTINCT ON``, of values or filtered by a window takes none: its keys become a
+    subquery.
+    """
+    query: Any = queryset.query
+    is_whole = query.combinator or query.is_sliced or query.distinct_fields or query.where.contains_over_clause
+    if not (is_whole or _has_values(queryset)):
+        return queryset
+    keys = (queryset if query.is_sliced or query.distinct_fields else queryset.order_by()).values("pk")
+    return queryset.__class__(queryset.model, using=queryset.db).filter(pk__in=keys)
+
+
+def among(queryset: QuerySet[Any]) -> Q:
+    """Return the condition that a row is in the queryset, for use inside another subquery.
+
+    The row is looked up by its key. SQLite would go through all keys of an ``IN (SELECT ...)`` again for each row.
+    """
+    return Q(Exists(filterable(queryset).order_by().filter(pk=OuterRef("pk"))))
+
+
+def _has_values(queryset: Any) -> bool:
+    return queryset._fields is not None
+
+
+def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
+    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``.
+
+    They would be fetched for each row by itself otherwise, and a relation could not be followed at all.
+    """
+    query: Any = queryset.query
+    names, is_defer = query.deferred_loading
+    paths = {path for path in paths if path not in query.annotations}
+    if not is_defer:
+        return queryset.defer(None).only(*sorted({*names, *paths}))
+    needed = {_root(queryset.model, path) for path in paths}
+    left = sorted(name for name in names if "__" in name or _root(queryset.model, name) not in needed)
+    return queryset.defer(None).defer(*left) if len(left) < len(names) else queryset
+
+
+def _root(model: type[Model], path: str) -> str:
+    return str(model._meta.get_field(path.partition("__")[0]).name)
+
+
+class _Derived(BaseTable):
+    """A query in the place of a table."""
+
+    def __init__(self, table_name: str, alias: str, rows: QuerySet[Any]) -> None:
+        super().__init__(table_name, alias)
+        self.rows = rows
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        """Return the query in brackets, and its alias."""
+        sql, params = self.rows.query.get_compiler(connection=connection).as_sql()
+        # Under another name since Django 6.1.
+        quote = getattr(compiler, "quote_name", None) or compiler.quote_name_unless_alias
+        return f"({sql}) {quote(self.table_alias)}", params
+
+    def relabeled_clone(self, change_map: dict[str | None, str]) -> "_Derived":
+        """Return the same rows under another alias."""
+        return _Derived(self.table_name, change_map.get(self.table_alias, str(self.table_alias)), self.rows)
+
+
+def derived(model: type[Model], rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return a queryset of ``model`` whose table is the subquery ``rows``.
+
+    What is asked of them, filters and groups too, is asked of the query's rows, in the database.
+    """
+    found: QuerySet[Any] = model._base_manager.using(rows.db)
+    alias = found.query.get_initial_alias()
+    found.query.alias_map[alias] = _Derived(model._meta.db_table, alias, rows)
+    # A query without conditions would be taken for that of every row of a table.
+    return found.filter(pk__isnull=False)
+
+
+def is_derived(rows: QuerySet[Any]) -> bool:
+    """Return whether the queryset's table is a subquery."""
+    return any(isinstance(table, _Derived) for table in rows.query.alias_map.values())

@@ -1,0 +1,115 @@
+"""The users, scopes and sites that are named on the command line."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldError, ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+from django.db.models import Model
+
+from ..oauth.resource_urls import endpoints, resource_url
+from ..problems import nearest
+from ..routing import mounted_sites
+from ..scopes import HIERARCHY, default_scopes, join
+from ..sites import MCPSite
+from ..sites import site as default_site
+
+
+class CallerCommand(BaseCommand):
+    """A command that acts as ``--user``, with ``--scope``, at ``--site``."""
+
+    requires_system_checks = ()
+    needs_user = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        named = f"the name with which the user signs in{'' if self.needs_user else '; default: a superuser'}"
+        parser.add_argument("--user", required=self.needs_user, help=named)
+        parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
+        parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
+
+    def find_caller(self, options: dict[str, Any]) -> tuple[MCPSite, Any, list[str]]:
+        """Return site, user and scopes."""
+        from oauth2_provider.settings import oauth2_settings
+
+        # Without tokens, it does not matter which scopes the project's authorization server gives.
+        scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
+        site, user = find_site(options["site"]), options["user"]
+        return site, find_superuser() if user is None else find_user(user), scopes
+
+
+def find_user(name: str) -> Any:
+    """Return the active user who signs in with this name."""
+    model = get_user_model()
+    try:
+        person = model._default_manager.get_by_natural_key(name)
+    except model.DoesNotExist:
+        raise CommandError(f"There is no user {name!r}.") from None
+    except DatabaseError as error:
+        raise no_tables(error) from None
+    if not person.is_active:
+        raise CommandError(f"The user {name!r} is not active.")
+    return person
+
+
+def find_superuser() -> Any:
+    """Return the active superuser who was made first."""
+    model = get_user_model()
+    found = None
+    with suppress(FieldError):
+        try:
+            found = model._default_manager.filter(is_superuser=True, is_active=True).order_by("pk").first()
+        except DatabaseError as error:
+            raise no_tables(error) from None
+    if found is None:
+        raise CommandError("There is no superuser whose view could be shown: name a user with --user.")
+    return found
+
+
+def no_tables(error: DatabaseError) -> CommandError:
+    """Return what to say of a database that does not answer."""
+    return CommandError(f"The database says: {error}. If it has no tables yet, run manage.py migrate.")
+
+
+def find_model(label: str) -> type[Model]:
+    """Return the model with this label, or with this name where only one has it."""
+    models = {item._meta.label_lower: item for item in apps.get_models()}
+    wanted = label.lower()
+    named = [item for item in models.values() if item._meta.model_name == wanted]
+    if wanted not in models and len(named) != 1:
+        raise CommandError(f"The project has no model {label!r}.{nearest(label, models)}")
+    return models.get(wanted) or named[0]
+
+
+def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+    """Return the scopes that are asked for, or those that clients are asked to request."""
+    scopes = join(asked or default_scopes()).split()
+    unknown = sorted(set(scopes).difference(known))
+    if unknown:
+        raise CommandError(f"No such scope: {', '.join(unknown)}. There are {join(known)}.")
+    return scopes
+
+
+def find_site(name: str | None) -> MCPSite:
+    """Return the site of this name."""
+    known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
+    found = known.get(name or default_site.name)
+    if found is None:
+        raise CommandError(f"There is no site {name!r}. There are {', '.join(sorted(known))}.")
+    if found.needs_middleware:
+        raise CommandError(f"The site {found.name!r} needs middleware, which does not run here.")
+    return found
+
+
+def endpoint_url() -> str:
+    """Return the URL of the endpoint that ``urls.py`` mounts."""
+    try:
+        urls = [resource_url(None, path) for path in endpoints()]
+    except ImproperlyConfigured:
+        raise CommandError('Set MCP_DJANGO["BASE_URL"], or name the URL of the endpoint.') from None
+    if len(urls) != 1:
+        raise CommandError(f"Name the URL of one endpoint. Mounted are: {' '.join(urls) or 'none'}.")
+    return urls[0]

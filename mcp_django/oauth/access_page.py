@@ -1,0 +1,94 @@
+"""The access page, which shows a user what an AI model would reach as them; the consent page has its figures."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.http import HttpRequest
+from django.views.generic import TemplateView
+
+from ..conf import settings
+from ..context.request import MCPRequest, local_request
+from ..orm.access import access_of
+from ..routing import mounted_endpoints
+from ..scopes import default_scopes, expand
+from ..signin import act_as, keep
+from ..tools.overviews import may_words
+from .resource_urls import resource_url
+
+if TYPE_CHECKING:
+    from ..sites import MCPSite
+
+from .page_frame import PageMixin
+
+logger = logging.getLogger("mcp_django")
+
+
+class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
+    """The access page: models, fields and tools that an AI model would reach as the signed-in user."""
+
+    template_name = "mcp_django/access.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the tools and models of each endpoint for the access page."""
+        found = []
+        for path, site in mounted_endpoints().items():
+            if not site.needs_middleware:
+                asked = _asked(self.request, site)
+                tools = [tool.name for tool in site.get_tools(asked)]
+                found.append({"url": resource_url(self.request, path), "tools": tools, "models": list(_models(asked))})
+        return super().get_context_data(endpoints=found, page="access", **kwargs)
+
+
+def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
+    """Return a request of an AI model as the user who is signed in at the access page."""
+    asked = local_request(site)
+    asked.mcp.facts = keep(request)
+    act_as(asked, request.user, expand(default_scopes()))
+    return asked
+
+
+def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
+    """Yield each Django model that the AI model would reach, with its fields and permissions, for the access page."""
+    for exposure in access_of(asked).exposures:
+        allowed = {*may_words(access_of(asked)[exposure]).split()} - {"view"}
+        yield {
+            "label": exposure.label,
+            "name": exposure.opts.verbose_name_plural,
+            "fields": access_of(asked)[exposure].fields,
+            "is_writable": bool(allowed),
+            "is_changeable": bool(allowed - {"delete"}),
+            "is_deletable": "delete" in allowed,
+            "actions": 0 if settings.READ_ONLY else len(access_of(asked)[exposure].actions),
+        }
+
+
+def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any] | None:
+    """Return how many models, fields and actions an AI model would reach as the user, for the consent page.
+
+    None where it cannot be told: a site needs middleware of its own, or a hook of the project fails.
+    """
+    found = list(sites)
+    if not found or any(site.needs_middleware for site in found):
+        return None
+    try:
+        models = [model for site in found for model in _models(_asked(request, site))]
+    except Exception as error:
+        logger.error("What an application can reach cannot be counted", exc_info=error)
+        return None
+    by_app: dict[str, dict[str, str]] = {}
+    for model in models:
+        by_app.setdefault(model["label"].partition(".")[0], {})[model["label"]] = str(model["name"])
+    return {
+        "models": len(models),
+        "fields": sum(len(model["fields"]) for model in models),
+        "changeable": sum(model["is_changeable"] for model in models),
+        "deletable": sum(model["is_deletable"] for model in models),
+        "actions": sum(model["actions"] for model in models),
+        "apps": [
+            {"label": label, "name": getattr(apps.app_configs.get(label), "verbose_name", label), "models": names}
+            for label, names in sorted(by_app.items())
+        ],
+    }

@@ -1,0 +1,439 @@
+"""Signed assertions: JSON Web Tokens by which clients and identity providers say who asks (RFC 7519, 7521, 7523).
+
+The *keys* that check them are written down by administrators, or fetched from where their owner publishes them. A set
+that is fetched is kept for ten minutes. A signature that none of its keys fits has it fetched again, at most once a
+minute: so a new key works at once, and nobody can have it fetched without end.
+
+Nothing of an *assertion* is believed before its signature is checked, and its header never says by which key: ``kid``
+chooses among the keys that were configured for its issuer, and is compared with theirs and nothing else.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+from django.db import IntegrityError, router, transaction
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from jwcrypto.common import JWException
+from jwcrypto.jwk import JWK
+from jwcrypto.jws import JWS
+from oauthlib.oauth2.rfc6749 import errors
+
+from ..models import UsedAssertion
+from ..problems import Problem
+from .document_fetcher import Fetcher, FetchFailed, fetcher_for
+from .resource_urls import issuer, origin
+
+logger = logging.getLogger("mcp_django")
+
+# The keys of each algorithm: their kind and their curve.
+KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
+MIN_RSA_BITS: Final = 2048
+MAX_RSA_BITS: Final = 8192
+MAX_KEYS: Final = 50
+# The members of a key that are taken, and those that nobody else may have (RFC 7518, section 6; RFC 8037).
+PUBLIC: Final = frozenset({"kty", "n", "e", "crv", "x", "y", "kid", "use", "alg"})
+PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+# Seconds for which a set is taken as it was fetched, for which it is taken while it cannot be fetched, and between two
+# tries.
+FRESH: Final = 600
+STALE: Final = 3600
+PAUSE: Final = 60
+
+
+class InvalidKeys(Exception):
+    """The text or the fetched set has no public key that can check an assertion's signature."""
+
+
+def read_keys(text: str) -> list[JWK]:
+    """Read public keys from PEM, a JSON Web Key, or a JSON Web Key Set."""
+    try:
+        if not text.lstrip().startswith("-----BEGIN"):
+            return _public_keys(json.loads(text))
+        found = JWK.from_pem(text.strip().encode()).export(as_dict=True)
+    except (JWException, ValueError, TypeError, RecursionError) as error:
+        raise InvalidKeys("This is neither PEM nor a JSON Web Key nor a set of them.") from error
+    # Its id is made up from the key, and no signature has to name it.
+    return _public_keys({name: value for name, value in found.items() if name != "kid"})
+
+
+def _public_keys(data: Any) -> list[JWK]:
+    members = data.get("keys", [data]) if isinstance(data, dict) else None
+    if not isinstance(members, list) or len(members) > MAX_KEYS or not all(isinstance(item, dict) for item in members):
+        raise ValueError("no set of keys")
+    if any(PRIVATE.intersection(member) for member in members):
+        raise InvalidKeys("This has a private key or a shared secret. Only the public key belongs here.")
+    usable = [key for member in members if (key := _usable(member)) is not None]
+    if not usable:
+        raise InvalidKeys("This has no key for RS256 (2048 bits or more), ES256 (P-256) or EdDSA (Ed25519).")
+    return usable
+
+
+def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
+    """Return whether a key can check an assertion's signature by ``algorithm`` and ``kid``, None for no key id."""
+    kind, curve = KINDS[algorithm]
+    if key["kty"] != kind or key.get("crv") != curve or key.get("alg", algorithm) != algorithm:
+        return False
+    return kid is None or key.get("kid", kid) == kid
+
+
+def _usable(member: dict[str, Any]) -> JWK | None:
+    """Return the JSON Web Key if it can check signatures; sets also have keys for encryption and of other types."""
+    kept = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
+    operations = member.get("key_ops", ["verify"])
+    if kept.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+        return None
+    if (kept.get("kty"), kept.get("crv")) not in KINDS.values():
+        return None
+    try:
+        key = JWK(**kept)
+        public: Any = key.get_op_key("verify")
+    except (JWException, ValueError, TypeError):
+        return None
+    is_good = not isinstance(public, RSAPublicKey) or MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS
+    return key if is_good else None
+
+
+# Sets that are fetched
+
+
+class FetchedLately(Exception):
+    """A key set cannot be fetched again yet; ``seconds`` are left."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = math.ceil(seconds)
+
+
+@dataclass(slots=True)
+class _KeySet:
+    """A key set cached from a URL: the keys, the time of the fetch, and of the last attempt."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    keys: list[JWK] = field(default_factory=list)
+    at: float = float("-inf")
+    tried: float = float("-inf")
+
+
+_sets: dict[tuple[str, Fetcher], _KeySet] = {}
+
+
+def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
+    """Return the keys published at an https URL, cached; ``again`` fetches them anew, as no cached key fits.
+
+    There are none where they cannot be fetched, which is logged.
+    """
+    known = _sets.setdefault((url, fetcher), _KeySet())
+    with known.lock:
+        now = time.monotonic()
+        is_old, waited = now - known.at > FRESH, now - known.tried
+        if again and waited <= PAUSE:
+            raise FetchedLately(PAUSE - waited + 1)
+        if (is_old or again) and waited > PAUSE:
+            known.tried = now
+            try:
+                known.keys, known.at = _public_keys(fetcher.fetch(url).data), now
+            except (FetchFailed, InvalidKeys, ValueError) as error:
+                logger.warning("The keys at %s cannot be used: %s", url, error)
+        return known.keys if now - known.at <= STALE else []
+
+
+def _forget(**kwargs: Any) -> None:
+    _sets.clear()
+
+
+setting_changed.connect(_forget)
+
+
+ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
+# Characters of an assertion, of one of its names, and keys that are tried.
+MAX_SIZE: Final = 16 * 1024
+MAX_NAME: Final = 255
+MAX_TRIES: Final = 8
+# Seconds by which clocks may differ.
+LEEWAY: Final = 30
+# A time as JSON writes it: later ones, fractions without end and truth values are none.
+LATEST: Final = 10**11
+# What of a header would have its reader do more, or take a key from it.
+REFUSED_HEADERS: Final = ("crit", "b64", "jwk", "jku", "x5u", "cty", "enc", "zip")
+PART: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+# Gives the keys that may have signed; True asks for those of now, when the ones that were known do not fit.
+KeySource = Callable[[bool], Iterable[JWK]]
+
+
+# What mends it.
+MALFORMED: Final = "The program that signs the assertion makes it in another way than RFC 7523 says."
+CLOCKS: Final = "Do the clocks of this server and of the signer agree? mcp_doctor tells this server's time."
+AUDIENCE: Final = "The signer has to name this server by its issuer alone. Is BASE_URL right?"
+REPEATED: Final = "The signer has to make a new assertion, with another jti, for each request."
+LONG_LIFE: Final = "The signer has to give its assertions a shorter life."
+NO_KEY: Final = "No key of its issuer has signed the assertion."
+
+
+class InvalidAssertion(Exception):
+    """The assertion is refused; the text says why, to the client that sent it too.
+
+    It is one of the package's own, as ``remedy`` is: "" where that depends on whose keys they are. ``wait`` are the
+    seconds after which the same could be accepted, 0 for never.
+    """
+
+    def __init__(self, text: str, remedy: str = MALFORMED, *, wait: int = 0) -> None:
+        super().__init__(text)
+        self.remedy, self.wait = remedy, wait
+
+    def reason(self, wrong_key: str) -> Problem:
+        """Return the refusal of the assertion for the log; ``wrong_key`` is the remedy for a key that does not fit."""
+        return Problem(str(self), self.remedy or wrong_key, cause=str(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A parsed assertion whose signature is not checked yet."""
+
+    raw: str
+    header: Mapping[str, Any]
+    claims: Mapping[str, Any]
+
+    def text(self, claim: str) -> str:
+        """Return a claim of the assertion if it is text, else ""."""
+        found = self.claims.get(claim)
+        return found if isinstance(found, str) else ""
+
+
+def read_assertion(raw: str) -> Assertion:
+    """Parse the compact form of a signed assertion (RFC 7515, section 3.1), without checking it."""
+    if len(raw) > MAX_SIZE:
+        raise InvalidAssertion(f"The assertion is over {MAX_SIZE} characters.")
+    parts = raw.split(".")
+    if len(parts) != 3 or not all(map(PART.fullmatch, parts)):
+        raise InvalidAssertion("The assertion is not a signed JSON Web Token (three parts in base64url).")
+    return Assertion(raw, _object(parts[0], "header"), _object(parts[1], "claims"))
+
+
+def verify(
+    assertion: Assertion,
+    keys: KeySource,
+    signer: str,
+    audiences: Collection[str],
+    max_life: int,
+    typ: str = "",
+    required: tuple[str, ...] = ("sub", "jti"),
+) -> None:
+    """Check an assertion's signature by the keys of ``signer``, its audience, its lifetime and its required claims.
+
+    ``max_life`` is in seconds. ``typ`` is the type that its header has to name, "" for any that is not an ID-JAG's.
+    ``required`` are claims that it has to have, as text.
+    """
+    header = assertion.header
+    if header.get("alg") not in ALGORITHMS:
+        raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(ALGORITHMS)}.")
+    found = [name for name in REFUSED_HEADERS if name in header]
+    if found:
+        raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
+    kid, named = header.get("kid", ""), header.get("typ", "")
+    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(named, str):
+        raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
+    # The media type may be written in full, and in any case (RFC 7515, section 4.1.9).
+    kind = named.lower().removeprefix("application/")
+    if typ and kind != typ:
+        raise InvalidAssertion(f"The type (typ) of the assertion must be {typ}.")
+    if not typ and kind not in ("", "jwt", "client-authentication+jwt"):
+        raise InvalidAssertion("The type (typ) of the assertion must be JWT.")
+    if assertion.claims.get("iss") != signer:
+        raise InvalidAssertion("The issuer (iss) of the assertion is not the one that was expected.")
+    try:
+        if not (_is_signed(assertion, keys(False)) or _is_signed(assertion, keys(True))):
+            raise InvalidAssertion(NO_KEY, "")
+    except FetchedLately as lately:
+        raise InvalidAssertion(f"{NO_KEY} New keys are looked for in a moment.", "", wait=lately.seconds) from None
+    for name in required:
+        if not 0 < len(assertion.text(name)) <= MAX_NAME or not assertion.text(name).isprintable():
+            raise InvalidAssertion(f"The assertion needs {name}, a text of at most {MAX_NAME} characters.")
+    audience = assertion.claims.get("aud")
+    # One that is for several could be handed on by each of them.
+    if isinstance(audience, list) and len(audience) == 1:
+        [audience] = audience
+    if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in audiences}:
+        raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.", AUDIENCE)
+    now, expires = time.time(), _time(assertion, "exp")
+    if expires is None:
+        raise InvalidAssertion("The assertion needs the time at which it expires (exp).")
+    issued, begins = _time(assertion, "iat"), _time(assertion, "nbf")
+    if typ and issued is None:
+        raise InvalidAssertion("The assertion needs the time at which it was issued (iat).")
+    if expires <= now - LEEWAY:
+        raise InvalidAssertion("The assertion has expired (exp).", CLOCKS)
+    if any(moment is not None and moment > now + LEEWAY for moment in (issued, begins)):
+        raise InvalidAssertion("The assertion is not good yet (iat, nbf). Do the clocks agree?", CLOCKS)
+    if expires - (now if issued is None else issued) > max_life + LEEWAY:
+        raise InvalidAssertion(f"The assertion may be good for {max_life} seconds at most.", LONG_LIFE)
+
+
+def use_once(assertion: Assertion) -> None:
+    """Record the id (``jti``) of a verified assertion, so that no worker accepts the assertion again."""
+    name = json.dumps([assertion.text("iss"), assertion.text("jti")])
+    expires = datetime.fromtimestamp(assertion.claims["exp"] + LEEWAY, tz=UTC)
+    if not django_settings.USE_TZ:
+        expires = timezone.make_naive(expires)
+    used = UsedAssertion(id=hashlib.sha256(name.encode()).hexdigest(), expires=expires)
+    try:
+        with transaction.atomic(using=router.db_for_write(UsedAssertion)):
+            used.save(force_insert=True)
+    except IntegrityError:
+        raise InvalidAssertion("The assertion was used before (jti).", REPEATED) from None
+
+
+def clear_used_assertions() -> int:
+    """Delete the recorded ids of assertions that have expired; return their number."""
+    return UsedAssertion._default_manager.filter(expires__lt=timezone.now()).delete()[0]
+
+
+def _object(part: str, what: str) -> dict[str, Any]:
+    try:
+        text = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode()
+        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidAssertion(f"The {what} of the assertion are no JSON object with each name once.")
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Two readers could take two values for one name (RFC 7519, section 4).
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
+    algorithm, kid = assertion.header["alg"], assertion.header.get("kid")
+    for key in [key for key in keys if fits(key, algorithm, kid)][:MAX_TRIES]:
+        signature = JWS()
+        signature.allowed_algs = [algorithm]
+        with suppress(JWException, ValueError):
+            signature.deserialize(assertion.raw)
+            signature.verify(key, alg=algorithm)
+            if signature.is_valid:
+                return True
+    return False
+
+
+def _time(assertion: Assertion, name: str) -> float | None:
+    value = assertion.claims.get(name)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 < value < LATEST:
+        raise InvalidAssertion(f"{name} of the assertion is not a time in seconds.")
+    return float(value)
+
+
+# How a client program proves to the token endpoint who it is
+
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+MAX_ID: Final = 255
+# Seconds that an assertion of a client may be good for; its own key makes another at any time.
+MAX_LIFE: Final = 600
+NOT_THE_CLIENT: Final = "The subject (sub) of the assertion is not the client."
+# Parameters that can be told to the sender by their names: others are the sender's.
+PARAMETERS: Final = frozenset(
+    {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The id of a client, with the secret or the assertion that it sent to the token endpoint, or neither."""
+
+    client_id: str
+    secret: str = field(default="", repr=False)
+    assertion: Assertion | None = field(default=None, repr=False)
+
+
+def read_credentials(request: HttpRequest) -> Credentials:
+    """Read a client's id with its secret or assertion (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
+    # A token can be for several endpoints (RFC 8707, section 2).
+    repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
+    if repeated:
+        named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
+        raise errors.InvalidRequestError(description=f"Send {named} once.")
+    has_header = "HTTP_AUTHORIZATION" in request.META
+    has_assertion = "client_assertion" in request.POST or "client_assertion_type" in request.POST
+    if has_header + has_assertion + bool(request.POST.get("client_secret")) > 1:
+        raise errors.InvalidRequestError(description="Prove who you are in one way, not in several.")
+    asked = request.POST.get("client_id", "")
+    if has_assertion:
+        if request.POST.get("client_assertion_type") != ASSERTION_TYPE:
+            raise errors.InvalidRequestError(description=f"client_assertion_type must be {ASSERTION_TYPE}.")
+        try:
+            assertion = read_assertion(request.POST.get("client_assertion", ""))
+        except InvalidAssertion as refusal:
+            raise errors.InvalidClientError(description=str(refusal)) from None
+        # It says the client's id too (RFC 7523, section 3); nothing of it is believed yet.
+        found = Credentials(assertion.text("sub"), assertion=assertion)
+    elif has_header:
+        header = request.META["HTTP_AUTHORIZATION"]
+        kind, _, encoded = header.partition(" ")
+        try:
+            text = base64.b64decode(encoded.strip(), validate=True).decode() if kind.lower() == "basic" else ""
+        except (binascii.Error, ValueError):
+            text = ""
+        client_id, colon, secret = text.partition(":")
+        if not colon:
+            raise errors.InvalidClientError(description="The Authorization header must be Basic, with id and secret.")
+        found = Credentials(unquote_plus(client_id), secret=unquote_plus(secret))
+    else:
+        found = Credentials(asked, secret=request.POST.get("client_secret", ""))
+    if asked and asked != found.client_id:
+        raise errors.InvalidRequestError(description="client_id is not that of the credentials.")
+    if not found.client_id or len(found.client_id) > MAX_ID or not found.client_id.isprintable():
+        raise errors.InvalidClientError(description="There is no client of this id.")
+    return found
+
+
+def keys_of(holder: Any) -> KeySource:
+    """Return a source of the keys of an owner with ``jwks_uri`` or ``public_key``, to check its assertions."""
+
+    if holder.jwks_uri:
+        return partial(fetched_keys, holder.jwks_uri, fetcher_for(holder.jwks_uri))
+
+    def keys(again: bool) -> Iterable[JWK]:
+        with suppress(InvalidKeys):
+            return read_keys(holder.public_key)
+        return []
+
+    return keys
+
+
+def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
+    """Verify a client's assertion: signed with its keys, for this server, not used before (RFC 7523, section 3)."""
+    # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
+    audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
+    verify(assertion, keys, client_id, audiences, MAX_LIFE)
+    if assertion.text("sub") != client_id:
+        raise InvalidAssertion(NOT_THE_CLIENT)
+    use_once(assertion)

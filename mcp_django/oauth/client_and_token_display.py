@@ -1,0 +1,178 @@
+"""Display of OAuth clients and tokens to people: names, hosts, doubts, scopes, last use, end of access.
+
+A token itself is never shown.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.apps import apps
+from django.utils.translation import gettext as _
+from oauth2_provider.models import refresh_token_expire_timedelta
+from oauth2_provider.settings import oauth2_settings
+
+from ..context.call_restrictions import narrowing_of
+from ..context.untrusted_text import doubts_about, plain
+from ..emulation.history import made_by
+from ..signin import chosen_words
+from .bearer import last_uses
+from .resource_urls import is_loopback
+from .stored_tokens import facts_of_many, until_of
+
+logger = logging.getLogger("mcp_django")
+
+# Names under which a country's registry gives out names, as in shop.co.uk: the list of all is not worth its upkeep.
+SECOND_LEVEL: Final = frozenset(
+    {"ac", "co", "com", "edu", "gen", "gob", "gouv", "gov", "go", "gub", "id", "ind", "info", "ltd", "me", "mil", "ne"}
+    | {"net", "nom", "nsw", "or", "org", "plc", "res", "sch"}
+)
+# Entries of a user's history that are looked through for the last of each client.
+LOOKED_AT: Final = 300
+
+
+# Applications
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The display of a redirect URI or a client's host: ``before``, ``domain`` and ``after`` make up its text.
+
+    ``kind`` is "web" for a host, "device" for this computer, "app" for an application's own scheme.
+    """
+
+    kind: str
+    before: str
+    domain: str
+    after: str = ""
+
+    def __str__(self) -> str:
+        return self.before + self.domain + self.after
+
+
+def shown_target(uri: str) -> Target:
+    """Return the display of a redirect URI; the random port of a loopback URI is left out."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https"):
+        return Target("app", "", plain(f"{parts.scheme}://{parts.netloc}"))
+    # Without letters that look like others: punycode (RFC 3492) for what is not ASCII.
+    names = (parts.hostname or "").split(".")
+    labels = [name if name.isascii() else f"xn--{name.encode('punycode').decode()}" for name in names]
+    host = plain(".".join(labels), limit=255)
+    if is_loopback(uri):
+        return Target("device", "", host)
+    port = ""
+    with suppress(ValueError):
+        port = "" if parts.port is None else f":{parts.port}"
+    return Target("web", *_apart(host), port)
+
+
+def targets_of(client: Any) -> list[Target]:
+    """Return the display of a client's redirect URIs, each host once."""
+    found = (shown_target(uri) for uri in (client.redirect_uris.split() if client is not None else ()))
+    return list(dict.fromkeys(found))
+
+
+def described_by(client: Any) -> Target | None:
+    """Return the display of the host whose metadata document describes a client, None for other clients."""
+    if client is None or client.registration_source != client.RegistrationSource.CIMD:
+        return None
+    return shown_target(client.client_id)
+
+
+def hosts_of(client: Any) -> list[str]:
+    """Return the hosts that a client verifiably belongs to, for display; none for one on the user's device.
+
+    It is the host of the document that describes it, else those it sends people back to.
+    """
+    described = described_by(client)
+    targets = targets_of(client) if described is None else [described]
+    return [target.before + target.domain for target in targets if target.kind == "web"]
+
+
+def _apart(host: str) -> tuple[str, str]:
+    """Split a host for display into its subdomains and its registered domain."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        labels = host.split(".")
+    else:
+        return "", f"[{host}]" if ":" in host else host
+    size = 3 if len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in SECOND_LEVEL else 2
+    before = "".join(f"{label}." for label in labels[:-size])
+    return before, ".".join(labels[-size:])
+
+
+def client_name(client: Any) -> str:
+    """Return the display name of a client."""
+    return "" if client is None else plain(client.name) or plain(client.client_id)
+
+
+def name_doubts(client: Any) -> list[str]:
+    """Return the warnings about a client's name to display, such as an imitation of another application."""
+    if client is None or client.registration_source == client.RegistrationSource.MANUAL:
+        return []
+    return doubts_about(client.name, hosts_of(client))
+
+
+def scope_words(scopes: Iterable[str]) -> list[str]:
+    """Return the display texts of scopes."""
+    return [_(oauth2_settings.SCOPES.get(scope) or scope) for scope in scopes]
+
+
+# Tokens
+
+
+def describe(tokens: Collection[Any]) -> None:
+    """Set the display attributes of access tokens, by one request to the cache and one query for all of them.
+
+    ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` are of their client, ``words`` say their
+    scopes. ``used`` is when they were last used, and ``place`` from where, as far as that is known, ``until`` when
+    access ends, None for never; ``labels`` are the apps and models that it is for, None for all; ``chosen`` is what the
+    user chose beside. ``facts`` are what is kept with each.
+    """
+    uses = last_uses(token.token_checksum for token in tokens)
+    kept = facts_of_many(token.token_checksum for token in tokens)
+    lifetime = refresh_token_expire_timedelta()
+    for token in tokens:
+        client = token.application
+        token.client_name, token.doubts = client_name(client), name_doubts(client)
+        token.described, token.targets = described_by(client), targets_of(client)
+        token.words = scope_words(token.scope.split())
+        use = uses.get(token.token_checksum)
+        # One that a client got for one that it had before was used by that.
+        renewed = token.created if token.source_refresh_token_id is not None else None
+        token.used, token.place = (renewed, "") if use is None else (use.moment, use.place)
+        token.facts = facts = kept.get(token.token_checksum, {})
+        narrowing, chosen, refresh = narrowing_of(facts), until_of(facts), getattr(token, "refresh_token", None)
+        token.chosen = [(label, plain(words)) for label, words in chosen_words(facts)]
+        token.labels = None if narrowing is None or narrowing.labels is None else sorted(narrowing.labels)
+        token.until = token.expires
+        if refresh is not None and refresh.revoked is None:
+            token.until = None if lifetime is None else token.expires + lifetime
+        if chosen is not None:
+            token.until = chosen if token.until is None else min(token.until, chosen)
+
+
+def add_last_changes(tokens: Collection[Any], user: Any) -> None:
+    """Set on tokens the last LogEntry of their client, as ``last_change``, for display to the user.
+
+    The admin shows users their own entries in the same way, under recent actions.
+    """
+    found: dict[str, Any] = {}
+    if tokens and apps.is_installed("django.contrib.admin"):
+        from django.contrib.admin.models import LogEntry
+
+        asked = {token.application.client_id for token in tokens if token.application is not None}
+        for entry in LogEntry.objects.filter(user=user).order_by("-action_time", "-pk")[:LOOKED_AT]:
+            for client_id in asked.difference(found):
+                if made_by(entry.change_message, client_id):
+                    found[client_id] = entry
+    for token in tokens:
+        token.last_change = found.get(token.application.client_id) if token.application is not None else None
+        if token.last_change is not None:
+            token.last_change.object_repr = plain(token.last_change.object_repr)

@@ -1,0 +1,310 @@
+"""Dynamic client registration (RFC 7591): the throttled endpoint, and the rules for client metadata and redirect URIs.
+
+What is not understood is ignored, what is understood is narrowed to codes with refresh tokens; only what could send a
+code to a stranger is refused. Redirect URIs of metadata documents have the same rules.
+"""
+
+import hashlib
+import json
+import logging
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from oauth2_provider.models import get_application_model
+from oauth2_provider.settings import oauth2_settings
+
+from .. import problems
+from ..conf import settings
+from ..context.request import MCPContext
+from ..context.untrusted_text import plain
+from ..exceptions import AuthenticationFailed
+from ..runtime.cache_and_rate_limits import cache, hit
+from .bearer import BearerAuthentication
+from .cors_and_refusals import cors, logged, note
+from .document_fetcher import HOST
+from .resource_urls import LOOPBACK, endpoints, is_loopback, resource_url
+from .stored_tokens import hashed_secret
+
+logger = logging.getLogger("mcp_django.oauth.client_registration")
+
+MAX_URIS: Final = 10
+MAX_URI: Final = 2000
+AUTH_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
+# Printable ASCII: URIs are stored space separated, and a stranger's look-alike letters have their ASCII form.
+URI: Final = re.compile(r"[\x21-\x7e]+")
+# A private-use scheme as RFC 8252, section 7.1, has it: a domain of the application's owner, backwards.
+REVERSE_DOMAIN: Final = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+")
+# What a browser runs or reads by itself, whatever a setting says.
+NEVER: Final = frozenset(
+    {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript", "mailto", "resource", "vbscript"}
+    | {"view-source", "ws", "wss"}
+)
+# What a client uses, where it says what it uses.
+NEEDED: Final = {"grant_types": "authorization_code", "response_types": "code"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetadata:
+    """The metadata of a client to register. Its keys are at ``jwks_uri``, or else in ``public_key``."""
+
+    redirect_uris: tuple[str, ...]
+    name: str
+    auth_method: str
+    jwks_uri: str = ""
+    public_key: str = ""
+
+
+def is_app_scheme(scheme: str) -> bool:
+    """Return whether a redirect URI's scheme is a reverse domain name, private to an app on the user's device."""
+    return REVERSE_DOMAIN.fullmatch(scheme) is not None
+
+
+def is_acceptable(uri: str, schemes: list[str]) -> bool:
+    """Return whether a redirect URI may be registered: https, http on loopback, or an app's scheme."""
+    if len(uri) > MAX_URI or "#" in uri or URI.fullmatch(uri) is None:
+        return False
+    try:
+        parts = urlsplit(uri)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError:
+        return False
+    # The toolkit compares schemes as they are written.
+    scheme = uri.partition(":")[0]
+    if scheme in NEVER or "@" in parts.netloc or not (scheme in schemes or is_app_scheme(scheme)):
+        return False
+    if scheme not in ("http", "https"):
+        # Nothing that could be another URI within this one.
+        return uri.startswith(f"{scheme}:/") and bool(parts.netloc or parts.path.strip("/"))
+    return bool(host and HOST.fullmatch(host)) and (scheme == "https" or host in LOOPBACK)
+
+
+def left_out(data: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the member of client metadata that lacks what registration needs, and the value that it lacks."""
+    for key, value in NEEDED.items():
+        said = data.get(key)
+        if said is not None and (not isinstance(said, list) or value not in said):
+            return key, value
+    return None
+
+
+def are_texts(uris: Any) -> bool:
+    return isinstance(uris, list) and bool(uris) and all(isinstance(uri, str) for uri in uris)
+
+
+class InvalidMetadata(Exception):
+    """The client metadata cannot be registered; ``error`` is the code of RFC 7591, section 3.2.2."""
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(description)
+        self.error = error
+        self.description = description
+
+
+def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
+    """Read the client metadata of a registration's JSON body; ``schemes`` are those allowed for redirect URIs."""
+    wrong = "invalid_client_metadata"
+    if not isinstance(data, dict):
+        raise InvalidMetadata(wrong, "The request body must be a JSON object.")
+    method: Any = data.get("token_endpoint_auth_method") or "none"
+    uris: Any = data.get("redirect_uris")
+    if method not in AUTH_METHODS:
+        raise InvalidMetadata(wrong, f"token_endpoint_auth_method must be one of {', '.join(AUTH_METHODS)}.")
+    if lack := left_out(data):
+        raise InvalidMetadata(wrong, f"{lack[0]} must include {lack[1]}.")
+    wrong = "invalid_redirect_uri"
+    if not are_texts(uris):
+        raise InvalidMetadata(wrong, "redirect_uris must be an array with at least one URI.")
+    if len(uris) > MAX_URIS:
+        raise InvalidMetadata(wrong, f"At most {MAX_URIS} redirect_uris.")
+    if not all(is_acceptable(uri, schemes) for uri in uris):
+        known = [scheme for scheme in schemes if scheme not in NEVER and scheme not in ("http", "https")]
+        raise InvalidMetadata(
+            wrong,
+            "Redirect URIs are https, http on loopback, a reverse domain name (com.example.app:/callback), or one of "
+            f"the schemes {', '.join(known) or '(none)'} before a slash; no user, no fragment.",
+        )
+    return ClientMetadata(tuple(dict.fromkeys(uris)), plain(data.get("client_name")), method)
+
+
+# The endpoint
+
+MAX_BODY: Final = 16 * 1024
+# Seconds for which a registration with the same metadata is the same one.
+REMEMBERED: Final = 3600
+CACHE_DOWN: Final = 30
+NOTHING: Final = ClientMetadata((), "", "")
+
+
+@csrf_exempt
+@login_not_required
+@cors("POST")
+@logged
+def register(request: HttpRequest) -> HttpResponseBase:
+    """The registration endpoint: register a client and answer 201 with its metadata (RFC 7591, section 3).
+
+    ``MCP_DJANGO["REGISTRATION"]``: "open"; "authenticated", which asks for a token of this server as the initial access
+    token; or "off".
+    """
+    if settings.REGISTRATION == "off":
+        note(request.META, problems.NO_REGISTRATION)
+        return _error("not_found", "Clients are registered by the administrators of this server.", 404)
+    if request.method != "POST":
+        return _error("invalid_request", "Use POST.", 405, Allow="POST, OPTIONS")
+    registration = Registration(request)
+    wait = registration.throttle()
+    if registration.is_uncounted:
+        note(request.META, problems.NO_CACHE)
+        text = f"{problems.NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
+        return _error("temporarily_unavailable", text, 503, Retry_After=str(CACHE_DOWN))
+    if wait is not None:
+        note(request.META, problems.MANY_CLIENTS)
+        minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
+        text = f"Too many clients were registered from this address, or in all. Try again in {minutes}."
+        return _error("temporarily_unavailable", text, 429, Retry_After=str(wait))
+    try:
+        user = _registrant(request)
+    except AuthenticationFailed as failure:
+        note(request.META, problems.TOKEN_TO_REGISTER)
+        code = ', error="invalid_token"' if failure.invalid else ""
+        described = "Registration needs an access token of this server."
+        return _error("invalid_token", described, 401, WWW_Authenticate=f'Bearer realm="registration"{code}')
+    if registration.invalid is not None:
+        return _error(registration.invalid.error, registration.invalid.description, 400)
+    return JsonResponse(registration.complete(user), status=201, headers={"Cache-Control": "no-store"})
+
+
+class Registration:
+    """One client's registration, compared with earlier ones from the same address, which is the connection's.
+
+    A header would let anyone have as many addresses as they like. Programs register again with each sign-in, and those
+    of hosted clients from few addresses: one with the same metadata is not counted again. A public client then gets the
+    id that it has already, as the server may choose (RFC 7591, section 3.2.1); a confidential one a secret of its own.
+    """
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.address = request.META.get("REMOTE_ADDR", "")
+        self.metadata = NOTHING
+        self.invalid: InvalidMetadata | None = None
+        same: list[str] = []
+        try:
+            found = self.metadata = read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES)
+            same = [self.address, found.name, found.auth_method, *map(_portless, found.redirect_uris)]
+        except InvalidMetadata as failure:
+            self.invalid = failure
+        self.is_public = self.metadata.auth_method == "none"
+        # A public client that registered itself before.
+        self.client: Any = None
+        self.is_uncounted = False
+        self._who = json.dumps(same)
+        self._key = f"mcp_django:registered:{hashlib.sha256(self._who.encode()).hexdigest()}"
+
+    def throttle(self) -> int | None:
+        """Count the registration against the rates of its address and in total; return the seconds to wait."""
+        try:
+            known = cache.get(self._key) if self.invalid is None else None
+            if known is not None and self.is_public and settings.REGISTRATION == "open":
+                model = get_application_model()
+                mine = {"registration_source": model.RegistrationSource.DCR, "client_type": model.CLIENT_PUBLIC}
+                self.client = model._default_manager.filter(client_id=known, **mine).first()
+            if self.client is not None:
+                return None
+            who = self.address if known is None else self._who
+            wait = hit("registration", who, settings.RATES["registrations"])
+            return wait if wait is not None else hit("registrations", "", settings.RATES["registrations_total"])
+        except DatabaseError:
+            raise
+        except Exception:  # whatever the cache's client library raises
+            logger.exception("The cache does not count registrations: refused until it does")
+            self.is_uncounted = True
+            return None
+
+    def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
+        """Store the registered client, unless it is stored already; return its metadata (RFC 7591, section 3.2.1)."""
+        client, secret = self.client, ""
+        if client is None:
+            model = get_application_model()
+            client = model(
+                user=user,
+                name=self.metadata.name,
+                redirect_uris=" ".join(self.metadata.redirect_uris),
+                client_type=model.CLIENT_PUBLIC if self.is_public else model.CLIENT_CONFIDENTIAL,
+                authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
+                registration_source=model.RegistrationSource.DCR,
+                # It is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
+                hash_client_secret=False,
+            )
+            if not self.is_public:
+                secret = client.client_secret
+                client.client_secret = hashed_secret(secret)
+            client.save()
+        with suppress(Exception):  # it is counted the next time
+            cache.set(self._key, client.client_id, timeout=REMEMBERED)
+        answer = {
+            "client_id": client.client_id,
+            "client_id_issued_at": int(time.time()),
+            "redirect_uris": list(self.metadata.redirect_uris),
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": self.metadata.auth_method,
+        }
+        if self.metadata.name:
+            answer["client_name"] = self.metadata.name
+        if secret:
+            answer |= {"client_secret": secret, "client_secret_expires_at": 0}
+        return answer
+
+
+def _portless(uri: str) -> str:
+    """Return a redirect URI without the port of loopback, to compare registrations (RFC 8252, section 7.3)."""
+    parts = urlsplit(uri)
+    if not is_loopback(uri) or (parts.hostname == "localhost" and not oauth2_settings.ALLOW_LOCALHOST_LOOPBACK):
+        return uri
+    return parts._replace(netloc=parts.hostname or "").geturl()
+
+
+def _registrant(request: HttpRequest) -> AbstractBaseUser | None:
+    """Return the user whose token came with the registration, if registration needs a token."""
+    if settings.REGISTRATION == "open":
+        return None
+    for path, site in endpoints().items():
+        request.mcp = MCPContext(site, resource_url(request, path))  # type: ignore[attr-defined]
+        try:
+            found = BearerAuthentication().authenticate(request)
+        except AuthenticationFailed:
+            continue
+        if found is None:
+            raise AuthenticationFailed(invalid=False)
+        return found[0]
+    raise AuthenticationFailed(invalid=True)
+
+
+def _body(request: HttpRequest) -> Any:
+    try:
+        length = int(request.META.get("CONTENT_LENGTH") or 0)
+        body = request.read(MAX_BODY + 1) if length <= MAX_BODY else b""
+    except (ValueError, OSError):
+        body, length = b"", 0
+    if length > MAX_BODY or len(body) > MAX_BODY:
+        raise InvalidMetadata("invalid_client_metadata", f"The request body is over {MAX_BODY} bytes.")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidMetadata("invalid_client_metadata", "The request body must be JSON.") from None
+
+
+def _error(error: str, description: str, status: int, **headers: str) -> JsonResponse:
+    response = JsonResponse({"error": error, "error_description": description}, status=status)
+    response["Cache-Control"] = "no-store"
+    for name, value in headers.items():
+        response[name.replace("_", "-")] = value
+    return response

@@ -1,0 +1,115 @@
+"""Decorators of the OAuth endpoints for client programs: CORS headers, and the log of refusals with their cause."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any, Final
+
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http.multipartparser import MultiPartParserError
+
+from ..context.refused_request_log import report
+from ..problems import REMEDIES, SENT, Problem
+from .assertions_and_keys import InvalidAssertion, read_assertion
+
+# Among the headers that the toolkit makes of Django's request: no client can send one of this name.
+NOTED: Final = "mcp_django.refused"
+# MCP clients put their protocol headers on every request, so each of these needs leave in the preflight.
+ALLOW_HEADERS: Final = (
+    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Last-Event-ID, Mcp-Method, Mcp-Name"
+)
+EXPOSE_HEADERS: Final = "WWW-Authenticate, Mcp-Session-Id"
+
+View = Callable[..., HttpResponseBase]
+
+
+def cors(*methods: str) -> Callable[[View], View]:
+    """Decorate a view with CORS headers for any origin, without cookies, and answer preflights (Fetch, section 3.2)."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            response = HttpResponse(status=204) if request.method == "OPTIONS" else view(request, *args, **kwargs)
+            if request.method == "OPTIONS":
+                response["Access-Control-Allow-Methods"] = ", ".join((*methods, "OPTIONS"))
+                response["Access-Control-Allow-Headers"] = ALLOW_HEADERS
+                response["Access-Control-Max-Age"] = "86400"
+            response["Access-Control-Allow-Origin"] = "*"
+            response["Access-Control-Expose-Headers"] = EXPOSE_HEADERS
+            return response
+
+        return wrapper
+
+    return decorate
+
+
+def begin(request: HttpRequest) -> None:
+    """Prepare a request for noting causes of its refusal."""
+    # No dict: oauthlib copies those.
+    request.META[NOTED] = SimpleNamespace(reason=None, wait=0)
+
+
+def note(headers: Mapping[str, Any], reason: Problem, wait: int = 0) -> bool:
+    """Note the cause for which a request is refused, if it is, for the log; return False.
+
+    ``headers`` are oauthlib's or Django's. ``wait`` are the seconds after which the request can come again, 0 for
+    never.
+    """
+    if NOTED in headers:
+        vars(headers[NOTED]).update(reason=reason, wait=wait)
+    return False
+
+
+def log_refusal(request: HttpRequest, status: int, error: str, description: str = "") -> None:
+    """Log the refusal of a request with an OAuth error: the noted cause, or what the client is told."""
+    reason: Problem | None = getattr(request.META.get(NOTED), "reason", None)
+    if reason is None:
+        reason = Problem(description or error or "the request was refused", REMEDIES.get(error, SENT), cause=error)
+    who = client_id(request) or request.GET.get("client_id", "")
+    said = f"{request.method} {request.path}: {reason.what.rstrip('.')}"
+    report(status, f"{said} (client {who!r})" if who else said, reason.remedy, reason.cause)
+
+
+def logged(view: View) -> View:
+    """Decorate a view that answers in JSON, so that its refusals are logged."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        begin(request)
+        try:
+            response = view(request, *args, **kwargs)
+        except (BadRequest, MultiPartParserError, SuspiciousOperation) as error:
+            # Django answers it.
+            report(400, f"{request.method} {request.path}: the body cannot be read ({type(error).__name__})", SENT)
+            raise
+        if response.status_code >= 400:
+            log_refusal(request, response.status_code, *_told(response))
+            if wait := request.META[NOTED].wait:
+                response["Retry-After"] = str(wait)
+        return response
+
+    return wrapper
+
+
+def client_id(request: HttpRequest) -> str:
+    """Return the client id that a request claims, for the log of refusals."""
+    kind, _, encoded = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+    with suppress(ValueError, InvalidAssertion):
+        if kind.lower() == "basic":
+            return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
+        # A client may sign for itself (RFC 7523, section 3).
+        signed = request.POST.get("client_assertion", "")
+        return request.POST.get("client_id") or read_assertion(signed).text("sub")
+    return ""
+
+
+def _told(response: HttpResponseBase) -> tuple[str, str]:
+    """Return OAuth error and description of a refusal's JSON body."""
+    with suppress(ValueError):
+        body = json.loads(response.content if isinstance(response, HttpResponse) else "")
+        return str(body.get("error", "")), str(body.get("error_description", ""))
+    return "", response.reason_phrase

@@ -1,0 +1,288 @@
+"""Identity providers: tokens for users whom an enterprise's provider vouches for, by an identity assertion (ID-JAG).
+
+This is the MCP extension ``io.modelcontextprotocol/enterprise-managed-authorization``: the client brings an assertion,
+which the provider signed for this server and for this client (grant ``jwt-bearer``, RFC 7523). Only clients that an
+administrator added, and that the provider's entry names, can use it.
+
+A user is found by issuer and subject. That link is made by an administrator; or where the provider's entry says so,
+once, by an e-mail address that the provider has verified, or with a new user. An address is less than a link: it can be
+given to somebody else, so it never leads to staff unless the entry says that too.
+"""
+
+import hashlib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db import IntegrityError, router, transaction
+from django.http import HttpRequest
+from oauth2_provider.models import get_access_token_model, get_application_model
+from oauth2_provider.settings import oauth2_settings
+from oauthlib.oauth2.rfc6749 import errors
+
+from .. import problems
+from ..conf import settings
+from ..models import LinkedIdentity, TokenFacts
+from ..problems import Problem
+from ..signin import LINKED_IDENTITY
+from .assertions_and_keys import (
+    Assertion,
+    InvalidAssertion,
+    KeySource,
+    fetched_keys,
+    read_assertion,
+    read_credentials,
+    use_once,
+    verify,
+)
+from .cors_and_refusals import note
+from .document_fetcher import fetcher_for
+from .resource_urls import issuer, same_resource
+from .stored_tokens import issue
+from .validator import MCPValidator, check_resources, check_scopes, check_signature, invalid_client
+
+logger = logging.getLogger("mcp_django")
+
+IDENTITY_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+PROFILE: Final = "urn:ietf:params:oauth:grant-profile:id-jag"
+TYP: Final = "oauth-id-jag+jwt"
+# Seconds that an identity assertion may be good for; it is used within moments.
+MAX_IDENTITY_LIFE: Final = 3600
+# Users with one address that are looked at.
+MAX_FOUND: Final = 10
+# What mends a refusal.
+WRONG_PROVIDER_KEY: Final = (
+    "Is jwks_uri in IDENTITY_PROVIDERS where the provider publishes the keys that it signs with?"
+)
+NO_CLIENT_KEYS: Final = "In IDENTITY_PROVIDERS, client_keys has the URL of the keys that the client signs with."
+NOT_SET_UP: Final = "Name issuer and client id in IDENTITY_PROVIDERS as the provider writes them."
+OTHER_CLIENT: Final = "In the identity provider, the client has another id than here: enter that of the application."
+NO_ENDPOINT: Final = "In the identity provider, name this server's endpoint as resource, and scopes as one text."
+LINK: Final = "A superuser links the user in the admin, under linked identities."
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One entry of ``IDENTITY_PROVIDERS``."""
+
+    issuer: str
+    jwks_uri: str
+    clients: Collection[str]
+    client_keys: Mapping[str, str] = field(default_factory=dict)
+    link: str = "subject"
+    create: bool = False
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+
+class NotLinked(Exception):
+    """The identity provider's assertion leads to no linked, active user; ``reason`` is for the log."""
+
+    def __init__(self, seen: str, remedy: str = LINK) -> None:
+        super().__init__(seen)
+        self.reason = Problem(seen, remedy)
+
+
+def identity_token(request: HttpRequest) -> dict[str, Any]:
+    """Issue a token for the user of an identity provider's assertion (RFC 7523, section 2.1; ID-JAG)."""
+    client = _provided_client(request)
+    try:
+        assertion = read_assertion(request.POST.get("assertion", ""))
+        # The provider whose keys decide, by what the assertion says of its issuer.
+        known = (found for found in _providers_of(client.client_id) if found.issuer == assertion.claims.get("iss"))
+        provider = next(known, None)
+        if provider is None:
+            raise InvalidAssertion("The issuer (iss) of the assertion is not set up for this client.", NOT_SET_UP)
+        needed = ("sub", "jti", "client_id")
+        verify(
+            assertion, _keys_at(provider.jwks_uri), provider.issuer, [issuer(request)], MAX_IDENTITY_LIFE, TYP, needed
+        )
+        if assertion.text("client_id") != client.client_id:
+            raise InvalidAssertion("The assertion is for another client (client_id).", OTHER_CLIENT)
+        claim = assertion.claims.get("scope")
+        if claim is not None and not isinstance(claim, str):
+            raise InvalidAssertion("The scope of the assertion is not a text.", NO_ENDPOINT)
+        # Never more than the assertion has, and by default no more than any client is given.
+        scopes = check_scopes(request, oauth2_settings.DEFAULT_SCOPES if claim is None else claim.split())
+        resources = _resources(request, assertion)
+        use_once(assertion)
+        identity = linked_identity(provider, assertion)
+        if not identity.user.is_active:
+            raise NotLinked(f"the user ({identity.user.pk}) is not active", problems.NOT_ACTIVE.remedy)
+    except InvalidAssertion as refusal:
+        note(request.META, refusal.reason(WRONG_PROVIDER_KEY), refusal.wait)
+        raise errors.InvalidGrantError(description=str(refusal)) from None
+    except NotLinked as refusal:
+        note(request.META, refusal.reason)
+        # Who has an account here, and of which kind, is not the client's to know.
+        raise errors.InvalidGrantError(description="The user of the assertion has no access here.") from None
+    give_groups(identity.user, provider, assertion.claims.get("groups"))
+    return issue(identity.user, client, scopes, resources, {LINKED_IDENTITY: identity.pk})
+
+
+def _provided_client(request: HttpRequest) -> Any:
+    """Authenticate the client of an identity assertion; an identity provider's entry has to name it."""
+    model, credentials = get_application_model(), read_credentials(request)
+    client = model._default_manager.filter(client_id=credentials.client_id).first()
+    if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
+        raise invalid_client(request, problems.UNKNOWN_CLIENT, "There is no client of this id.")
+    providers = _providers_of(client.client_id)
+    if credentials.assertion is not None:
+        # By the keys that its provider's entry names.
+        urls = [found.client_keys[client.client_id] for found in providers if client.client_id in found.client_keys]
+        keys = _keys_at(urls[0]) if urls and urls[0] else None
+        check_signature(request, client.client_id, credentials.assertion, keys, NO_CLIENT_KEYS)
+    is_proved = credentials.assertion is not None or (
+        bool(credentials.secret) and MCPValidator()._check_secret(credentials.secret, client.client_secret)
+    )
+    if client.client_type != model.CLIENT_CONFIDENTIAL or not is_proved:
+        raise invalid_client(request, problems.WRONG_SECRET, "The client secret is missing or wrong.")
+    if client.registration_source != model.RegistrationSource.MANUAL or not providers:
+        note(request.META, problems.NOT_FOR_CLIENT)
+        raise errors.UnauthorizedClientError(description="The client is not set up for identity assertions.")
+    return client
+
+
+def _providers_of(client_id: str) -> list[Provider]:
+    found = (Provider(**entry) for entry in settings.IDENTITY_PROVIDERS)
+    return [provider for provider in found if client_id in provider.clients]
+
+
+def _keys_at(url: str) -> KeySource:
+    return partial(fetched_keys, url, fetcher_for(url, is_operators=True))
+
+
+def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
+    """Return the endpoints that the identity provider's assertion names, or those of them that the client asks for."""
+    claim = assertion.claims.get("resource")
+    named = [claim] if isinstance(claim, str) else claim
+    if not isinstance(named, list) or not named or not all(isinstance(url, str) and url for url in named):
+        raise InvalidAssertion("The assertion needs the endpoint that it is for (resource).", NO_ENDPOINT)
+    granted = check_resources(named, request)
+    asked = request.POST.getlist("resource")
+    found = check_resources(asked, request) if asked else granted
+    if not all(any(same_resource(url, other) for other in granted) for url in found):
+        raise errors.CustomOAuth2Error(error="invalid_target", description="The assertion is for another endpoint.")
+    return found
+
+
+# Linked users
+
+
+def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
+    """Return the link from an identity provider's subject to a user; it may be made now, by e-mail or a new user."""
+    subject = assertion.text("sub")
+    found = _find_link(provider.issuer, subject)
+    if found is not None:
+        return found
+    refusal = NotLinked("the user with the address of the assertion is linked to another subject")
+    try:
+        with transaction.atomic(using=router.db_for_write(LinkedIdentity)):
+            # Written before anything is read: SQLite cannot always turn a reader into a writer.
+            LinkedIdentity._default_manager.filter(issuer=provider.issuer, subject=subject).update(subject=subject)
+            user = _user_by_email(provider, assertion) or _new_user(provider, assertion)
+            return LinkedIdentity._default_manager.create(issuer=provider.issuer, subject=subject, user=user)
+    except IntegrityError:
+        pass
+    except NotLinked as error:
+        refusal = error
+    # Another request may have been first.
+    found = _find_link(provider.issuer, subject)
+    if found is None:
+        raise refusal
+    return found
+
+
+def _find_link(issuer: str, subject: str) -> LinkedIdentity | None:
+    rows = LinkedIdentity._default_manager.select_related("user").filter(issuer=issuer, subject=subject)
+    # A database may take letters of another case for the same.
+    return next((row for row in rows if (row.issuer, row.subject) == (issuer, subject)), None)
+
+
+def _verified_email(assertion: Assertion) -> str:
+    return assertion.text("email") if assertion.claims.get("email_verified") is True else ""
+
+
+def _email_field() -> str:
+    """Return the name of the user model's e-mail field, "" for none, to link an identity provider's users."""
+    model: Any = get_user_model()
+    try:
+        return str(model._meta.get_field(model.get_email_field_name()).name)
+    except (AttributeError, FieldDoesNotExist):
+        return ""
+
+
+def _user_by_email(provider: Provider, assertion: Assertion) -> Any:
+    """Return the user whose e-mail address the identity provider verified, if its entry allows to link them."""
+    email, name = _verified_email(assertion), _email_field()
+    if not email or not name or not email.isprintable():
+        return None
+    rows = get_user_model()._default_manager.filter(**{f"{name}__iexact": email})[:MAX_FOUND]
+    found: list[Any] = [user for user in rows if _same_address(getattr(user, name), email)]
+    if not found:
+        return None
+    if provider.link == "subject":
+        raise NotLinked("a user has the address of the assertion, and link is 'subject'")
+    if len(found) > 1:
+        raise NotLinked("several users have the address of the assertion")
+    [user] = found
+    is_staff = getattr(user, "is_staff", False) or getattr(user, "is_superuser", False)
+    if is_staff and provider.link != "email_staff":
+        raise NotLinked(f"the user with the address of the assertion ({user.pk}) is staff")
+    if not user.is_active:
+        raise NotLinked(f"the user with the address of the assertion ({user.pk}) is not active")
+    return user
+
+
+def _same_address(one: str, other: str) -> bool:
+    """Return whether two e-mail addresses of an identity provider's user are equal; ASCII ignores case."""
+    return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
+
+
+def _new_user(provider: Provider, assertion: Assertion) -> Any:
+    if not provider.create:
+        raise NotLinked("no user is linked to the subject of the assertion, and create is False")
+    model: Any = get_user_model()
+    name, email, subject = model.USERNAME_FIELD, _verified_email(assertion), assertion.text("sub")
+    limit = model._meta.get_field(name).max_length or len(email)
+    is_free = 0 < len(email) <= limit and not model._default_manager.filter(**{f"{name}__iexact": email}).exists()
+    made = hashlib.sha256(f"{provider.issuer}\n{subject}".encode()).hexdigest()[:20]
+    values = {_email_field(): email} if email and _email_field() else {}
+    user = model(**{name: email if is_free else f"id-{made}", **values})
+    user.set_unusable_password()
+    try:
+        user.full_clean(exclude=["password"])
+    except ValidationError as error:
+        raise NotLinked(f"a user cannot be created: {error.messages[0]}") from None
+    user.save()
+    logger.info("User %s was created for %r of %s", user.pk, subject, provider.issuer)
+    return user
+
+
+def give_groups(user: Any, provider: Provider, claim: Any) -> None:
+    """Set the user's groups among those in the identity provider's entry, by the assertion's ``groups`` claim.
+
+    Groups that the entry does not name are left alone. A provider that says nothing of groups gives none.
+    """
+    if not provider.groups or not hasattr(user, "groups"):
+        return
+    named = [name for name in claim if isinstance(name, str)] if isinstance(claim, list) else []
+    wanted = {group for name, group in provider.groups.items() if name in named}
+    has = set(user.groups.filter(name__in=provider.groups.values()).values_list("name", flat=True))
+    known = {group.name: group for group in Group.objects.filter(name__in=wanted | has)}
+    if missing := wanted.difference(known):
+        logger.warning("IDENTITY_PROVIDERS names groups that do not exist: %s", ", ".join(sorted(missing)))
+    if wanted & known.keys() != has:
+        user.groups.remove(*(known[name] for name in has - wanted))
+        user.groups.add(*(known[name] for name in (wanted & known.keys()) - has))
+
+
+def end_tokens_of(identities: Collection[Any]) -> None:
+    """Revoke the tokens issued by these linked identities of identity providers; their streams end too."""
+    kept = TokenFacts._default_manager.filter(**{f"facts__{LINKED_IDENTITY}__in": list(identities)})
+    checksums = list(kept.values_list("pk", flat=True))
+    get_access_token_model()._default_manager.filter(token_checksum__in=checksums).delete()

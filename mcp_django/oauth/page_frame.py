@@ -1,0 +1,120 @@
+"""The frame of the OAuth pages: styles, Content-Security-Policy, context, and the mixin of the views of pages.
+
+Styles are inlined, so that pages look right under every server, with or without static files.
+"""
+
+import base64
+import hashlib
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib.admin import site as admin_site
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
+from django.utils.decorators import method_decorator
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import get_language_info
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.clickjacking import xframe_options_deny
+from django.views.decorators.csrf import csrf_protect
+
+from ..conf import settings
+from ..context.admin_page import page_language, shown_language
+
+
+def stylesheet() -> SafeString:
+    """Return the CSS of the pages; a project can override the template ``mcp_django/oauth/styles.css``."""
+    return mark_safe(render_to_string("mcp_django/oauth/styles.css"))
+
+
+def content_security_policy() -> str:
+    """Return the Content-Security-Policy of a page: its own styles, the site's icon, no scripts."""
+    image = ""
+    if settings.SERVER["icon"]:
+        # As policies name the source of an image (CSP 3, section 2.3.1).
+        icon = urlsplit(str(settings.SERVER["icon"]))
+        source = f"{icon.scheme}://{icon.netloc}" if icon.netloc else f"{icon.scheme}:" if icon.scheme else "'self'"
+        image = f" img-src {source};"
+    # No form-action: browsers apply it to the redirect after the form as well, which goes to the client.
+    return f"default-src 'none'; style-src '{_digest(stylesheet())}';{image} base-uri 'none'; frame-ancestors 'none'"
+
+
+@lru_cache(maxsize=4)
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def frame(request: HttpRequest | None = None) -> dict[str, Any]:
+    """Return the template context that every page needs, in the active language.
+
+    ``request`` is that of a person who is signed in or about to be; without it nothing depends on who asks.
+    """
+    language = shown_language()
+    try:
+        is_rtl = bool(get_language_info(language)["bidi"])
+    except KeyError:
+        is_rtl = False
+    host = urlsplit(str(settings.BASE_URL)).netloc if settings.BASE_URL else request.get_host() if request else ""
+    context: dict[str, Any] = {
+        "styles": stylesheet(),
+        "site_title": str(settings.SERVER["title"] or settings.SERVER["name"]),
+        "site_host": host,
+        "site_icon": str(settings.SERVER["icon"] or ""),
+        "page_language": language,
+        "page_direction": "rtl" if is_rtl else "ltr",
+    }
+    if request is not None and request.user.is_authenticated:
+        names = {"tokens": "authorized-token-list", "access": "access", "sign_out": "sign-out"}
+        context |= {key: url_of(name) for key, name in names.items()}
+        context |= {"person": request.user, "back": _way_back(request)}
+    return context
+
+
+def url_of(name: str) -> str:
+    """Return the path of a page of the authorization server by its URL name, "" where it is not mounted."""
+    try:
+        return reverse(f"mcp_oauth:{name}")
+    except NoReverseMatch:
+        return ""
+
+
+def _way_back(request: HttpRequest) -> tuple[str, str] | None:
+    """Return path and name of the link at the head of a page: to the admin for its users, else to the site."""
+    may_enter = False
+    with suppress(Exception):  # there may be no admin, and its hook is the project's own
+        may_enter = bool(admin_site.has_permission(request))
+    try:
+        if may_enter:
+            return reverse("admin:index"), _("The admin")
+        resolve("/")
+    except (NoReverseMatch, Resolver404):
+        return None
+    return get_script_prefix(), _("The site")
+
+
+class PageMixin:
+    """Mixin for views of pages for people: their language, no caching, no framing, no scripts."""
+
+    request: HttpRequest
+
+    @method_decorator(never_cache)
+    @method_decorator(xframe_options_deny)
+    @method_decorator(csrf_protect)
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        with page_language(request):
+            response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+            if isinstance(response, TemplateResponse):
+                response.render()
+        response["Content-Security-Policy"] = content_security_policy()
+        response["Referrer-Policy"] = "same-origin"
+        return response
+
+    def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
+        """Render the page with the context of its frame."""
+        found: HttpResponse = super().render_to_response({**context, **frame(self.request)}, **kwargs)  # type: ignore[misc]
+        return found

@@ -1,0 +1,189 @@
+"""URLs of this server: its origin, the issuer, each endpoint as resource (RFC 8707), and its metadata (RFC 9728).
+
+Paths are those of the URLconf. Where the whole project is below a path, that script prefix stands before them in every
+URL, and after the origin in the issuer.
+
+A resource is compared as a whole, never by prefix: a token for the origin is not one for an endpoint below it.
+"""
+
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from django.conf import settings as django_settings
+from django.core.exceptions import DisallowedHost, ImproperlyConfigured
+from django.http import HttpRequest
+from django.urls import get_script_prefix
+from django.utils.module_loading import import_string
+
+from .. import routing
+from ..conf import settings
+from ..context.call_restrictions import NARROWING
+
+if TYPE_CHECKING:
+    from ..sites import MCPSite
+
+AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+# What a path may hold as it is (RFC 3986, section 3.3).
+UNQUOTED: Final = "/:@!$&'()*+,;="
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Scheme, host, port and path.
+Parts = tuple[str, str, int | None, str]
+
+
+def origin(request: HttpRequest | None) -> str:
+    """Return the origin URL of this server: scheme, host and port.
+
+    While developing (``DEBUG``), this machine goes by each of its names: the one that was asked for is returned.
+    """
+    if not settings.BASE_URL:
+        if request is None or not django_settings.DEBUG:
+            raise ImproperlyConfigured("MCP_DJANGO['BASE_URL'] is not set.")
+        return f"{request.scheme}://{request.get_host()}"
+    base = str(settings.BASE_URL).rstrip("/")
+    if request is not None and django_settings.DEBUG:
+        with suppress(DisallowedHost):
+            asked = _named_by_host(base, request)
+            return asked if same_resource(asked, base) and is_loopback(asked) else base
+    return base
+
+
+def _named_by_host(base: str, request: HttpRequest) -> str:
+    # A proxy may have taken TLS off, so the request does not know the scheme.
+    return f"{base.partition('://')[0]}://{request.get_host()}"
+
+
+def came_to(request: HttpRequest) -> str | None:
+    """Return the origin URL by the request's ``Host``, if it differs from ``BASE_URL``."""
+    base = origin(request)
+    asked = _named_by_host(base, request)
+    return None if same_resource(asked, base) else asked
+
+
+def is_loopback(uri: str) -> bool:
+    """Return whether a URL leads to the user's own machine (RFC 8252, section 7.3)."""
+    return urlsplit(uri).hostname in LOOPBACK
+
+
+def script_prefix() -> str:
+    """Return the path that the URLs of the whole project begin with, without trailing slash."""
+    return get_script_prefix().rstrip("/")
+
+
+def issuer(request: HttpRequest | None) -> str:
+    """Return the issuer URL of the authorization server (RFC 8414, section 2)."""
+    return origin(request) + quote(script_prefix(), safe=UNQUOTED)
+
+
+def resource_url(request: HttpRequest | None, path: str) -> str:
+    """Return the resource URL of the endpoint at ``path``, with or without its slash as given."""
+    return _quoted(origin(request), script_prefix() + path)
+
+
+def own_resource(request: HttpRequest, path: str) -> str | None:
+    """Return the resource URL of the endpoint at ``path``, None if it could be another endpoint's.
+
+    Some servers take the prefix from a header of the client: a token for one endpoint would be good at the other.
+    """
+    prefix = script_prefix()
+    return None if prefix and is_endpoint(prefix + path) else _quoted(origin(request), prefix + path)
+
+
+@lru_cache(maxsize=1024)
+def _quoted(base: str, path: str) -> str:
+    return base + quote(path, safe=UNQUOTED)
+
+
+def metadata_url(request: HttpRequest | None, path: str) -> str:
+    """Return the URL of the metadata of the endpoint at ``path``, for the challenge (RFC 9728, section 5.1).
+
+    Below a prefix it is there once more: a proxy need not pass on the place at the root (section 3.1).
+    """
+    return issuer(request) + WELL_KNOWN + quote(script_prefix() + path, safe=UNQUOTED)
+
+
+def mounted_path(path: str) -> str:
+    """Return a URL's path without the script prefix, as the URLconf matches it."""
+    prefix = script_prefix()
+    return path.removeprefix(prefix) if path == prefix or path.startswith(f"{prefix}/") else path
+
+
+def same_resource(a: str, b: str) -> bool:
+    """Return whether two URLs name one resource: case of scheme and host, default port and slash may differ.
+
+    While developing (``DEBUG``), all names of this machine are one host.
+    """
+    first, second = _normalise(a), _normalise(b)
+    if first is None or second is None or first == second or not django_settings.DEBUG:
+        return first is not None and first == second
+    return {first[1], second[1]} <= LOOPBACK and (first[0], *first[2:]) == (second[0], *second[2:])
+
+
+@lru_cache(maxsize=1024)
+def _normalise(url: str) -> Parts | None:
+    # urlsplit drops tabs, line ends and leading spaces without a word.
+    if not url.isprintable() or " " in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not parts.hostname or "@" in parts.netloc or "?" in url or "#" in url:
+        return None
+    scheme = parts.scheme.lower()
+    return scheme, parts.hostname.lower(), port or DEFAULT_PORTS.get(scheme), parts.path.removesuffix("/")
+
+
+def endpoints() -> "dict[str, MCPSite]":
+    """Return the mounted endpoints by URL path, those of the older SSE transport last."""
+    mounted = {**routing.mounted_endpoints(), **routing.mounted_sse()}
+    return {path.removesuffix("/"): site for path, site in mounted.items()}
+
+
+def canonical(request: HttpRequest | None, resource: str) -> str | None:
+    """Return the endpoint's own spelling of a resource URL, None if it is no endpoint of this server.
+
+    The query of an address that narrows what a client reaches is no part of the endpoint's name; any other one, and a
+    fragment, make it no resource (RFC 8707, section 2).
+    """
+    named, _, query = resource.partition("?")
+    if query and "#" not in query and {name for name, _ in parse_qsl(query, keep_blank_values=True)} <= NARROWING:
+        resource = named
+    known = (resource_url(request, path) for path in endpoints())
+    if (url := next((url for url in known if same_resource(url, resource)), None)) or _normalise(resource) is None:
+        return url
+    # It can be one of the many paths of a mount that has parameters in its prefix.
+    path = mounted_path(unquote(urlsplit(resource).path)).removesuffix("/")
+    url = resource_url(request, path)
+    return url if same_resource(url, resource) and is_endpoint(path) else None
+
+
+def is_endpoint(path: str) -> bool:
+    """Return whether an endpoint, of either transport, is mounted at the URL ``path``."""
+    return any(routing.endpoint_match(path, kind) is not None for kind in (routing.ENDPOINT, routing.SSE))
+
+
+def default_resource(request: HttpRequest | None) -> str | None:
+    """Return the resource URL for clients that name none: the only endpoint's, None if there are several."""
+    paths = list(routing.mounted_endpoints())
+    return resource_url(request, paths[0]) if len(paths) == 1 and not routing.has_parameters() else None
+
+
+def uses_oauth() -> bool:
+    """Return whether the endpoint takes this server's OAuth tokens: BearerAuthentication is configured."""
+    for configured in getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION]):
+        if configured == AUTHENTICATION:
+            return True
+        try:
+            found = import_string(configured) if isinstance(configured, str) else configured
+        except RuntimeError:  # it needs the toolkit, which is not installed
+            return True
+        except Exception:  # whatever the project's module raises; Django says so when it is needed
+            continue
+        if AUTHENTICATION in {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}:
+            return True
+    return False

@@ -1,0 +1,288 @@
+"""Stored tokens: facts kept with them, tokens created by commands and programs, their revocation and expiry.
+
+Facts are written when the user consents, and passed on from token to token of one grant. Tokens for headless clients
+and for tests are made here. Access ends here too, whoever ends it: users on their page, administrators in the admin.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings as django_settings
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import router, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+    refresh_token_expire_timedelta,
+    set_token_value,
+)
+from oauth2_provider.settings import oauth2_settings
+
+from ..conf import settings
+from ..context.call_restrictions import NARROWED_TO, kept_narrowing
+from ..models import LinkedIdentity, ServiceAccount, TokenFacts
+from ..orm.pagination import chunks
+from ..scopes import join
+from ..signin import CHOSEN, LINKED_IDENTITY, SERVICE_ACCOUNT, Question, credential_of
+
+# Under which is kept when access ends, in seconds since the epoch, where the user chose that.
+UNTIL: Final = "granted_until"
+# A code waits for its token, and a token that was just made for its row.
+YOUNG: Final = timedelta(days=1)
+# The application of tokens that are made here.
+CLIENT: Final = "mcp_token"
+# No secret of another origin begins so: the toolkit's have letters and digits only, and those of Django's hashers a "$"
+# after the name of a hasher.
+PREFIX: Final = "mcp_sha256$"
+
+
+def checksum_of(text: str) -> str:
+    """Return the SHA-256 (hexadecimal) under which a token or an authorization code is stored."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def store_facts(token: str, user: Any, facts: Mapping[str, Any], family: UUID | None = None) -> None:
+    """Store facts with the token or authorization code of this checksum; ``family`` is its refresh token's."""
+    TokenFacts(token=token, family=family, user=user, facts=dict(facts), created=timezone.now()).save(force_insert=True)
+
+
+def facts_of(token: str) -> dict[str, Any]:
+    """Return the facts stored with the token or authorization code of this checksum."""
+    return facts_of_many([token]).get(token, {})
+
+
+def facts_of_many(tokens: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the facts stored with each of many tokens, by checksum."""
+    kept = TokenFacts._default_manager
+    return {
+        pk: facts for part in chunks(list(tokens)) for pk, facts in kept.filter(pk__in=part).values_list("pk", "facts")
+    }
+
+
+def facts_of_family(family: UUID | None) -> dict[str, Any]:
+    """Return the facts stored with the newest token of a refresh token's family."""
+    if family is None:
+        return {}
+    kept = TokenFacts._default_manager.filter(family=family).order_by("-created")
+    return dict(kept.values_list("facts", flat=True).first() or {})
+
+
+def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
+    """Return the facts to store for the user's choice: apps and models (none for all), days until the grant ends."""
+    until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
+    return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
+
+
+def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the facts to store for the user's answers to sign-in questions, None for an answer that was no option."""
+    facts: dict[str, Any] = {}
+    words: dict[str, str] = {}
+    for question in questions:
+        value = given.get(f"fact_{question.name}", "")
+        if value not in question.options:
+            return None
+        facts[question.name], words[question.name] = value, str(question.options[value])
+    return facts | ({CHOSEN: words} if words else {})
+
+
+def until_of(facts: Mapping[str, Any]) -> datetime | None:
+    """Return when access of a stored token ends by the user's choice, None for no choice; nonsense has ended."""
+    if UNTIL not in facts:
+        return None
+    zone = UTC if django_settings.USE_TZ else None
+    kept = facts[UNTIL]
+    return datetime.fromtimestamp(kept if isinstance(kept, int) else 0, tz=zone)
+
+
+def stands(facts: Mapping[str, Any], user: Any) -> bool:
+    """Return whether the service account or linked identity of a stored token still exists and has this user."""
+    account, identity = facts.get(SERVICE_ACCOUNT), facts.get(LINKED_IDENTITY)
+    if account is not None:
+        accounts = ServiceAccount.usable().filter(pk=account, user=user)
+        if not settings.SERVICE_ACCOUNTS or not accounts.exists():
+            return False
+    if identity is None:
+        return True
+    links = LinkedIdentity._default_manager.filter(pk=identity, user=user)
+    issuer = links.values_list("issuer", flat=True).first()
+    return any(entry["issuer"] == issuer for entry in settings.IDENTITY_PROVIDERS)
+
+
+def beside_tokens() -> bool:
+    """Return whether tokens and the facts stored with them are in one database, for one query."""
+    return router.db_for_read(TokenFacts) == router.db_for_read(get_access_token_model())
+
+
+def forget_former(family: UUID) -> None:
+    """Delete stored facts of a family's former tokens, once the newest token has them."""
+    if beside_tokens():
+        tokens = get_access_token_model().objects.values("token_checksum")
+        TokenFacts._default_manager.filter(family=family).exclude(pk__in=tokens).delete()
+
+
+def clear_token_facts() -> int:
+    """Delete stored facts of tokens that are gone and get no successor; return their number."""
+    old = TokenFacts._default_manager.filter(created__lt=timezone.now() - YOUNG)
+    access, refresh = get_access_token_model(), get_refresh_token_model()
+    if not beside_tokens():
+        return 0
+    alive = access._default_manager.filter(token_checksum=OuterRef("pk"))
+    to_come = refresh._default_manager.filter(token_family=OuterRef("family"), revoked__isnull=True)
+    return old.filter(~Exists(alive), ~Exists(to_come)).delete()[0]
+
+
+def create_token(
+    user: AbstractBaseUser,
+    *,
+    scopes: Iterable[str],
+    resources: Iterable[str],
+    days: int = 30,
+    facts: Mapping[str, Any] | None = None,
+) -> tuple[Any, str]:
+    """Create and store a token outside any OAuth flow, for the endpoints ``resources``; return row and text.
+
+    The text is stored as the toolkit stores tokens, hashed, and cannot be had again. ``facts`` are for hooks to find at
+    ``request.mcp.facts``.
+    """
+    expires, model = timezone.now() + timedelta(days=days), get_application_model()
+    # No flow issues tokens to it, and its secret is not kept.
+    defaults = {
+        "name": CLIENT,
+        "client_type": model.CLIENT_CONFIDENTIAL,
+        "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
+    }
+    client, _ = model._default_manager.get_or_create(client_id=CLIENT, defaults=defaults)
+    return save_token(user, client, scopes=scopes, resources=resources, expires=expires, facts=facts)
+
+
+def save_token(
+    user: AbstractBaseUser,
+    client: Any,
+    *,
+    scopes: Iterable[str],
+    resources: Iterable[str],
+    expires: datetime,
+    facts: Mapping[str, Any] | None = None,
+) -> tuple[Any, str]:
+    """Store a new token of ``user`` for the application ``client``; return its row and its text."""
+    raw = secrets.token_urlsafe(32)
+    store_facts(checksum_of(raw), user, {**(facts or {}), **credential_of(user)})
+    token = get_access_token_model()(
+        user=user, application=client, scope=join(scopes), expires=expires, resource=list(resources)
+    )
+    set_token_value(token, raw)
+    token.save()
+    return token, raw
+
+
+def issue(
+    user: AbstractBaseUser,
+    client: Any,
+    scopes: Iterable[str],
+    resources: Iterable[str],
+    facts: Mapping[str, Any],
+    *,
+    until: datetime | None = None,
+) -> dict[str, Any]:
+    """Store a program's token and return the token endpoint's answer; ``until`` ends it earlier.
+
+    There is no refresh token: who got this one can prove again who they are (RFC 6749, section 4.4.3).
+    """
+    now = timezone.now()
+    lasts = now + timedelta(seconds=oauth2_settings.ACCESS_TOKEN_EXPIRE_SECONDS)
+    expires = lasts if until is None else min(lasts, until)
+    token, raw = save_token(user, client, scopes=scopes, resources=resources, expires=expires, facts=facts)
+    seconds = int((expires - now).total_seconds())
+    return {"access_token": raw, "token_type": "Bearer", "expires_in": seconds, "scope": join(token.scope.split())}
+
+
+def issue_token(
+    user: AbstractBaseUser,
+    *,
+    scopes: Iterable[str],
+    resource: str,
+    days: int = 1,
+    facts: Mapping[str, Any] | None = None,
+) -> str:
+    """Create and store a token of ``user`` for one endpoint; return its text."""
+    return create_token(user, scopes=scopes, resources=[resource], days=days, facts=facts)[1]
+
+
+def own_tokens() -> QuerySet[Any]:
+    """Return the stored tokens that ``mcp_token`` created, outside any OAuth flow."""
+    found: QuerySet[Any] = get_access_token_model()._default_manager.filter(application__client_id=CLIENT)
+    return found
+
+
+# Secrets that this server made up itself: random and long, so that one round of hashing is enough
+
+
+def hashed_secret(secret: str) -> str:
+    """Return the hash under which a random client secret is stored."""
+    return PREFIX + hashlib.sha256(secret.encode()).hexdigest()
+
+
+def is_hashed_here(stored: str) -> bool:
+    """Return whether this is what :func:`hashed_secret` gave."""
+    return stored.startswith(PREFIX)
+
+
+def same_secret(given: str, stored: str) -> bool:
+    """Return whether a client's secret matches the stored hash."""
+    return constant_time_compare(hashed_secret(given), stored)
+
+
+# Live access, and its end
+
+
+def live() -> Q:
+    """Return the condition on stored access tokens that are valid now, or renewable by a refresh token."""
+    now, lifetime = timezone.now(), refresh_token_expire_timedelta()
+    renewed = Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
+    if lifetime is not None:
+        renewed &= Q(expires__gt=now - lifetime)
+    return Q(expires__gt=now) | renewed
+
+
+def end_access(tokens: Collection[Any]) -> None:
+    """Revoke stored access tokens, with their refresh tokens and all tokens of the same families.
+
+    ``tokens`` were read together with their ``refresh_token``. Streams end with the tokens. It takes a few queries for
+    each few hundred of them.
+    """
+    access, refresh = get_access_token_model(), get_refresh_token_model()
+    with transaction.atomic(using=router.db_for_write(access)):
+        for part in chunks(list(tokens)):
+            renewed = [token.refresh_token for token in part if getattr(token, "refresh_token", None) is not None]
+            families = {refresh_token.token_family for refresh_token in renewed} - {None}
+            # By families: a client that refreshes meanwhile has other tokens, of the same family. What it gets after
+            # this is left without its access token, which the token endpoint refuses.
+            mine = Q(token_family__in=families) | Q(access_token__in=[token.pk for token in part])
+            now = timezone.now()
+            refresh._default_manager.filter(mine, revoked__isnull=True).update(revoked=now, updated=now)
+            theirs = refresh._default_manager.filter(token_family__in=families).values("access_token")
+            access._default_manager.filter(Q(pk__in=[token.pk for token in part]) | Q(pk__in=theirs)).delete()
+
+
+def drop_codes(**of: Any) -> None:
+    """Delete authorization codes not yet exchanged for tokens: of a user, of an application, or all."""
+    get_grant_model()._default_manager.filter(**of).delete()
+
+
+def unused_clients(*sources: str) -> Any:
+    """Return the clients of these registration sources without a live stored token or code."""
+    mine = Q(application=OuterRef("pk"))
+    codes = get_grant_model().objects.filter(mine, expires__gt=timezone.now())
+    return get_application_model()._default_manager.filter(
+        ~Exists(get_access_token_model().objects.filter(mine, live())), ~Exists(codes), registration_source__in=sources
+    )

@@ -1,0 +1,152 @@
+"""Well-known metadata: of the endpoint (RFC 9728), of the authorization server (RFC 8414), and the AI catalog.
+
+Clients look for them in many places, and take anything but JSON for a broken server; so every path below
+``/.well-known/`` that could be one of them answers in JSON.
+"""
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.urls import reverse
+from oauth2_provider.settings import oauth2_settings
+
+from ..conf import settings
+from ..problems import NO_DOCUMENT, SENT, Problem
+from ..routing import mounted_endpoints, mounted_sites
+from ..scopes import default_scopes, join
+from .assertions_and_keys import ALGORITHMS
+from .client_documents import SIGNED, announces_documents
+from .cors_and_refusals import cors, logged, note
+from .identity_providers import IDENTITY_GRANT, PROFILE
+from .resource_urls import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
+from .service_accounts import ACCOUNT_GRANT
+
+# Long enough to spare a client's start the round trips, short enough for a change of settings.
+MAX_AGE: Final = 300
+# A client of 2025-03-26 takes the token endpoint for the issuer.
+TOKEN_PATHS: Final = frozenset({"/token", "/oauth/token", "/oauth"})
+
+
+def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
+    """Return the protected resource metadata of the endpoint at ``path``, None if none is there.
+
+    "" and "/" stand for the first endpoint where none is mounted there.
+    """
+    known, path = endpoints(), mounted_path(path)
+    if path.removesuffix("/") not in known and not is_endpoint(path):
+        if path not in ("", "/") or not known:
+            return None
+        path = next(iter(known))
+    return {
+        "resource": resource_url(request, path),
+        "resource_name": settings.SERVER["title"] or settings.SERVER["name"],
+        "authorization_servers": [issuer(request)],
+        "scopes_supported": join(default_scopes()).split(),
+        "bearer_methods_supported": ["header"],
+    }
+
+
+def used_scopes() -> set[str]:
+    """Return the scopes for the metadata's ``scopes_supported``: those that some tool here needs."""
+    tools = (tool for site in mounted_sites() for tool in site.function_tools())
+    needed = {scope for tool in tools for scope in tool.scopes}
+    return {*default_scopes(), *needed} & oauth2_settings.SCOPES.keys()
+
+
+def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
+    """Return the authorization server metadata, None for a well-known ``path`` that has none."""
+    asked = mounted_path(path).removesuffix("/")
+    if asked and asked not in TOKEN_PATHS and asked not in endpoints() and not is_endpoint(asked):
+        return None
+    methods = list(oauth2_settings.OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED)
+    document: dict[str, Any] = {
+        "issuer": issuer(request),
+        "authorization_endpoint": _url(request, "authorize"),
+        "token_endpoint": _url(request, "token"),
+        "revocation_endpoint": _url(request, "revoke-token"),
+        "scopes_supported": join(used_scopes()).split(),
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": methods,
+        "revocation_endpoint_auth_methods_supported": methods,
+        "authorization_response_iss_parameter_supported": True,
+    }
+    if announces_documents():
+        # A client that has a document is a public one, or signs with the keys that are in it.
+        document["client_id_metadata_document_supported"] = True
+        for endpoint in ("token", "revocation"):
+            own = list(dict.fromkeys(["none", *methods, SIGNED]))
+            document[f"{endpoint}_endpoint_auth_methods_supported"] = own
+            document[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)
+    if settings.SERVICE_ACCOUNTS:
+        document["grant_types_supported"].append(ACCOUNT_GRANT)
+    if settings.SERVICE_ACCOUNTS or any(entry.get("client_keys") for entry in settings.IDENTITY_PROVIDERS):
+        methods = [*document["token_endpoint_auth_methods_supported"], "client_secret_basic", SIGNED]
+        document["token_endpoint_auth_methods_supported"] = list(dict.fromkeys(methods))
+        document["token_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)
+    if settings.IDENTITY_PROVIDERS:
+        document["grant_types_supported"].append(IDENTITY_GRANT)
+        document["authorization_grant_profiles_supported"] = [PROFILE]
+    if settings.REGISTRATION != "off":
+        document["registration_endpoint"] = _url(request, "register")
+    return document
+
+
+def _url(request: HttpRequest, name: str) -> str:
+    return origin(request) + reverse(f"mcp_oauth:{name}")
+
+
+DOCUMENTS: Final = {
+    "oauth-protected-resource": resource_document,
+    "oauth-authorization-server": server_document,
+    "openid-configuration": server_document,
+}
+
+
+CARD: Final = "application/mcp-server-card+json"
+# Where clients look for the catalog: as the extension has it now, and as it had it first.
+CATALOGS: Final = {
+    "ai-catalog.json": "application/ai-catalog+json",
+    "mcp/catalog.json": "application/json",
+}
+
+
+@login_not_required
+@cors("GET", "HEAD")
+def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
+    """View of the well-known AI catalog: the server cards of all endpoints, if the setting ``card`` allows."""
+    if not settings.SERVER["card"] or request.method not in ("GET", "HEAD"):
+        status = 405 if settings.SERVER["card"] else 404
+        return JsonResponse({"error": "not_found" if status == 404 else "method_not_allowed"}, status=status)
+    host = urlsplit(origin(request)).hostname
+    paths = [path for path in endpoints() if path in mounted_endpoints()]
+    entries = [
+        {
+            "identifier": f"urn:air:{host}:mcp:{path.strip('/').replace('/', '-') or 'mcp'}",
+            "type": CARD,
+            "url": f"{resource_url(request, path)}/server-card",
+        }
+        for path in paths
+    ]
+    document = {"specVersion": "1.0", "entries": entries}
+    return JsonResponse(document, content_type=CATALOGS[name], headers={"Cache-Control": f"public, max-age={MAX_AGE}"})
+
+
+@login_not_required
+@cors("GET", "HEAD")
+@logged
+def well_known(request: HttpRequest, name: str, path: str = "") -> HttpResponseBase:
+    """View of the well-known metadata documents: JSON, also for 404 and 405."""
+    if request.method not in ("GET", "HEAD"):
+        note(request.META, Problem("Use GET", SENT))
+        return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
+    document = DOCUMENTS[name](request, path)
+    if document is None:
+        mounted = " and ".join(endpoints()) or "nowhere"
+        note(request.META, Problem(f"there is no endpoint {path or '/'}; it is at {mounted}", NO_DOCUMENT))
+        return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
+    return JsonResponse(document, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

@@ -1,0 +1,380 @@
+"""The life of a call as those see it who run the site: it begins, is counted, and ends with an outcome.
+
+What has to be told before a call may go on is told here too: receivers of ``call_started`` can refuse it.
+"""
+
+import json
+import logging
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from copy import copy
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+from django.db import connections
+from django.db.models import Model
+from django.utils.module_loading import import_string
+
+from ..conf import settings
+from ..context.call_record import CURRENT, CallRecord
+from ..context.request import MCPRequest
+from ..context.untrusted_text import plain
+from ..protocol.eras import Call
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import decode
+from ..runtime.thread_pools import in_thread
+from ..schema.secrets import HIDDEN, is_sensitive, without_likely_secrets
+from ..schema.secrets import MAX_NAME as MAX_FIELD_NAME
+from ..signals import call_finished, call_started
+from ..signin import SERVICE_ACCOUNT
+from . import call_log_storage, daily_budgets
+from .switches import board
+
+logger = logging.getLogger("mcp_django")
+
+# Characters of what a client or a token names.
+MAX_NAME: Final = 100
+TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*", re.DOTALL)
+# Outcomes of calls for whose end nobody waits, and what the log says of their writes.
+STOPPED: Final = frozenset({"cancelled", "error:timeout"})
+UNDONE: Final = "Nothing was changed."
+DONE: Final = "It was done all the same."
+UNSURE: Final = "It was about to be done: look at the data."
+# Clients send it to see whether anybody is there.
+NOT_LOGGED: Final = frozenset({"ping"})
+
+
+def begin(request: MCPRequest, call: Call) -> None:
+    """Begin the record of a call, whose caller is known."""
+    record = request.mcp.record
+    describe_caller(request, record)
+    record.method, record.version = call.method, call.version
+    given = None
+    if call.method == "tools/call":
+        record.tool = _name(call.params.get("name"))
+        given = call.params.get("arguments")
+        if isinstance(given, Mapping):
+            record.model, record.action = _name(given.get("model")), _name(given.get("action"))
+    if call.method not in NOT_LOGGED:
+        if settings.CALL_LOG and settings.CALL_LOG["capture"] == "full":
+            # Held until the call is logged.
+            if given is None:
+                given = {name: value for name, value in call.params.items() if name not in LEFT_OUT}
+            record.arguments = given
+        request.mcp.off = board.current()
+        refuse_if_off(request)
+        daily_budgets.check(request)
+    call_started.send(sender=request.mcp.site, request=request, record=record)
+
+
+def refuse_if_off(request: MCPRequest) -> None:
+    """Look whether the caller, whose record says who it is, is switched off."""
+    off = request.mcp.off
+    if off is not None and (found := off.caller(request.mcp.record)) is not None:
+        raise found.refusal()
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str):
+        return ""
+    return given[:MAX_NAME] if given.isascii() and given.isprintable() else plain(given, MAX_NAME)
+
+
+def describe_caller(request: MCPRequest, record: CallRecord) -> None:
+    """Write down who calls, as far as it is known."""
+    context, user, auth = request.mcp, getattr(request, "user", None), getattr(request, "auth", None)
+    record.site = context.site.name
+    if user is not None and (pk := user.pk) is not None:
+        record.user, record.username = str(pk), _name(user.get_username())
+    record.client_id, record.client_name = context.client_id, _name(context.client.name)
+    if record.client_id.startswith("https://"):
+        record.client_host = urlsplit(record.client_id).hostname or ""
+    is_local = context.resource == "stdio:"
+    if not record.kind and (is_local or user is not None):
+        record.kind = "stdio" if is_local else "service" if SERVICE_ACCOUNT in context.facts else "person"
+    # Enough to find the token again, and nothing that could stand for it.
+    record.token = getattr(auth, "checksum", "")[:16]
+    record.session = getattr(context.session, "id", "")
+    if not record.trace and (found := TRACE.fullmatch(context.trace.get("traceparent", ""))):
+        record.trace, record.traceparent = found[1], found[0]
+
+
+class underway:
+    """A context in which log messages, queries and the span, where calls have spans, belong to the call."""
+
+    __slots__ = ("record", "span", "token")
+
+    def __init__(self, request: MCPRequest, call: Call) -> None:
+        self.record = request.mcp.record
+        self.span: AbstractContextManager[None] | None = None
+        if settings.TELEMETRY["opentelemetry"]:
+            from .opentelemetry_spans import within
+
+            self.span = within(request, call)
+
+    def __enter__(self) -> None:
+        if self.span is not None:
+            self.span.__enter__()
+        self.token = CURRENT.set(self.record)
+
+    def __exit__(self, *raised: Any) -> None:
+        CURRENT.reset(self.token)
+        if self.span is not None:
+            self.span.__exit__(*raised)
+
+
+class counted:
+    """A context in which the queries of this thread are added to the record."""
+
+    __slots__ = ("record", "wrappers")
+
+    def __init__(self, record: CallRecord) -> None:
+        self.record = record
+
+    def __enter__(self) -> None:
+        self.wrappers = [connection.execute_wrappers for connection in connections.all()]
+        for wrappers in self.wrappers:
+            wrappers.append(self.execute)
+
+    def __exit__(self, *raised: object) -> None:
+        for wrappers in self.wrappers:
+            wrappers.remove(self.execute)
+
+    def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Execute a query and count it: an ``execute_wrapper`` of Django's."""
+        began = time.perf_counter()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            self.record.queries += 1
+            self.record.query_time += (time.perf_counter() - began) * 1000
+
+
+def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
+    """End the record of a call, once: tell the receivers of ``call_finished``, and have it logged.
+
+    A write is logged when this returns; all else is logged within seconds.
+    """
+    record = request.mcp.record
+    if record.duration:
+        return
+    record.duration = (time.perf_counter() - record.began) * 1000
+    record.outcome, record.size = record.outcome or outcome, size
+    if record.writes and outcome in STOPPED:
+        # What is told says what becomes of the transaction, if one is under way.
+        record, kept = copy(record), record.kept
+        if kept is not None and record.is_ending:
+            record.detail = UNSURE
+        elif kept is not None:
+            record.undo(*kept)
+            record.detail = UNDONE
+        elif record.rows_changed or record.history:
+            record.detail = DONE
+    if record.method not in NOT_LOGGED:
+        daily_budgets.spend(request)
+    for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):
+        if isinstance(error, Exception):
+            logger.error("%r failed on the end of a call", receiver, exc_info=error)
+    if request.mcp.record.span is not None or settings.TELEMETRY["prometheus"]:
+        measure(request)
+    if settings.CALL_LOG and record.method not in NOT_LOGGED:
+        if record.arguments is not None:
+            record.bodies = captured(request)
+        try:
+            call_log_storage.write(record) if record.writes else call_log_storage.put(record)
+        except Exception as error:
+            logger.error("A call is not in the log of calls", exc_info=error)
+
+
+def measure(request: MCPRequest) -> None:
+    """End the span of a call and count it, whatever becomes of that."""
+    try:
+        if request.mcp.record.span is not None:
+            from .opentelemetry_spans import end
+
+            end(request)
+        if settings.TELEMETRY["prometheus"]:
+            from .metrics import observe
+
+            observe(request.mcp.record)
+    except Exception as error:
+        logger.error("A call could not be measured", exc_info=error)
+
+
+# Seconds of a period; refusals of one cause that are kept of it, of all who have no good token together, and of one
+# caller who has one; causes that are counted at a time.
+PERIOD: Final = 60.0
+OF_STRANGERS: Final = 60
+OF_CALLER: Final = 600
+MAX_COUNTED: Final = 1_000
+# For the outcome, by HTTP status; any other is an error of its number.
+RATE: Final = "refused:rate"
+TOKEN: Final = "refused:token"
+REASONS: Final = {401: TOKEN, 403: "refused:origin", 429: RATE}
+
+# By cause: when its period began, how many were kept of it, and how many were not.
+_counted: OrderedDict[tuple[str, str], tuple[float, int, int]] = OrderedDict()
+_lock = threading.Lock()
+
+
+def outcome_of(status: int) -> str:
+    """Return the outcome of a request that was answered with this HTTP status."""
+    return REASONS.get(status, f"error:{status}")
+
+
+def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str = "", cause: str = "") -> None:
+    """End the record of a request that is refused, unless it has ended: see :func:`~.calls.finish`.
+
+    ``outcome`` is as in the log, ``detail`` says more of it, and ``method`` is what was asked for, as far as it is
+    known. ``cause`` tells refusals of one outcome apart, and is one of the package's own texts: a stranger cannot make
+    a new one. On an event loop receivers are told by a thread.
+    """
+    record = request.mcp.record
+    is_told = settings.CALL_LOG or call_finished.has_listeners()
+    if record.duration or not (is_told or settings.TELEMETRY["prometheus"] or record.span is not None):
+        return
+    record.method = record.method or plain(method, MAX_NAME)
+    describe_caller(request, record)
+    left_out = _count(record, outcome, cause) if is_told else None
+    if left_out is None:
+        # Nobody is told of it, but it is counted, and its span ends.
+        record.settle(outcome)
+        record.duration = (time.perf_counter() - record.began) * 1000
+        measure(request)
+        return
+    more = f" ({left_out} more of these are not in the log)" if left_out else ""
+    record.settle(outcome, f"{detail}{more}")
+    if call_finished.has_listeners() and call_log_storage.is_on_loop():
+        in_thread("streams", partial(finish, request, outcome))
+    else:
+        finish(request, outcome)
+
+
+def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
+    """Return how many were left out before, None where this one is."""
+    key = (record.user, f"{outcome} {cause}")
+    most, now = OF_CALLER if record.user else OF_STRANGERS, time.monotonic()
+    with _lock:
+        began, kept, left_out = _counted.pop(key, (now, 0, 0))
+        if now - began >= PERIOD:
+            began, kept = now, 0
+        while len(_counted) >= MAX_COUNTED:
+            _counted.popitem(last=False)
+        if kept >= most:
+            _counted[key] = began, kept, left_out + 1
+            return None
+        _counted[key] = began, kept + 1, 0
+        return left_out
+
+
+def forget() -> None:
+    """Count anew."""
+    with _lock:
+        _counted.clear()
+
+
+# What an object calls the name of a field, and its value, where it is about one.
+NAMED_BY: Final = ("field", "name", "path", "column")
+VALUES: Final = ("value", "values", "equals")
+# Parameters that are no arguments, or are signed.
+LEFT_OUT: Final = frozenset({"_meta", "inputResponses", "requestState"})
+# What stands at the end of what was cut.
+CUT: Final = "…"
+
+
+def captured(request: MCPRequest) -> tuple[str, str]:
+    """Return the arguments and the result of a call as they may be kept: JSON, cut where it is long.
+
+    What is named like a secret, or looks like one, is blanked first, then the project's own ``redact`` has its say.
+    What cannot be made safe is not kept.
+    """
+    record: CallRecord = request.mcp.record
+    exposure = request.mcp.site.exposures_by_label.get(record.model)
+    blank = Blanking(exposure.model if exposure is not None else None)
+    try:
+        arguments, result = blank.value(record.arguments), blank.value(_result_of(record.result))
+        if redact := settings.CALL_LOG["redact"]:
+            arguments, result = import_string(redact)(record.tool, arguments, result)
+        return _text(arguments), _text(result)
+    except Exception as error:
+        # Its text may hold what was to be redacted.
+        logger.error("What a call was about is not kept: redacting it failed (%s)", type(error).__name__)
+        return "", ""
+
+
+def _result_of(body: bytes | None) -> Any:
+    """Return the result or the error in a response; text that repeats the structured content is left out."""
+    try:
+        response = decode(body) if body else None
+    except ProtocolError:
+        return None
+    if not isinstance(response, dict):
+        return response
+    result = response.get("result", response.get("error"))
+    if isinstance(result, dict) and "structuredContent" in result:
+        others = [block for block in result.get("content", ())[1:] if isinstance(block, dict)]
+        return {**result, "content": others}
+    return result
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    most: int = settings.CALL_LOG["max_bytes"]
+    text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    if not text.isprintable():
+        # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
+        text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    written = text.encode()
+    return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT
+
+
+class Blanking:
+    """Puts ``HIDDEN`` in JSON for what its name says is a secret, or what looks like one.
+
+    ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell.
+    """
+
+    def __init__(self, model: type[Model] | None = None) -> None:
+        self.model = model
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without its secrets."""
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        if not isinstance(value, Mapping):
+            return without_likely_secrets(value)
+        found = {str(name): self._member(str(name), item) for name, item in value.items()}
+        columns, rows = value.get("columns"), value.get("rows")
+        if isinstance(columns, list) and isinstance(rows, list):
+            secret = [self._is_secret(name) for name in columns]
+            found["rows"] = [self._row(secret, row) for row in rows]
+        if any(self._is_secret(value.get(name)) for name in NAMED_BY):
+            found |= {name: HIDDEN for name in VALUES if name in value}
+        return found
+
+    def _member(self, name: str, item: Any) -> Any:
+        is_nothing = item is None or item == "" or isinstance(item, bool)
+        return item if is_nothing else HIDDEN if self._is_secret(name) else self.value(item)
+
+    def _row(self, secret: Sequence[bool], row: Any) -> Any:
+        if not any(secret):
+            return self.value(row)
+        if not isinstance(row, list):
+            return HIDDEN
+        hidden = zip(secret, row, strict=False)
+        return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
+
+    def _is_secret(self, name: Any) -> bool:
+        """Return whether this is the name of a secret, alone or with a lookup or a path."""
+        if not isinstance(name, str):
+            return False
+        name = name[:MAX_FIELD_NAME]
+        parts = [name, *name.replace("__", ".").split(".")]
+        return any(is_sensitive(part) or (self.model is not None and is_sensitive(part, self.model)) for part in parts)

@@ -1,0 +1,406 @@
+"""The log of calls: rows are stored in batches by a thread of their own, those of writes at once.
+
+It never fails a call, and holds none up for longer than a moment. On SQLite it gives way to whoever uses the database.
+While the database does not take rows, they wait; when too many wait, or for too long, they are left out, which the log
+of the server says and :func:`state` counts.
+"""
+
+import asyncio
+import atexit
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import attrgetter
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+import orjson
+from django.db import (
+    DataError,
+    IntegrityError,
+    close_old_connections,
+    connections,
+    router,
+    transaction,
+)
+from django.utils import timezone
+
+from ..context.call_record import CallRecord
+from ..context.databases import is_busy, writing
+from ..models import CallEntry
+from .gauges_and_query_comments import gauge
+
+logger = logging.getLogger("mcp_django")
+
+# Seconds between two batches, at first between two attempts, after which rows that cannot be stored are left out, after
+# which the server's log says that there are none, between two lines about how many are left out, and after which a
+# thread with nothing to do ends.
+EVERY: Final = 1.0
+AGAIN: Final = 0.05
+PATIENCE: Final = 60.0
+SAID_AFTER: Final = 10.0
+SAID_EVERY: Final = 60.0
+IDLE: Final = 10.0
+# Seconds that the answer of a write waits for its row, that the end of the process waits for the last rows, and that a
+# statement waits for a lock on PostgreSQL.
+AT_ONCE: Final = 0.5
+LAST: Final = 1.5
+LOCKED: Final = 0.5
+# On SQLite a lock is not waited for, as others wait meanwhile; after some seconds in vain it is, for a moment.
+PUSHES_AFTER: Final = 2.0
+PUSH: Final = 0.05
+# The databases that take rows by a statement of the log's own.
+QUICK: Final = frozenset({"sqlite", "postgresql"})
+# Rows of one statement, and rows that wait.
+BATCH: Final = 500
+MAX_WAITING: Final = 20_000
+# A row is one that the database cannot hold.
+UNFIT: Final = (DataError, IntegrityError, ValueError, TypeError, OverflowError)
+# The values of a row, in the order of the fields that the database does not make. An instance of the model would take
+# longer than all else that a call does for the log.
+Row = tuple[Any, ...]
+FIELDS: Final = CallEntry._meta.concrete_fields[1:]
+COLUMNS: Final = tuple(str(field.column) for field in FIELDS)
+# What a row has from the record; the last two are the record's bodies.
+NAMED: Final = {"call_id": "id.hex", "time": "started"}
+OF_RECORD: Final = attrgetter(*(NAMED.get(field.name, field.name) for field in FIELDS[:-2]))
+# When it came, and what is set once it has been tried to store it.
+Waiting = tuple[float, Row, threading.Event | None]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How many rows wait, how many were left out since the process began, and whether the database takes any."""
+
+    waiting: int
+    left_out: int
+    fails: bool
+
+
+class Writer:
+    """The rows that wait, and the thread that stores them, which ends when there is nothing to do."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self.left_out = 0
+        self.is_storing = self.is_closing = False
+        self.failed: float | None = None
+        self._failing_since, self._said_failing = 0.0, False
+        self._said, self._said_at = 0, 0.0
+        self._lock, self._turn = threading.Lock(), threading.RLock()
+        # A signal handler may interrupt whoever puts something into it.
+        self.wake: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, row: Row, tried: threading.Event | None = None) -> None:
+        """Have a row stored soon, or at once where somebody waits until that has been ``tried``."""
+        with self._lock:
+            if len(self.waiting) >= MAX_WAITING:
+                self.left_out += 1
+                if tried is not None:
+                    tried.set()
+                return
+            self.waiting.append((time.monotonic(), row, tried))
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="mcp-log", daemon=True)
+                # A process that ends may have no more threads: the call does not fail for that.
+                with suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
+            is_due = tried is not None or self.is_closing or len(self.waiting) == BATCH
+        if is_due and self.wake.empty():
+            self.wake.put(None)
+
+    def put_at_once(self, row: Row) -> None:
+        """Have a row stored before this returns, unless the database does not take rows, or not in time."""
+        # Read before it can change: a database that has just refused is not waited for.
+        is_failing = bool(self._failing_since)
+        tried = threading.Event()
+        self.put(row, tried)
+        if not is_failing and not tried.wait(AT_ONCE):
+            self.fail(TimeoutError())
+
+    def _run(self) -> None:
+        quiet = pause = 0.0
+        try:
+            while True:
+                with self._lock:
+                    if not self.waiting and quiet >= IDLE:
+                        self._thread = None
+                        return
+                began = time.monotonic()
+                with suppress(Empty):
+                    self.wake.get(timeout=pause or EVERY)
+                quiet = 0.0 if self.waiting else quiet + time.monotonic() - began
+                try:
+                    self.flush()
+                    close_old_connections()
+                except Exception as error:
+                    # Without this thread nothing would be logged any more.
+                    if not self._failing_since:
+                        logger.exception("The log of calls met an error, and goes on")
+                    self.fail(error)
+                pause = min(2 * pause or AGAIN, EVERY) if self._failing_since else 0.0
+        finally:
+            connections.close_all()
+
+    def flush(self) -> None:
+        """Store what waits in this thread, as far as the database takes it; what another thread is at is waited for."""
+        with self._turn:
+            self.is_storing = True
+            try:
+                while self.waiting and self._store_batch():
+                    pass
+            finally:
+                self.is_storing = False
+        # How many are left out is said now and then.
+        now, more = time.monotonic(), self.left_out - self._said
+        if more and (not self._said_at or now - self._said_at >= SAID_EVERY):
+            self._said, self._said_at = self.left_out, now
+            logger.error("%s calls are not in the log of calls: its database did not take them", more)
+
+    def _store_batch(self) -> bool:
+        """Store some rows, or put them back; return whether the database takes rows."""
+        with self._lock:
+            batch = [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
+        try:
+            self.store_now([row for _, row, _ in batch])
+        except Exception as error:
+            self.fail(error)
+            oldest = time.monotonic() - PATIENCE
+            kept = [item for item in batch if item[0] > oldest]
+            with self._lock:
+                self.left_out += len(batch) - len(kept)
+                self.waiting.extendleft(reversed(kept))
+            return False
+        finally:
+            for *_, tried in batch:
+                if tried is not None:
+                    tried.set()
+        self.succeeded()
+        return True
+
+    def store_now(self, rows: Sequence[Row]) -> None:
+        """Store rows in this thread; one that is unfit does not keep the others out."""
+        try:
+            store(rows)
+        except UNFIT as error:
+            if len(rows) > 1:
+                for row in rows:
+                    self.store_now([row])
+                return
+            try:
+                store([fitting(rows[0])])
+            except UNFIT:
+                logger.error("A call is not in the log of calls: %s", type(error).__name__)
+                with self._lock:
+                    self.left_out += 1
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds a lock of SQLite is waited for."""
+        if self.is_closing:
+            return LAST / 2
+        return PUSH if self._failing_since and time.monotonic() - self._failing_since >= PUSHES_AFTER else 0.0
+
+    def fail(self, error: Exception) -> None:
+        """Note that the database does not take rows, and say so once; for a while others may be in the way."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if is_busy(error) and now - self._failing_since < SAID_AFTER:
+            return
+        if not self._said_failing and now - self._failing_since >= SAID_AFTER:
+            self._said_failing = True
+            logger.error(
+                "The log of calls cannot be written (%s): calls are answered all the same. Has migrate been run?",
+                type(error).__name__,
+            )
+        self.failed = now
+
+    def succeeded(self) -> None:
+        """Note that the database takes rows."""
+        if self._said_failing:
+            logger.warning("The log of calls is written again")
+        self.failed, self._failing_since, self._said_failing, self._said_at = None, 0.0, False, 0.0
+
+
+def _alias() -> str:
+    return router.db_for_write(CallEntry)
+
+
+def store(rows: Sequence[Row]) -> None:
+    """Store rows, those that are there already left as they are, or raise ``DatabaseError``.
+
+    Django would prepare each value of each row by itself, which takes several times as long as all else that is done
+    for one.
+    """
+    alias = _alias()
+    connection: Any = connections[alias]
+    table, *columns = map(connection.ops.quote_name, (CallEntry._meta.db_table, *COLUMNS))
+    names = ", ".join(columns)
+    with _out_of_the_way(alias, connection):
+        if connection.vendor not in QUICK:
+            made: Any = CallEntry
+            entries = [made(None, *row) for row in rows]
+            CallEntry._default_manager.using(alias).bulk_create(entries, ignore_conflicts=True)
+        elif connection.vendor == "sqlite":
+            adapt = {"time": connection.ops.adapt_datetimefield_value, "history": json.dumps}
+            by_place = [adapt.get(column) for column in COLUMNS]
+            adapted = [
+                [value if write is None else write(value) for write, value in zip(by_place, row, strict=True)]
+                for row in rows
+            ]
+            sql = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+            with connection.cursor() as cursor:
+                cursor.executemany(sql, adapted)
+        else:
+            found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json)"
+            objects = orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()
+            with connection.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING", [objects])
+
+
+@contextmanager
+def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
+    """Open a transaction that waits for nobody for long, and on SQLite begins while nobody can be hurt by it."""
+    if connection.in_atomic_block or connection.vendor not in QUICK:
+        with transaction.atomic(using=alias):
+            yield
+    elif connection.vendor == "postgresql":
+        with transaction.atomic(using=alias):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCKED * 1000:.0f}"])
+            yield
+    else:
+        with connection.cursor() as cursor:
+            usual = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+            cursor.execute(f"PRAGMA busy_timeout = {_writer.patience * 1000:.0f}")
+            try:
+                # Connections that share one database in memory cannot wait for each other: tests have such.
+                with writing(alias, "IMMEDIATE" if connection.is_in_memory_db() else "EXCLUSIVE"):
+                    yield
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {usual}")
+
+
+def fitting(row: Row) -> Row:
+    """Return a row whose texts are as long as the columns at most, without the character NUL."""
+    return tuple(
+        value.replace("\0", "")[: getattr(field, "max_length", None)] if isinstance(value, str) else value
+        for field, value in zip(FIELDS, row, strict=True)
+    )
+
+
+_writer = Writer()
+
+
+def row_of(record: CallRecord) -> Row:
+    """Return the row of a record, with what it was about where that is captured."""
+    return (*OF_RECORD(record), *record.bodies)
+
+
+def put(record: CallRecord) -> None:
+    """Have a call logged within seconds."""
+    _keep(row_of(record), _writer, _writer.put)
+
+
+def write(record: CallRecord) -> None:
+    """Log a call before this returns, where the database takes it in time; else it is tried again."""
+    _keep(row_of(record), _writer, _writer.put_at_once)
+
+
+def _keep(row: Row, writer: Writer, keep: Callable[[Row], None]) -> None:
+    is_away = writer.failed is not None and time.monotonic() - writer.failed < EVERY
+    if is_on_loop():
+        writer.put(row)
+    elif not connections[_alias()].in_atomic_block:
+        keep(row)
+    elif is_away:
+        writer.put(row)
+    else:
+        # It goes into this thread's transaction, which is not the call's: no other could have it, on SQLite.
+        try:
+            writer.store_now([row])
+        except Exception as error:
+            writer.fail(error)
+            writer.put(row)
+
+
+def is_on_loop() -> bool:
+    """Return whether this thread runs an event loop, which no query may hold up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def flush() -> None:
+    """Store what waits, in this thread."""
+    _writer.flush()
+
+
+def drain() -> None:
+    """Have what waits stored now, and what comes later at once, as the process ends; a signal handler may call it."""
+    writer = _writer
+    writer.is_closing = True
+    writer.wake.put(None)
+    until = time.monotonic() + LAST
+    # It may have interrupted whoever holds a lock that the thread needs: so it waits for a time alone.
+    while (writer.waiting or writer.is_storing) and writer.failed is None and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def state() -> State:
+    """Return how the log is."""
+    return State(len(_writer.waiting), _writer.left_out, _writer.failed is not None)
+
+
+# Rows of one statement, more only where they have one time.
+DELETED_AT_ONCE: Final = 10_000
+
+
+def old_calls(days: int) -> Any:
+    """Return the queryset of the calls that are older than so many days."""
+    rows = CallEntry._default_manager.using(_alias())
+    return rows.filter(time__lt=timezone.now() - timedelta(days=days))
+
+
+def clear_calls(days: int) -> int:
+    """Delete the calls that are older than so many days, the oldest first; return how many there were.
+
+    Each batch is a transaction of its own, and is found by the index of the time: what was deleted before is not looked
+    at again.
+    """
+    rows, since, deleted = old_calls(days), None, 0
+    while True:
+        old = rows.filter(time__gte=since) if since is not None else rows
+        found = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
+        batch = old.filter(time__lte=found[0]) if found else old
+        # There are no relations and no signals to look for.
+        deleted += batch._raw_delete(rows.db)
+        if not found:
+            return deleted
+        since = found[0]
+
+
+gauge("log_queue", "Calls that wait to be stored in the log of calls.", lambda: state().waiting)
+gauge("log_left_out", "Calls that are not in the log, as its database did not take them.", lambda: state().left_out)
+
+
+def _forget() -> None:
+    """Begin anew in a forked process: what waits is its parent's."""
+    global _writer
+    _writer = Writer()
+
+
+os.register_at_fork(after_in_child=_forget)
+# In its own thread: this one would wait for a silent database for ever.
+atexit.register(drain)

@@ -1,0 +1,215 @@
+"""Budgets: how many calls, rows and bytes a user, a client or a service account has in a day.
+
+They are counted in the shared cache, for all workers together, and days are those of UTC. A call is let in while
+something is left: what it reads, writes and sends is known at its end, so the last one may go beyond. While the cache
+is out of order each worker counts on by itself, and tells the cache afterwards.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..conf import settings
+from ..conf.value_kinds import QUANTITIES
+from ..context.call_record import CallRecord
+from ..context.request import MCPRequest
+from ..exceptions import CallRefused
+from ..runtime.cache_and_rate_limits import cache
+
+logger = logging.getLogger("mcp_django")
+
+DAY: Final = 24 * 3600
+# Counters that a worker knows.
+MOST: Final = 10_000
+# What does the work; lists and the handshake are free, so that a client can connect and be told.
+COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+FREE_TOOL: Final = "connection_info"
+WORDS: Final[Mapping[str, str]] = {
+    "user": "this account",
+    "client": "this client",
+    "service": "this service account",
+    "calls": "calls",
+    "rows_read": "rows to read",
+    "rows_written": "rows to change",
+    "bytes": "bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one ("user", "client" or "service") has: ``limits`` by quantity; ``key`` is whose it is in the cache."""
+
+    kind: str
+    key: str
+    limits: Mapping[str, int]
+
+    def counter(self, quantity: str) -> str:
+        """Return under what the cache has what is used today."""
+        return f"mcp_django:budget:{self.kind}:{self.key}:{quantity}:{int(time.time()) // DAY}"
+
+
+def resets_in() -> int:
+    """Return the seconds until budgets begin anew."""
+    return DAY - int(time.time()) % DAY
+
+
+def budgets_of(request: MCPRequest) -> list[Budget]:
+    """Return the budgets of the caller, whose record says who it is.
+
+    A service account has its own; a person that of the user and that of the client.
+    """
+    configured, record = settings.BUDGETS, request.mcp.record
+    if not configured:
+        return []
+    who: list[tuple[str, str, tuple[str, ...]]]
+    if record.kind == "service":
+        who = [("service", record.client_id, (str(request.mcp.facts.get("name", "")), record.client_id))]
+    else:
+        known = record.client_id, record.client_host
+        who = [("user", record.user, (record.username,)), ("client", record.client_id, known)]
+    found = []
+    for kind, key, names in who:
+        named = [configured[f"{kind}:{name}"] for name in names if name and f"{kind}:{name}" in configured]
+        limits = {**configured.get(kind, {}), **(named[0] if named else {})}
+        limits = {quantity: limit for quantity, limit in limits.items() if limit is not None}
+        if key and limits:
+            found.append(Budget(kind, hashlib.sha256(key.encode()).hexdigest()[:32], limits))
+    return found
+
+
+def is_counted(record: CallRecord) -> bool:
+    """Return whether the call takes from a budget."""
+    return record.method in COUNTED and record.tool != FREE_TOOL
+
+
+def check(request: MCPRequest) -> None:
+    """Take one call from the budgets of the caller, or raise ``CallRefused``: calls, rows or bytes are used up."""
+    if not is_counted(request.mcp.record):
+        return
+    budgets = budgets_of(request)
+    _require(budgets, "rows_read", "bytes")
+    for budget in budgets:
+        if "calls" in budget.limits and counts.add(budget.counter("calls"), 1) > budget.limits["calls"]:
+            raise _refusal(budget, "calls", budgets)
+
+
+def check_writes(request: MCPRequest) -> None:
+    """Raise ``CallRefused`` for a call that would change rows if the caller may change no more today."""
+    _require(budgets_of(request), "rows_written")
+
+
+def _require(budgets: list[Budget], *quantities: str) -> None:
+    limited = [budget for budget in budgets if not budget.limits.keys().isdisjoint(quantities)]
+    rest = _left(limited)
+    for budget in limited:
+        for quantity in quantities:
+            if rest[budget.kind].get(quantity) == 0:
+                raise _refusal(budget, quantity, budgets)
+
+
+def spend(request: MCPRequest) -> None:
+    """Take what a call, which is over, has read, changed and sent."""
+    record = request.mcp.record
+    if not is_counted(record):
+        return
+    spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed, "bytes": record.size}
+    for budget in budgets_of(request):
+        for quantity, amount in spent.items():
+            if amount and quantity in budget.limits:
+                counts.add(budget.counter(quantity), amount)
+
+
+def left(request: MCPRequest) -> dict[str, dict[str, int]]:
+    """Return what is left of each budget of the caller today, by kind and quantity."""
+    return _left(budgets_of(request))
+
+
+def _left(budgets: list[Budget]) -> dict[str, dict[str, int]]:
+    if not budgets:
+        return {}
+    used = counts.used([budget.counter(quantity) for budget in budgets for quantity in budget.limits])
+    return {
+        budget.kind: {
+            quantity: max(0, budget.limits[quantity] - used[budget.counter(quantity)])
+            for quantity in QUANTITIES
+            if quantity in budget.limits
+        }
+        for budget in budgets
+    }
+
+
+def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefused:
+    rest = [
+        f"{number:,} {WORDS[name]}"
+        for kind, numbers in _left(budgets).items()
+        for name, number in numbers.items()
+        if (kind, name) != (budget.kind, quantity)
+    ]
+    told = f" Left: {', '.join(rest)}." if rest else ""
+    return CallRefused(
+        f"The {budget.limits[quantity]:,} {WORDS[quantity]} that {WORDS[budget.kind]} has in a day are used up. "
+        f"They begin anew in {resets_in()} s.{told}",
+        "rate",
+    )
+
+
+class Counts:
+    """What is used, by counter: as the cache says, or said last, and what the cache has not been told yet."""
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[str, int] = OrderedDict()
+        self._untold: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, key: str, amount: int) -> int:
+        """Return how much is used, this amount included."""
+        with self._lock:
+            amount += self._untold.pop(key, 0)
+        try:
+            # The first of the day; where two are, the second counts on.
+            is_first = cache.add(key, amount, timeout=2 * DAY)
+            used = amount if is_first else int(cache.incr(key, amount))
+        except Exception as error:
+            _not_shared(error)
+            with self._lock:
+                self._untold[key] = self._untold.get(key, 0) + amount
+                return self._said.get(key, 0) + self._untold[key]
+        self._note({key: used})
+        return used
+
+    def used(self, keys: list[str]) -> dict[str, int]:
+        """Return how much is used of each."""
+        try:
+            found: dict[str, int] = cache.get_many(keys) if keys else {}
+            self._note(found)
+        except Exception as error:
+            _not_shared(error)
+            found = self._said
+        with self._lock:
+            return {key: found.get(key, 0) + self._untold.get(key, 0) for key in keys}
+
+    def _note(self, found: Mapping[str, int]) -> None:
+        with self._lock:
+            for key, used in found.items():
+                self._said[key] = used
+                self._said.move_to_end(key)
+            while len(self._said) > MOST:
+                self._untold.pop(self._said.popitem(last=False)[0], None)
+
+    def forget(self) -> None:
+        """Know nothing of what was said or counted."""
+        with self._lock:
+            self._said.clear()
+            self._untold.clear()
+
+
+counts: Final = Counts()
+
+
+def _not_shared(error: Any) -> None:
+    logger.warning("Budgets are counted by this worker alone, as the cache does not answer: %s", type(error).__name__)

@@ -1,0 +1,99 @@
+"""What calls tell of themselves to programs that watch: gauges, and comments on queries."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import quote
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from ..conf import settings
+from ..context.call_record import CURRENT, CallRecord
+from ..runtime.failing_hooks import PLAIN_SQL
+
+Ask = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Something of this process that has a level: its name, what it is, and how much of it there is now."""
+
+    name: str
+    text: str
+    ask: Ask
+
+
+_levels: Final[dict[str, Level]] = {}
+
+
+def gauge(name: str, text: str, ask: Ask) -> None:
+    """Let a level of this process be measured; ``ask`` is called by any thread, and must be quick."""
+    _levels[name] = Level(name, text, ask)
+
+
+def levels() -> Iterator[Level]:
+    """Yield what can be measured, as far as the part that knows it is loaded."""
+    yield from list(_levels.values())
+
+
+# Comments on queries (TELEMETRY['sql_comments']), by which a database's own views and logs say who asked: in the
+# format of sqlcommenter (google/sqlcommenter, spec), at the end of the statement: its plans are those of the statement
+# without. Values are percent-encoded down to letters, digits and ``_.-~``, so that no text of a client can end the
+# comment or be taken for a parameter.
+
+# Characters of each value before it is encoded.
+MAX_VALUE: Final = 100
+
+
+def comment_of(record: CallRecord, *, is_shared: bool = False) -> str:
+    """Return the comment of a call's queries: application, client, tool and ``traceparent``, without what is unknown.
+
+    With ``is_shared`` it is without what each call has of its own.
+    """
+    client = record.client_id or record.client_name
+    return _comment(settings.SERVER["name"], client, record.tool, "" if is_shared else record.traceparent)
+
+
+@lru_cache(maxsize=512)
+def _comment(application: str, client: str, tool: str, traceparent: str) -> str:
+    # In the order of their names, as sqlcommenter has it.
+    values = {"application": application, "client": client, "tool": tool, "traceparent": traceparent}
+    pairs = (f"{name}='{_encoded(value)}'" for name, value in values.items() if value)
+    return f"/*{','.join(pairs)}*/"
+
+
+def _encoded(text: str) -> str:
+    return quote(text[:MAX_VALUE], safe="", errors="replace")
+
+
+def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Mapping[str, Any]) -> Any:
+    """Execute a query with the comment of the call that runs here: an ``execute_wrapper`` of Django's.
+
+    What is no text, and what ends with a comment of somebody else's, stays as it is.
+    """
+    record = CURRENT.get()
+    if record is None or not isinstance(sql, str) or sql.rstrip().endswith("*/"):
+        return execute(sql, params, many, context)
+    connection = context["connection"]
+    # Oracle and prepared statements find a plan again by the whole text of the statement.
+    is_prepared = getattr(connection.connection, "prepare_threshold", None) is not None
+    comment = comment_of(record, is_shared=connection.vendor == "oracle" or is_prepared)
+    if many or params is not None:
+        comment = comment.replace("%", "%%")
+    # Wrappers that look at the statement are not to take text of a client for a part of it.
+    return execute(f"{sql} {comment}", params, many, {**context, PLAIN_SQL: sql})
+
+
+def annotate_queries() -> None:
+    """Have all connections of this process annotate, those of now in this thread, and those that are made later."""
+    connection_created.connect(_watch, dispatch_uid="mcp_django.comments")
+    for connection in connections.all(initialized_only=True):
+        _watch(connection=connection)
+
+
+def _watch(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    if annotate not in connection.execute_wrappers:
+        connection.execute_wrappers.insert(0, annotate)

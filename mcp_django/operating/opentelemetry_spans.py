@@ -1,0 +1,154 @@
+"""OpenTelemetry: a server span and a measurement for each call, and the durations of sessions.
+
+Names and attributes are those of the conventions for MCP (open-telemetry/semantic-conventions-genai, gen-ai/mcp.md).
+Arguments, results and messages of errors are in none of them: they can hold what is in the project's rows. What goes
+into measurements is the site's own: no text of a client makes a new series. Spans are those of the providers that the
+project sets up. Only what needs this module imports it, so that the extra ``telemetry`` is not missed elsewhere.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry import context, metrics, propagate, trace
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+
+from ..context.call_record import CallRecord
+from ..context.request import RESOURCE, MCPRequest
+from ..context.untrusted_text import plain
+from ..protocol.eras import Call
+from ..protocol.errors import InternalError
+
+# Seconds, as the conventions advise.
+BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+# Characters of what the client names.
+MAX_TEXT: Final = 255
+# Methods that are about a resource.
+WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+# How the client is reached: over standard input and output, or over HTTP.
+LOCAL: Final = {"network.transport": "pipe"}
+REMOTE: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
+# What the server could not do in time, or had no thread for.
+STOPPED: Final = frozenset({"error:timeout", "error:503"})
+# Ends that are no error.
+FINE: Final = frozenset({"ok", "asked"})
+
+# They are those of the providers that are set up by the time that they are used.
+_tracer = trace.get_tracer("mcp_django")
+_meter = metrics.get_meter("mcp_django")
+_calls = _meter.create_histogram(
+    "mcp.server.operation.duration",
+    unit="s",
+    description="MCP request or notification duration as observed on the receiver from the time it was received "
+    "until the result or ack is sent.",
+    explicit_bucket_boundaries_advisory=BUCKETS,
+)
+_sessions = _meter.create_histogram(
+    "mcp.server.session.duration",
+    unit="s",
+    description="The duration of the MCP session as observed on the MCP server.",
+    explicit_bucket_boundaries_advisory=BUCKETS,
+)
+
+
+@contextmanager
+def within(request: MCPRequest, call: Call) -> Iterator[None]:
+    """Make the span of the call the current one, in this thread or task, and begin it where it has not begun.
+
+    Its parent is the client's, and the span of the HTTP request is linked. A client that names no span leaves it to
+    that of the HTTP request to be the parent.
+    """
+    record = request.mcp.record
+    # Baggage comes from the client too.
+    around = propagate.extract(request.mcp.trace) if request.mcp.trace else context.get_current()
+    if record.span is None:
+        here, parent = (trace.get_current_span(found).get_span_context() for found in (None, around))
+        since = time.perf_counter() - record.began
+        record.span = _tracer.start_span(
+            call.method,
+            around,
+            SpanKind.SERVER,
+            attributes={**_of_call(request, call), **_of_network(request)},
+            links=[Link(here)] if here.is_valid and here != parent else [],
+            start_time=time.time_ns() - int(since * 1e9),
+        )
+        own = record.span.get_span_context()
+        record.trace = trace.format_trace_id(own.trace_id)
+        record.traceparent = f"00-{record.trace}-{trace.format_span_id(own.span_id)}-{own.trace_flags:02x}"
+    token = context.attach(trace.set_span_in_context(record.span, around))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
+def _of_call(request: MCPRequest, call: Call) -> dict[str, Any]:
+    found: dict[str, Any] = {"mcp.method.name": call.method, "mcp.protocol.version": call.version}
+    if call.id is not None:
+        found["jsonrpc.request.id"] = plain(str(call.id), MAX_TEXT)
+    uri = call.params.get("uri")
+    if call.method in WITH_URI and isinstance(uri, str):
+        found["mcp.resource.uri"] = plain(uri, MAX_TEXT)
+    if session := getattr(request.mcp.session, "id", ""):
+        found["mcp.session.id"] = session
+    if call.method == "tools/call":
+        found["gen_ai.operation.name"] = "execute_tool"
+    found["mcp_django.call.id"] = request.mcp.record.id.hex
+    if address := request.META.get("REMOTE_ADDR"):
+        found["client.address"] = address
+        if port := request.META.get("REMOTE_PORT"):
+            found["client.port"] = int(port)
+    return found
+
+
+def _of_network(request: MCPRequest) -> Mapping[str, str]:
+    if request.mcp.resource == RESOURCE:
+        return LOCAL
+    found = dict(REMOTE)
+    if version := request.META.get("SERVER_PROTOCOL", "").removeprefix("HTTP/"):
+        found["network.protocol.version"] = version
+    return found
+
+
+def end(request: MCPRequest) -> None:
+    """End the span of a call, whose record says what became of it, and measure the call."""
+    record = request.mcp.record
+    span, outcome = record.span, _of_outcome(record)
+    if record.target:
+        span.update_name(f"{record.method} {record.target}")
+    if "error.type" in outcome:
+        span.set_status(Status(StatusCode.ERROR))
+    counts = {"queries": record.queries, "rows_read": record.rows_read, "rows_changed": record.rows_changed}
+    span.set_attributes({**outcome, "mcp_django.outcome": record.outcome})
+    span.set_attributes({f"mcp_django.{name}": count for name, count in counts.items() if count})
+    if record.model in request.mcp.site.exposures_by_label:
+        span.set_attribute("mcp_django.model", record.model)
+    span.end()
+    known: Mapping[str, str] = {"mcp.method.name": record.method, "mcp.protocol.version": record.version}
+    if record.method == "tools/call":
+        known = {**known, "gen_ai.operation.name": "execute_tool"}
+    _calls.record(record.duration / 1000, {**known, **outcome, **_of_network(request)})
+
+
+def _of_outcome(record: CallRecord) -> dict[str, str]:
+    """Return what is known of a call at its end: what it called, and why it failed."""
+    found = {}
+    if record.target:
+        found["gen_ai.tool.name" if record.method == "tools/call" else "gen_ai.prompt.name"] = record.target
+    code = record.code or (InternalError.code if record.outcome in STOPPED else 0)
+    if code:
+        found["error.type"] = found["rpc.response.status_code"] = str(code)
+    elif record.outcome not in FINE:
+        kind, _, what = record.outcome.partition(":")
+        # What is refused in a result is an error of the tool.
+        found["error.type"] = "tool_error" if kind in ("tool_error", "refused") else what or kind
+    return found
+
+
+def session_ended(seconds: float, version: str, *, is_local: bool = False) -> None:
+    """Measure a session that was ended: how many seconds it lasted, and the revision that was agreed on."""
+    network = (
+        {"network.transport": "pipe"} if is_local else {"network.transport": "tcp", "network.protocol.name": "http"}
+    )
+    _sessions.record(seconds, {"mcp.protocol.version": version, **network})

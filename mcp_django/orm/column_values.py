@@ -1,0 +1,318 @@
+"""Column values as JSON: each value by itself, or the whole column at once where its values are of one plain type.
+
+A value never fails a page: not a number becomes null, text is made valid Unicode, and what has no JSON form becomes
+text. Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text. Asking a column once costs
+a tenth of asking each value.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal
+from functools import partial
+from html import unescape
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db import models
+from django.db.models.fields.files import FieldFile
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
+
+from ..schema.json_values import MAX_SAFE_INTEGER
+from ..schema.secrets import clean_text, may_hold_secrets, members
+from .fields import kind_of, stored_field
+
+logger = logging.getLogger("mcp_django")
+
+MAX_DEPTH: Final = 40
+MAX_ITEMS: Final = 1000
+# Of a decimal that is computed.
+MAX_DIGITS: Final = 100
+Column = list[Any] | None
+_TRUTH: Final = {bool, type(None)}
+_WHOLE: Final = {int, type(None)}
+_NUMBERS: Final = {float, type(None)}
+# Neither an exponent nor "NaN" and "Infinity".
+_PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
+
+
+# One value
+
+
+def pk_text(value: Any) -> str:
+    """Return the text of a primary key value; a composite key is a JSON array of the texts of its parts."""
+    if isinstance(value, tuple):
+        return orjson.dumps([pk_text(part) for part in value]).decode()
+    return iso_text(value) if hasattr(value, "isoformat") else str(value)
+
+
+def plain_key(shown: Any) -> Any:
+    """Return the primary key from the JSON value of its column, which is ``[key, label]`` for a relation."""
+    return shown[0] if isinstance(shown, list) and len(shown) == 2 else shown
+
+
+def _text(limit: int | None, hint: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple, set, frozenset)):
+        # Of a field of the project's own, which holds several.
+        return _json(limit, hint, value)
+    plain = type(value) is str and value.isascii() and not may_hold_secrets(value)
+    return value if plain and (limit is None or len(value) <= limit) else clean_text(str(value), limit, hint)
+
+
+def _integer(value: Any) -> Any:
+    if type(value) is not int:
+        return _plain(value)
+    return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else str(value)
+
+
+def _float(value: Any) -> Any:
+    return value if value is None or math.isfinite(value) else None
+
+
+def _decimal(value: Any) -> Any:
+    return None if value is None or not value.is_finite() else format(value, "f")
+
+
+def _iso(value: Any) -> Any:
+    return None if value is None else iso_text(value)
+
+
+def _str(value: Any) -> Any:
+    return None if value is None else str(value)
+
+
+def _bytes(value: Any) -> Any:
+    return None if value is None else f"<{len(value)} bytes>"
+
+
+def _range(value: Any) -> Any:
+    """Return a range value as JSON: its two ends, of which only the first is in the range; any other range as text."""
+    if value is None:
+        return None
+    usual = (value.lower_inc or value.lower is None) and not value.upper_inc
+    return [_leaf(value.lower), _leaf(value.upper)] if usual and not value.isempty else clean_text(str(value))
+
+
+def _plain(value: Any) -> Any:
+    # SQLite keeps anything in any column.
+    return value if value is None or type(value) is bool else _leaf(value)
+
+
+def _json(limit: int | None, hint: str, value: Any) -> Any:
+    cleaned = _tree(value, MAX_DEPTH)
+    if limit is not None and not isinstance(cleaned, (int, float, type(None))):
+        text = cleaned if isinstance(cleaned, str) else orjson.dumps(cleaned).decode()
+        if len(text) > limit:
+            return clean_text(text, limit, hint)
+    return cleaned
+
+
+def _tree(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return {clean_text(k): _tree(v, depth - 1) for k, v in members(value)} if depth else "…"
+    if isinstance(value, (list, tuple, set, frozenset, models.QuerySet)):
+        if not depth:
+            return "…"
+        items = list(value[: MAX_ITEMS + 1]) if isinstance(value, models.QuerySet) else list(value)
+        cut = ["…"] if len(items) > MAX_ITEMS else []
+        return [_tree(item, depth - 1) for item in items[:MAX_ITEMS]] + cut
+    return _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case SafeString():
+            # What is escaped may be JSON, in which secrets are looked for.
+            return clean_text(unescape(strip_tags(value)).strip())
+        case str():
+            return clean_text(str(value))
+        case int():
+            return _integer(int(value))
+        case float():
+            return _float(value)
+        case Decimal():
+            return _decimal(value)
+        case datetime() | date() | time():
+            return iso_text(value)
+        case bytes() | bytearray() | memoryview():
+            return _bytes(value)
+        case FieldFile():
+            return clean_text(value.name or "") or None
+        case timedelta() | UUID() | _:
+            return clean_text(str(value))
+
+
+def render(value: Any, limit: int | None = None, hint: str = "") -> Any:
+    """Return any column value as JSON; text is cut to ``limit`` characters, HTML of a display method loses its tags."""
+    return _json(limit, hint, value)
+
+
+def trimmed(value: Any, places: int | None) -> Any:
+    """Return a decimal value rounded to the decimal places of its column."""
+    if not isinstance(value, Decimal) or not value.is_finite() or places is None:
+        return value
+    return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
+
+
+# A whole column. Each function returns None where some value needs a look of its own: it is null, of another class, or
+# out of the range that JSON can carry.
+
+
+def texts(values: Sequence[Any], limit: int | None) -> Column:
+    """Return a column of texts of at most ``limit`` characters that UTF-8 can hold and that cannot contain a secret."""
+    if set(map(type, values)) != {str} or (limit is not None and max(map(len, values)) > limit):
+        return None
+    whole = "".join(values)
+    if may_hold_secrets(whole):
+        return None
+    if not whole.isascii():
+        try:
+            whole.encode()
+        except UnicodeEncodeError:
+            return None
+    return list(values)
+
+
+def plain(values: Sequence[Any]) -> Column:
+    """Return a column of booleans and nulls, or of texts, which are JSON values already."""
+    types = set(map(type, values))
+    if types <= _TRUTH:
+        return list(values)
+    return texts(values, None) if types == {str} else None
+
+
+def integers(values: Sequence[Any]) -> Column:
+    """Return a column of integers and nulls that every client reads exactly (RFC 8259, section 6)."""
+    types = set(map(type, values))
+    if not types <= _WHOLE:
+        return None
+    known = values if types == {int} else [value for value in values if value is not None]
+    exact = not known or (max(known) <= MAX_SAFE_INTEGER and min(known) >= -MAX_SAFE_INTEGER)
+    return list(values) if exact else None
+
+
+def floats(values: Sequence[Any]) -> Column:
+    """Return finite numbers, and nulls."""
+    types = set(map(type, values))
+    if not types <= _NUMBERS:
+        return None
+    known = values if types == {float} else [value for value in values if value is not None]
+    # What is not finite shows in the sum, and so does a sum that is too large: then each value is asked.
+    return list(values) if math.isfinite(sum(known)) else None
+
+
+def decimals(values: Sequence[Any]) -> Column:
+    """Return a column of decimals as texts without an exponent."""
+    if set(map(type, values)) != {Decimal}:
+        return None
+    found = list(map(str, values))
+    return found if _PLAIN_NUMBERS.fullmatch("".join(found)) else None
+
+
+def iso_text(value: date | time) -> str:
+    """Return the ISO text of a date, time or datetime; UTC is written as Z, which is shorter."""
+    text = value.isoformat()
+    return f"{text[:-6]}Z" if text.endswith("+00:00") else text
+
+
+def dates(values: Sequence[Any]) -> Column:
+    """Return a column of dates, or of datetimes in UTC or without a zone, as texts like those of :func:`iso_text`."""
+    types = set(map(type, values))
+    # orjson rounds offsets to minutes, which no zone but UTC is sure to have.
+    plain = types == {date} or (types == {datetime} and {value.tzinfo for value in values} <= {UTC, None})
+    return list(orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))) if plain else None
+
+
+_BY_WORD: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "boolean": _plain,
+    "integer": _integer,
+    "number": _float,
+    "decimal": _decimal,
+    "datetime": _iso,
+    "date": _iso,
+    "time": _iso,
+    "duration": _str,
+    "uuid": _str,
+    "ip": _plain,
+    "bytes": _bytes,
+    "range": _range,
+}
+# What renders a whole column, where its values allow that.
+_BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
+    _plain: plain,
+    _integer: integers,
+    _float: floats,
+    _decimal: decimals,
+    _iso: dates,
+}
+
+
+def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], Any]:
+    """Return the function that renders the column values of a model field as JSON."""
+    word = kind_of(field).word
+    if word == "text":
+        return partial(_text, limit, hint)
+    if word in ("file", "image"):
+        return _str
+    if hasattr(stored_field(field), "from_db_value") and word != "json":
+        # A field of the project's own may give any class.
+        return partial(render, limit=limit, hint=hint)
+    return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
+
+
+def _any_column(values: Sequence[Any], limit: int | None) -> list[Any] | None:
+    """Render a whole column of unknown type, if its values are all of one plain type."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return texts(values, limit)
+    return integers(values) or plain(values) or floats(values)
+
+
+def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
+    """Render the values of a column as JSON, and count the values that could not be rendered: those are null.
+
+    A value of a class of its own, which the kind of its field does not know, becomes its text.
+    """
+    whole = _whole(renderer, values)
+    if whole is not None:
+        return whole, 0
+    try:
+        return [renderer(value) for value in values], 0
+    except Exception as error:
+        first = error
+    found, failed = [], 0
+    for value in values:
+        try:
+            found.append(_rendered(renderer, value))
+        except Exception:
+            found.append(None)
+            failed += 1
+    if failed:
+        logger.warning("A value of column %r could not be shown", name, exc_info=first)
+    return found, failed
+
+
+def _rendered(renderer: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return renderer(value)
+    except Exception:
+        if not isinstance(value, list) and type(value).__str__ is object.__str__:
+            raise
+        return render(value)
+
+
+def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] | None:
+    if isinstance(renderer, partial):
+        if renderer.func is _text:
+            return texts(values, renderer.args[0])
+        return _any_column(values, renderer.keywords["limit"]) if renderer.func is render else None
+    quick = _BY_COLUMN.get(renderer)
+    return quick(values) if quick is not None else None

@@ -1,0 +1,535 @@
+"""Compiled queries: SQL that Django compiles once for a queryset, and that runs many times with other parameters.
+
+Building a queryset, its SQL and model instances is most of what a page costs. A plan keeps the SQL that Django's
+compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call binds
+its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
+
+A ``get_queryset`` of the project's own is asked for each call. Mostly it gives a query of the same structure with other
+values: the rows of this user, the rows since a moment. The structure is a part of the key by which its plan is kept,
+and the values fill slots of it. A query with anything that is not known here to have one SQL for all values has no
+shape: it is compiled for each call.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from itertools import count
+from typing import Any, ClassVar, Final
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from django.core.exceptions import EmptyResultSet, ValidationError
+from django.core.signals import setting_changed
+from django.db import connections, router
+from django.db.models import F, Model, Q, QuerySet, lookups
+from django.db.models.constants import OnConflict
+from django.db.models.expressions import Col, Expression
+from django.db.models.fields import related_lookups
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
+from django.db.models.lookups import Exact, In
+from django.db.models.query import ModelIterable
+from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
+from django.db.models.sql.datastructures import BaseTable, Join
+from django.db.models.sql.query import Query
+from django.db.models.sql.where import WhereNode
+
+from ..exceptions import ToolError
+from ..exposures.querysets import follows_every_row, is_plain
+from .fields import stored_field
+from .sqlite_converters import Converter, as_read, converters_of
+from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
+
+MAX_COMPILED: Final = 1000
+
+
+# Parameters
+
+
+class Slot(int):
+    """The place of one parameter in a compiled query: an index into the values of a call."""
+
+
+class Bind(Expression):
+    """A parameter of a compiled query: a :class:`Slot` that each call fills, or a value prepared for the database."""
+
+    def __init__(self, param: Any) -> None:
+        super().__init__(output_field=None)
+        self.param = param
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        """Return the placeholder and the parameter."""
+        return "%s", [self.param]
+
+
+class BoundIn(In):
+    """The lookup ``IN`` of a compiled query, with one parameter, as of :class:`Bind`, for each item of ``rhs``."""
+
+    prepare_rhs = False
+
+    def get_prep_lookup(self) -> Any:
+        """Return the parameters as they are."""
+        return self.rhs
+
+    def process_rhs(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        """Return the placeholders and the parameters."""
+        return "(" + ", ".join(["%s"] * len(self.rhs)) + ")", list(self.rhs)
+
+    def get_rhs_op(self, connection: Any, rhs: str) -> str:
+        """Return the operator."""
+        return f"IN {rhs}"
+
+
+def prepare(field: Any, value: Any, using: str) -> Any:
+    """Return a value as the database driver takes it as a parameter for a column of the field."""
+    connection = connections[using]
+    try:
+        found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
+        # A duration is an integer on SQLite, whose driver takes those of 64 bits.
+        if connection.vendor == "sqlite" and isinstance(found, int) and not -(2**63) <= found < 2**63:
+            raise OverflowError
+    except (ValueError, ArithmeticError, TypeError, ValidationError):
+        raise ToolError(f"{str(value)[:60]!r} is out of range.") from None
+    return found
+
+
+# Plans
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class CompiledQuery:
+    """One compiled query: ``sql`` with ``params``, of which each :class:`Slot` is replaced by a value of the call.
+
+    ``select`` are the columns of the result, which know how a value of the driver becomes a Python value; with
+    ``klass_info`` and ``annotation_col_map`` a compiler says which field of which instance each is. ``sql`` None stands
+    for a query that Django proved to have no rows. ``has_own_params`` says that the queryset brought values of its own,
+    which may be the caller's. ``names`` are those of the parameters, None where the SQL counts them.
+    """
+
+    sql: str | None
+    params: tuple[Any, ...]
+    select: Sequence[Any]
+    has_own_params: bool
+    names: tuple[str, ...] | None = None
+    klass_info: Any = None
+    annotation_col_map: Any = None
+
+    def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Run the compiled query, with values of :func:`prepare`, and return its rows as tuples of Python values."""
+        return list(zip(*self.columns(using, values), strict=True))
+
+    def columns(self, using: str, values: Sequence[Any]) -> list[Sequence[Any]]:
+        """Run the compiled query and return its result by column; no columns where there are no rows."""
+        if self.sql is None:
+            return []
+        connection: Any = connections[using]
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, self._bound(values))
+            found: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
+        for position, functions, expression in _converters(self, connection) if found else ():
+            for function in functions:
+                found[position] = function(found[position], expression, connection)
+        return found
+
+    def write(self, using: str, values: Sequence[Any]) -> int:
+        """Run a compiled statement that writes; return how many rows it has written."""
+        assert self.sql is not None
+        with connections[using].cursor() as cursor:
+            cursor.execute(self.sql, self._bound(values))
+            return int(cursor.rowcount)
+
+    def _bound(self, values: Sequence[Any]) -> list[Any] | dict[str, Any]:
+        params = [values[param] if type(param) is Slot else param for param in self.params]
+        return params if self.names is None else dict(zip(self.names, params, strict=True))
+
+    def instances(self, using: str, values: Sequence[Any], queryset: QuerySet[Any]) -> list[Model] | None:
+        """Run the compiled query and return instances like those of ``queryset``; None if a value is undecodable.
+
+        How a row becomes an instance with its related ones is left to Django's ``ModelIterable``.
+        """
+        columns = self.columns(using, values)
+        if any(value is UNDECODABLE for column in columns for value in column):
+            return None
+        rows: Any = _Rows(self, using, list(zip(*columns, strict=True)), queryset)
+        return list(ModelIterable(rows)) if columns else []
+
+
+class _Rows:
+    """The rows of a compiled query as queryset, query and compiler at once, for Django's ``ModelIterable``."""
+
+    _known_related_objects: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, plan: CompiledQuery, using: str, rows: list[Any], queryset: Any) -> None:
+        self.db, self.model, self.rows = using, queryset.model, rows
+        self.select, self.klass_info = plan.select, plan.klass_info
+        self.annotation_col_map = plan.annotation_col_map
+        # Django 6.1: how what was not loaded is fetched.
+        self._fetch_mode = getattr(queryset, "_fetch_mode", None)
+
+    @property
+    def query(self) -> "_Rows":
+        return self
+
+    def get_compiler(self, using: str) -> "_Rows":
+        return self
+
+    def execute_sql(self, **options: Any) -> None:
+        """Do nothing: the rows are there."""
+
+    def results_iter(self, results: None) -> Iterator[Any]:
+        return iter(self.rows)
+
+
+def compile_values(queryset: QuerySet[Any], using: str) -> CompiledQuery:
+    """Compile a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
+    query: Any = queryset.query.chain()
+    # Columns in their order, and annotations after them.
+    if not query.distinct and list((query.selected or {}).values()) == [
+        *range(len(query.select)),
+        *query.annotation_select,
+    ]:
+        query.select = tuple(as_read(column, using) for column in query.select)
+        # Without names: by the name of a column the order would be that of its text, which no index has.
+        query.selected = None
+    return compiled_query(query, using)
+
+
+def compiled_query(query: Any, using: str) -> CompiledQuery:
+    """Compile a query with Django's own SQL compiler, for its database."""
+    compiler: Any = query.get_compiler(using=using)
+    try:
+        sql, params = compiler.as_sql()
+    except EmptyResultSet:
+        return CompiledQuery(None, (), (), False)
+    return _compiled_from(compiler, sql, params)
+
+
+def _compiled_from(compiler: Any, sql: str, params: Sequence[Any]) -> CompiledQuery:
+    names = None
+    # For SQLite Django looks for parameters without names in all of the text, each time that it runs. A lone percent
+    # sign in it is none of them.
+    rest = sql.replace("%%", "") if compiler.connection.vendor == "sqlite" else ""
+    if rest and rest.count("%") == rest.count("%s") == len(params):
+        names = tuple(f"p{number}" for number in range(len(params)))
+        sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
+    has_own_params = any(type(param) is not Slot for param in params)
+    known = compiler.klass_info, compiler.annotation_col_map
+    return CompiledQuery(sql, tuple(params), compiler.select, has_own_params, names, *known)
+
+
+def _converters(plan: CompiledQuery, connection: Any) -> list[tuple[int, list[Converter], Any]]:
+    """Return the converters of a compiled query's columns, kept with the connection to which they belong."""
+    kept: Any = getattr(connection, "_mcp_converters", None)
+    if kept is None:
+        kept = connection._mcp_converters = WeakKeyDictionary()
+    found: list[tuple[int, list[Converter], Any]] | None = kept.get(plan)
+    if found is None:
+        columns = [(position, *converters_of(column[0], connection)) for position, column in enumerate(plan.select)]
+        found = kept[plan] = [column for column in columns if column[1]]
+    return found
+
+
+# The cache
+
+_plans: OrderedDict[Hashable, CompiledQuery] = OrderedDict()
+_lock = threading.Lock()
+
+
+def cached_query(key: Hashable, build: Callable[[], CompiledQuery]) -> CompiledQuery:
+    """Return the compiled query of a key from the cache; ``build`` compiles it when it is not there.
+
+    A plan that holds values which are not slots is not kept: they may be those of one caller.
+    """
+    with _lock:
+        plan = _plans.get(key)
+        if plan is not None:
+            _plans.move_to_end(key)
+            return plan
+    plan = build()
+    if not plan.has_own_params:
+        with _lock:
+            _plans[key] = plan
+            while len(_plans) > MAX_COMPILED:
+                _plans.popitem(last=False)
+    return plan
+
+
+def clear(**kwargs: Any) -> None:
+    """Empty the cache of compiled queries, which frees memory: new exposures of a registry have new keys."""
+    with _lock:
+        _plans.clear()
+
+
+setting_changed.connect(clear)
+
+
+# Rows of the app's own tables, of which nobody else has to be told; keys are texts
+
+
+def own_rows(rows: Callable[[], QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
+    """Read rows of the app's own tables by a compiled query that has slots for these pairs of field and value."""
+    plan = cached_query((rows, using), lambda: compile_values(rows().using(using).order_by(), using))
+    connection = connections[using]
+    return plan.run(using, [field.get_db_prep_value(value, connection) for field, value in values])
+
+
+def insert_if_new(row: Model, using: str) -> None:
+    """Insert a row of the app's own tables by a compiled query, unless one with its key is there."""
+    model, fields = type(row), row._meta.local_concrete_fields
+
+    def build() -> CompiledQuery:
+        query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
+        query.insert_values(fields, [model(**{field.attname: Bind(Slot(n)) for n, field in enumerate(fields)})])
+        compiler = query.get_compiler(using=using)
+        [(sql, params)] = compiler.as_sql()
+        return _compiled_from(compiler, sql, params)
+
+    connection = connections[using]
+    values = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
+    cached_query(("insert", model, using), build).write(using, values)
+
+
+def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
+    """Update columns of the row with a primary key by a compiled query; return whether there is such a row."""
+    opts: Any = model._meta
+    connection = connections[using]
+    params = [opts.get_field(name).get_db_prep_save(value, connection) for name, value in values.items()]
+
+    def build() -> CompiledQuery:
+        query: Any = model._base_manager.filter(by_key(opts)).query.chain(UpdateQuery)
+        query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
+        return compiled_query(query, using)
+
+    return cached_query(("update", model, using, *values), build).write(using, [key, *params]) > 0
+
+
+def delete_by_key(model: type[Model], key: str, using: str) -> None:
+    """Delete the row with a primary key by a compiled query; no other row refers to it."""
+
+    def build() -> CompiledQuery:
+        query: Any = model._base_manager.filter(by_key(model._meta)).query.chain(DeleteQuery)
+        return compiled_query(query, using)
+
+    cached_query(("delete", model, using), build).write(using, [key])
+
+
+# Rows that instances are made of
+
+
+def compiled_instances(
+    queryset: QuerySet[Any], key: Hashable, params: Sequence[Any], narrow: Callable[[QuerySet[Any]], QuerySet[Any]]
+) -> list[Model] | None:
+    """Return the instances of ``narrow(queryset)`` by a compiled query; None where it takes Django's own way.
+
+    ``key`` names what ``narrow`` does, with the first slots for ``params``.
+    """
+    using = queryset.db
+    own = shape_of_instances(queryset, using)
+    if own is None:
+        return None
+
+    def build() -> CompiledQuery:
+        return compiled_query(narrow(with_slots(queryset, len(params))).query, using)
+
+    plan = cached_query(("instances", queryset.model, using, own.key, key), build)
+    return plan.instances(using, [*params, *own.values], queryset)
+
+
+def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
+    """Return the first rows of a queryset, by a compiled query if possible, with as much of each as can be decoded."""
+    query: Any = queryset.query
+    found = None
+    if all(isinstance(name, str) for name in query.order_by):
+        key = ("first", query.order_by, query.default_ordering, limit)
+        try:
+            found = compiled_instances(queryset, key, (), lambda rows: rows[:limit])
+        except Exception as error:
+            if not is_undecodable(error):
+                raise
+    return salvaged_rows([queryset], queryset, limit) if found is None else found
+
+
+def key_params(opts: Any, key: Any, using: str) -> list[Any]:
+    """Return the parts of a primary key as parameters of a compiled query."""
+    fields = opts.pk_fields
+    parts = [key] if len(fields) == 1 else key
+    return [prepare(field, part, using) for field, part in zip(fields, parts, strict=True)]
+
+
+def by_key(opts: Any) -> Q:
+    """Return the condition that the primary key equals the first slots of a compiled query."""
+    condition = Q()
+    for index, field in enumerate(opts.pk_fields):
+        condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
+    return condition
+
+
+def row_by_key(queryset: QuerySet[Any], key: Any) -> list[Model] | None:
+    """Return the row with a primary key, if there is one, by a compiled query; None where the queryset has no shape."""
+    opts = queryset.model._meta
+    params = key_params(opts, key, queryset.db)
+    return compiled_instances(queryset, "pk", params, lambda rows: rows.filter(by_key(opts)).order_by()[:1])
+
+
+def load_related(row: Model, field: Any) -> None:
+    """Load the row of a foreign key by a compiled query, where Django's own attribute would load the same row."""
+    related: Any = field.related_model
+    own = type(getattr(type(row), field.name, None)) is ForwardManyToOneDescriptor
+    if not own or not follows_every_row(related) or len(field.foreign_related_fields) != 1 or field.is_cached(row):
+        return
+    rows = related._base_manager.using(router.db_for_read(related, instance=row))
+    target: Any = field.target_field
+    try:
+        params = [prepare(target, getattr(row, field.attname), rows.db)]
+    except ToolError:
+        return
+    condition = Q(Exact(F(target.attname), Bind(Slot(0))))
+    found = compiled_instances(rows, target, params, lambda rows: rows.filter(condition).order_by()[:1])
+    if found:
+        field.set_cached_value(row, found[0])
+
+
+# The structure of a queryset
+
+# Lookups of Django's that write one placeholder for one value, whichever that is.
+_SINGLE: Final = frozenset(
+    {
+        *(lookups.Exact, lookups.GreaterThan, lookups.GreaterThanOrEqual, lookups.LessThan, lookups.LessThanOrEqual),
+        *(lookups.IntegerFieldExact, lookups.IntegerGreaterThan, lookups.IntegerGreaterThanOrEqual),
+        *(lookups.IntegerLessThan, lookups.IntegerLessThanOrEqual),
+        *(related_lookups.RelatedExact, related_lookups.RelatedGreaterThan, related_lookups.RelatedLessThan),
+        *(related_lookups.RelatedGreaterThanOrEqual, related_lookups.RelatedLessThanOrEqual),
+    }
+)
+_LISTS: Final = frozenset({lookups.In, related_lookups.RelatedIn})
+_NULLS: Final = frozenset({lookups.IsNull, related_lookups.RelatedIsNull})
+_EXACT: Final = frozenset({lookups.Exact, related_lookups.RelatedExact})
+_VALUES: Final = (str, int, float, Decimal, date, time, timedelta, UUID)
+# A longer list is compiled each time: each length is a shape.
+MAX_LIST: Final = 100
+# Attributes of a query that are in the shape or follow from what is, and those that a page sets anew: its order and its
+# columns. Whatever else differs from a fresh query is unknown.
+_READ: Final = frozenset(
+    {
+        *("alias_map", "alias_refcount", "base_table", "distinct", "model", "table_map", "used_aliases", "where"),
+        *("default_ordering", "deferred_loading", "filter_is_sticky", "max_depth", "order_by", "select_related"),
+        "_lookup_joins",
+    }
+)
+_FRESH: Final[Mapping[str, Any]] = vars(Query(None))
+_UNKNOWN: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The structure of a queryset, as a key for its compiled query, and its values, prepared for the database."""
+
+    key: Hashable
+    values: Sequence[Any]
+
+
+class _Unknown(Exception):
+    """Raised for a part of a query whose SQL may depend on its values, so that it cannot be compiled once."""
+
+
+def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
+    """Return the shape of a queryset for the key of its compiled query; None where its SQL may depend on its values."""
+    query: Any = queryset.query
+    if type(query) is not Query or not is_plain(type(queryset)) or queryset._fields is not None:  # type: ignore[attr-defined]
+        return None
+    for name, value in vars(query).items():
+        if name not in _READ and value != _FRESH.get(name, getattr(Query, name, _UNKNOWN)):
+            return None
+    values: list[Any] = []
+    try:
+        where = _condition(query.where, connections[using], values)
+        joins = tuple(map(_join, query.alias_map.values()))
+    except _Unknown:
+        return None
+    counts = tuple(query.alias_refcount.items())
+    return Shape((type(queryset), joins, counts, frozenset(query.used_aliases), query.distinct, where), values)
+
+
+def shape_of_instances(queryset: QuerySet[Any], using: str) -> Shape | None:
+    """Return the shape of a queryset whose instances come from its SQL alone, with its related and deferred fields."""
+    rows: Any = queryset
+    if rows._iterable_class is not ModelIterable or rows._prefetch_related_lookups or rows._known_related_objects:
+        return None
+    shape = shape_of(queryset, using)
+    if shape is None:
+        return None
+    names, is_defer = rows.query.deferred_loading
+    return Shape((shape.key, _frozen(rows.query.select_related), frozenset(names), is_defer), shape.values)
+
+
+def _frozen(related: Any) -> Any:
+    return tuple((name, _frozen(inner)) for name, inner in related.items()) if isinstance(related, dict) else related
+
+
+def _join(join: Any) -> Hashable:
+    if type(join) is BaseTable:
+        return join.table_alias, join.table_name
+    if type(join) is not Join or join.filtered_relation is not None:
+        raise _Unknown
+    return join.table_alias, join.table_name, join.parent_alias, join.join_type, join.join_field, join.nullable
+
+
+def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
+    """Return the structure of a condition in a queryset's WHERE clause; its values are added to ``values``."""
+    kind = type(node)
+    if kind is WhereNode:
+        parts = tuple(_condition(child, connection, values) for child in node.children)
+        return node.connector, node.negated, parts
+    if type(getattr(node, "lhs", None)) is not Col or node.bilateral_transforms:
+        raise _Unknown
+    column = (kind, node.lhs.alias, node.lhs.target, node.lhs.output_field)
+    if kind in _NULLS or (kind in _EXACT and type(node.rhs) is bool):
+        return *column, bool(node.rhs)
+    if kind in _SINGLE and isinstance(node.rhs, _VALUES) and _is_in_range(node, connection):
+        values += node.get_db_prep_lookup(node.rhs, connection)[1]
+        return *column, type(node.rhs)
+    if kind in _LISTS and (found := _members(node)):
+        values += node.get_db_prep_lookup(found, connection)[1]
+        return *column, len(found)
+    raise _Unknown
+
+
+def _is_in_range(lookup: Any, connection: Any) -> bool:
+    """Return whether the column can hold the integer of a lookup: Django makes no comparison of any other."""
+    looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
+    if not looks or not isinstance(lookup.rhs, int):
+        return True
+    least, most = connection.ops.integer_field_range(lookup.lhs.output_field.get_internal_type())
+    return (least is None or least <= lookup.rhs) and (most is None or lookup.rhs <= most)
+
+
+def _members(lookup: Any) -> list[Any]:
+    """Return the items of an ``IN`` lookup, each once and without NULL, as Django does; none of what is no list."""
+    found = lookup.rhs
+    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, _VALUES) for item in found):
+        return []
+    unique = list(dict.fromkeys(found))
+    return unique if len(unique) <= MAX_LIST else []
+
+
+def with_slots(queryset: QuerySet[Any], first: int) -> QuerySet[Any]:
+    """Return the queryset with slots in place of its values, numbered from ``first``, to be compiled once."""
+    rows = queryset.all()
+    slots = (Slot(number) for number in count(first))
+    rows.query.where = _bound(rows.query.where, slots)
+    return rows
+
+
+def _bound(node: Any, slots: Iterator[Slot]) -> Any:
+    if type(node) is WhereNode:
+        return WhereNode([_bound(child, slots) for child in node.children], node.connector, node.negated)
+    if type(node) in _LISTS:
+        return BoundIn(node.lhs, tuple(next(slots) for _ in _members(node)))
+    if type(node) in _NULLS or type(node.rhs) is bool:
+        return node
+    bound = copy(node)
+    bound.rhs = Bind(next(slots))
+    return bound

@@ -1,0 +1,91 @@
+"""What a column is compared with in place of a value: another column, or an aggregate over the caller's rows.
+
+Both are looked up by the caller's own rule (:func:`~mcp_django.orm.path.target_of`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from django.db.models import Q, Subquery, Value
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..exposures.querysets import is_derived
+from .access import access_of
+from .aggregates import FUNCTIONS, result_of
+from .arithmetic import combined, shift, value_of
+from .columns import Column
+from .lookups import usual_lookups
+from .path import Target
+from .suggestions import naming
+
+# What the other value may be moved by.
+SHIFTS: Final[Mapping[str, str]] = {"plus": "+", "minus": "-"}
+AGGREGATES: Final = ("avg", "median", "min", "max")
+
+
+def is_field(value: Any) -> bool:
+    """Return whether a value is another field: ``{"field": "promised_at"}``, also with ``plus`` or ``minus``."""
+    return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
+
+
+def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> str:
+    """Return the function of an aggregate such as ``{"avg": "total", "where": {...}}``, "" for any other value.
+
+    ``min`` and ``max`` are also what some clients call limits: with a value that is no field of this caller's.
+    """
+    if not isinstance(value, dict):
+        return ""
+    name = next((name for name in AGGREGATES if name in value), "")
+    if not name or not isinstance(value[name], str) or not value.keys() <= {name, "where", *SHIFTS}:
+        return ""
+    if name in ("min", "max") and "where" not in value:
+        try:
+            value_of(request, exposure, value[name], FUNCTIONS[name].usable)
+        except ToolError:
+            return ""
+    return name
+
+
+def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any]) -> Target:
+    """Return the other field, as it is moved."""
+    with naming(request, "filters", "aggregates"):
+        return _moved(value_of(request, exposure, str(value["field"]), _is_compared), value)
+
+
+def aggregate_value(
+    request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any], where: Callable[[], Q] | None
+) -> Target:
+    """Return the aggregate over all rows of the caller that pass ``where``, as it is moved."""
+    name = next(name for name in AGGREGATES if name in value)
+    function = FUNCTIONS[name]
+    with naming(request, "filters", "aggregates"):
+        target = value_of(request, exposure, value[name], function.usable)
+    result = result_of(function, target.column)
+    own = exposure.get_queryset(request)
+    rows = exposure.model._base_manager.using(own.db).order_by()
+    if is_derived(own):
+        # The table does not have the columns.
+        rows = own.order_by()
+    elif not access_of(request)[exposure].sees_every_row:
+        # The joins of a queryset of the project's own would count a row twice.
+        rows = rows.filter(pk__in=own.order_by().values("pk"))
+    rows = rows.filter(where()) if where is not None else rows
+    made = rows.annotate(mcp_all=Value(1)).values("mcp_all")
+    made = made.annotate(mcp_value=function.make(target.expression, output_field=result)).values("mcp_value")
+    title = f"{name}({target.name})"
+    found = Target(title, Column(title, "field", field=result), Subquery(made, output_field=result), target.narrowed)
+    return _moved(found, value)
+
+
+def _moved(target: Target, value: Mapping[str, Any]) -> Target:
+    for word, sign in SHIFTS.items():
+        if word in value:
+            target = combined(target, sign, shift(value[word]))
+    return target
+
+
+def _is_compared(column: Column) -> bool:
+    """Return whether the column's values are compared as they are stored, which those of encrypted ones are not."""
+    return column.is_countable() and "exact" in usual_lookups(column.field)

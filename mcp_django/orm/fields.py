@@ -1,0 +1,529 @@
+"""Model fields: found by a path, the kind of value that each holds, and how a client's JSON becomes such a value.
+
+Everything here is decided by the field, never by the client: a value is parsed to the Python type of its field before
+any query is built.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings as django_settings
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db import connection, connections, models, router
+from django.forms import MultipleChoiceField
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
+
+from ..context.databases import home_of
+
+MAX_TEXT: Final = 1000
+INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
+MAX_EXPONENT: Final = 300
+# Items that an array is compared with.
+MAX_ITEMS: Final = 20
+
+EQUAL: Final = ("exact", "in", "isnull")
+ORDERED: Final = ("gt", "gte", "lt", "lte", "range")
+TEXTUAL: Final = ("contains", "icontains", "startswith", "istartswith")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a field holds. ``word`` is its name for callers; ``lookups`` are those it has by itself.
+
+    ``parse`` turns a JSON value into the Python value and raises ValueError, whose text says what is expected; where
+    the lookups of a container take values of other types than its own, ``operand`` does, by field, lookup and value.
+    """
+
+    word: str
+    lookups: tuple[str, ...]
+    parse: Callable[[Any, Any], Any]
+    sortable: bool = True
+    summable: bool = False
+    operand: Callable[[Any, str, Any], Any] | None = None
+
+
+def parse_integer(field: Any, value: Any) -> int:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    if isinstance(value, str) and INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("an integer")
+    try:
+        low, high = connection.ops.integer_field_range(field.get_internal_type())
+    except KeyError:
+        # A field of the project's own, whose column is something else.
+        low, high = None, None
+    low, high = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+    if not low <= value <= high:
+        raise ValueError(f"an integer from {low} to {high}")
+    return value
+
+
+def _float(field: Any, value: Any) -> float:
+    return float(_number(value))
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)) or len(str(value)) > 60:
+        raise ValueError("a number")
+    try:
+        number = Decimal(str(value)) if str(value).isascii() else Decimal("NaN")
+    except InvalidOperation:
+        raise ValueError("a number") from None
+    if not number.is_finite() or abs(number.adjusted()) > MAX_EXPONENT:
+        raise ValueError("a number")
+    return number
+
+
+def _decimal(field: Any, value: Any) -> Decimal:
+    number = _number(value)
+    places = field.decimal_places or 0
+    if field.max_digits is not None:
+        if abs(number) >= Decimal(10) ** (field.max_digits - places):
+            raise ValueError(f"a number of at most {field.max_digits - places} digits before the point")
+        if number != round(number, places):
+            raise ValueError(f"a number with at most {places} decimals")
+    return number
+
+
+def parse_boolean(field: Any, value: Any) -> bool:
+    words = {"true": True, "false": False}
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    if value in (0, 1) and isinstance(value, int):
+        return bool(value)
+    raise ValueError("true or false")
+
+
+def parse_text(field: Any, value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or "\0" in value or len(value) > MAX_TEXT or not _is_unicode(value):
+        raise ValueError(f"text of at most {MAX_TEXT} characters")
+    return value
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can hold the text: no database takes half of a surrogate pair."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def _temporal(parse: Callable[[str], Any], expected: str) -> Callable[[Any, Any], Any]:
+    def read(field: Any, value: Any) -> Any:
+        try:
+            found = parse(value) if isinstance(value, str) and len(value) < 64 and value.isascii() else None
+        except (ValueError, OverflowError):
+            found = None
+        if found is None:
+            raise ValueError(expected)
+        return found
+
+    return read
+
+
+def _datetime(text: str) -> datetime | None:
+    day = parse_date(text) if len(text) <= 10 else None
+    found = datetime.combine(day, time()) if day else parse_datetime(text)
+    if found is None:
+        return None
+    if django_settings.USE_TZ:
+        found = found if timezone.is_aware(found) else timezone.make_aware(found)
+        # Fails here, not in the database, for the hours around the years 1 and 9999.
+        found.astimezone(UTC)
+    elif timezone.is_aware(found):
+        found = timezone.make_naive(found)
+    return found
+
+
+def _uuid(field: Any, value: Any) -> UUID:
+    try:
+        return UUID(value) if isinstance(value, str) and len(value) in (32, 36) else UUID("")
+    except ValueError:
+        raise ValueError("a UUID") from None
+
+
+def _address(field: Any, value: Any) -> str:
+    try:
+        return str(field.clean(parse_text(field, value), None))
+    except ValidationError:
+        raise ValueError("an IP address") from None
+
+
+def _nothing(field: Any, value: Any) -> Any:
+    raise ValueError("no value")
+
+
+_date = _temporal(parse_date, "a date such as 2026-01-31")
+_moment = _temporal(_datetime, "a date or time such as 2026-01-31 or 2026-01-31T12:00:00Z")
+
+# The first class that a field is an instance of decides; subclasses stand before their parents.
+_KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
+    (models.BooleanField, Kind("boolean", EQUAL, parse_boolean)),
+    (models.IntegerField, Kind("integer", EQUAL + ORDERED, parse_integer, summable=True)),
+    (models.DecimalField, Kind("decimal", EQUAL + ORDERED, _decimal, summable=True)),
+    (models.FloatField, Kind("number", EQUAL + ORDERED, _float, summable=True)),
+    (models.DateTimeField, Kind("datetime", EQUAL + ORDERED, _moment)),
+    (models.DateField, Kind("date", EQUAL + ORDERED, _date)),
+    (models.TimeField, Kind("time", EQUAL + ORDERED, _temporal(parse_time, "a time such as 14:30"))),
+    (
+        models.DurationField,
+        Kind("duration", EQUAL + ORDERED, _temporal(parse_duration, "a duration such as 1 02:30:00"), summable=True),
+    ),
+    (models.UUIDField, Kind("uuid", EQUAL, _uuid)),
+    (models.GenericIPAddressField, Kind("ip", EQUAL, _address)),
+    (models.ImageField, Kind("image", ("isnull",), _nothing, sortable=False)),
+    (models.FileField, Kind("file", ("isnull",), _nothing, sortable=False)),
+    (models.CharField, Kind("text", EQUAL + TEXTUAL, parse_text)),
+    (models.TextField, Kind("text", EQUAL + TEXTUAL, parse_text)),
+    (models.FilePathField, Kind("text", EQUAL, parse_text)),
+    (models.JSONField, Kind("json", ("isnull",), _nothing, sortable=False)),
+    (models.BinaryField, Kind("bytes", ("isnull",), _nothing, sortable=False)),
+)
+_OTHER: Final = Kind("value", ("isnull",), _nothing, sortable=False)
+_GEOMETRY: Final = Kind("geometry", ("isnull",), _nothing, sortable=False)
+# The parts of such a key are fields of their own, with lookups of their own.
+_COMPOSITE: Final = Kind("key", (), _nothing, sortable=False)
+
+
+# PostgreSQL
+
+
+def _items(value: Any) -> list[Any]:
+    items = value if isinstance(value, list) else [value]
+    if not 0 < len(items) <= MAX_ITEMS:
+        raise ValueError(f"a list of 1 to {MAX_ITEMS} values")
+    return items
+
+
+def _array_operand(field: Any, lookup: str, value: Any) -> Any:
+    if lookup == "len":
+        return parse_integer(models.IntegerField(), value)
+    # The items of an array of arrays are those of the innermost, as the database takes them.
+    base = field.base_field
+    while hasattr(base, "base_field"):
+        base = base.base_field
+    found = [parse_value(base, item) for item in _items(value)]
+    while hasattr(field.base_field, "base_field"):
+        found, field = [found], field.base_field
+    return found
+
+
+def _range_operand(field: Any, lookup: str, value: Any) -> Any:
+    if lookup == "overlap":
+        ends = _items(value)
+        if len(ends) != 2:
+            raise ValueError("a list of two values: from, and the first after it")
+        lower, upper = (None if end is None else parse_value(field.base_field, end) for end in ends)
+        if lower is not None and upper is not None and lower > upper:
+            raise ValueError("a list of two values: the smaller one first")
+        return field.range_type(lower, upper)
+    inside = parse_value(field.base_field, value)
+    return field.range_type(inside, inside, "[]")
+
+
+def _key(field: Any, lookup: str, value: Any) -> Any:
+    return parse_text(field, value)
+
+
+# By the name of the class, as importing the module takes the driver of PostgreSQL.
+_POSTGRES: Final[tuple[tuple[str, Kind], ...]] = (
+    ("ArrayField", Kind("list", ("contains", "overlap", "len", "isnull"), _nothing, False, operand=_array_operand)),
+    ("RangeField", Kind("range", ("contains", "overlap", "isnull"), _nothing, False, operand=_range_operand)),
+    ("HStoreField", Kind("mapping", ("has_key", "isnull"), _nothing, False, operand=_key)),
+)
+
+
+def _postgres_kind(stored: Any) -> Kind | None:
+    fields = sys.modules.get("django.contrib.postgres.fields")
+    return next((kind for name, kind in _POSTGRES if fields and isinstance(stored, getattr(fields, name))), None)
+
+
+def _other(stored: Any) -> Kind:
+    # GeoDjango cannot be imported without its libraries.
+    return _GEOMETRY if hasattr(stored, "geom_type") and hasattr(stored, "srid") else _OTHER
+
+
+# Fields
+
+
+def is_joinable(field: Any) -> bool:
+    """Return whether the rows that a relation leads to are in the same database, so that one query reads both.
+
+    A replica has them as the primary has, as for any join of Django's.
+    """
+    alone = len(connections.settings) == 1
+    return alone or home_of(field.model) == home_of(field.related_model)
+
+
+def key_field(relation: Any) -> Any:
+    """Return the field by which callers know the row that a foreign key points to: its primary key.
+
+    With ``to_field`` the column holds something else, which is the key only where one query cannot read both.
+    """
+    target, pk = relation.target_field, relation.related_model._meta.pk
+    other = target.primary_key or isinstance(pk, models.CompositePrimaryKey) or not is_joinable(relation)
+    return target if other else pk
+
+
+def stored_field(field: Any) -> Any:
+    """Return the field whose type the values have: the key of a relation, what a generated field gives."""
+    while True:
+        if field.is_relation and field.concrete and not field.many_to_many:
+            field = key_field(field)
+        elif isinstance(field, models.GeneratedField):
+            field = field.output_field
+        else:
+            return field
+
+
+def is_json_field(field: Any) -> bool:
+    """Return whether the field's values have no text form of their own."""
+    return kind_of(field).word in ("json", "bytes", "file", "image", "value", "key", "list", "range", "mapping")
+
+
+def is_file_field(field: Any) -> bool:
+    """Return whether the field holds a file, whose name is empty where there is none."""
+    return isinstance(field, models.FileField)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(field: Any) -> Kind:
+    """Return the kind of a field, a relation counting as what its column holds; one without a column has no lookups."""
+    if field.many_to_many:
+        target = kind_of(field.related_model._meta.pk)
+        return Kind(target.word, ("exact", "in"), target.parse, sortable=False)
+    if field.is_relation and not field.concrete:
+        return _key_kind(field) if field.related_model is not None else _COMPOSITE
+    stored = stored_field(field)
+    if isinstance(stored, models.CompositePrimaryKey):
+        return _COMPOSITE
+    kind = (
+        next((kind for base, kind in _KINDS if isinstance(stored, base)), None)
+        or _postgres_kind(stored)
+        or _other(stored)
+    )
+    if field.is_relation:
+        return Kind(kind.word, EQUAL, kind.parse, kind.sortable)
+    known = _comparable(stored, kind)
+    if known is kind.lookups:
+        return kind
+    return replace(kind, lookups=known, sortable=False, summable=False)
+
+
+def is_stored_as_text(field: Any) -> bool:
+    """Return whether a project's own field keeps what it holds, a number maybe, in a column of text."""
+    stored = stored_field(field)
+    if type(stored).db_type is models.Field.db_type or not hasattr(stored, "model"):
+        return False
+    kind = stored.db_type(connections[router.db_for_read(stored.model)]) or ""
+    return "char" in kind.lower() or "text" in kind.lower()
+
+
+# How a project's own field may store what it holds, and a value of each kind to try that with.
+_STORING: Final = ("from_db_value", "get_db_prep_save", "get_db_prep_value", "get_prep_value")
+_TRIED: Final[Mapping[str, Any]] = {
+    "text": "Probe of a field",
+    "integer": 12,
+    "number": 1.5,
+    "decimal": Decimal("1.5"),
+    "date": date(2000, 2, 3),
+    "datetime": datetime(2000, 2, 3, 4, 5, tzinfo=UTC),
+}
+
+
+def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
+    """Return the lookups of the kind that can be true for what the field stores, which may be encrypted."""
+    ways = (getattr(type(field), name, None) for name in _STORING)
+    own = any(way is not None and not way.__module__.startswith("django.") for way in ways)
+    if kind.word not in _TRIED or not own:
+        return kind.lookups
+    value = _TRIED[kind.word]
+    try:
+        stored, again = (field.get_db_prep_save(value, connection) for _ in range(2))
+        compared = field.get_db_prep_value(field.get_prep_value(value), connection, prepared=True)
+        read = field.from_db_value(stored, None, connection) if hasattr(field, "from_db_value") else stored
+    except Exception:
+        # It takes other values: nothing is known of it.
+        return kind.lookups
+    if not stored == again == compared:
+        return tuple(lookup for lookup in kind.lookups if lookup == "isnull")
+    if kind.word == "text":
+        is_encoded = read == value and str(stored).casefold() != value.casefold()
+    else:
+        is_encoded = field.get_internal_type() in ("BinaryField", "CharField", "TextField")
+    return EQUAL if is_encoded else kind.lookups
+
+
+def _key_kind(relation: Any) -> Kind:
+    """Return the kind of what a relation from elsewhere shows: the primary key of the other model."""
+    return Kind(kind_of(relation.related_model._meta.pk).word, (), _nothing, sortable=False)
+
+
+def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
+    """Return the stored value of the choice that a client means by it or by its label, None if it means none.
+
+    What is spelt exactly so comes before what differs in case; where that names several, it names none.
+    """
+    known = [(stored, (str(stored), str(label))) for stored, label in choices if stored is not None]
+    for spell in (str, _lower):
+        for position in (0, 1):
+            found = [stored for stored, names in known if spell(names[position]) == spell(str(value))]
+            if found:
+                return found[0] if all(stored == found[0] for stored in found) else None
+    return None
+
+
+def _lower(text: str) -> str:
+    return text.lower()
+
+
+def choices_of(field: Any) -> list[tuple[Any, Any]]:
+    """Return the stored values and labels of a field's choices, those of groups too."""
+    found = getattr(field, "flatchoices", None)
+    # Fields that hold several choices replace Django's property, some by nothing.
+    return list(found) if isinstance(found, list) else list(_flat(field.choices or ()))
+
+
+def _flat(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from _flat(label)
+        else:
+            yield value, label
+
+
+@lru_cache(maxsize=1024)
+def holds_many(field: Any) -> bool:
+    """Return whether a value of the field is several of its choices, as its form takes them."""
+    try:
+        return bool(field.choices) and isinstance(field.formfield(), MultipleChoiceField)
+    except Exception:
+        # It is made for another form than this.
+        return False
+
+
+def _choice(field: Any, value: Any) -> Any:
+    """Return the stored value of a choice given by it or by its label."""
+    choices = choices_of(field)
+    found = choice_of(choices, value)
+    if found is None or isinstance(value, (dict, list)):
+        stored = [str(stored) for stored, _ in choices if stored is not None]
+        raise ValueError("one of " + ", ".join(stored[:20]) + (" …" if len(stored) > 20 else ""))
+    return found
+
+
+def parse_value(field: Any, value: Any) -> Any:
+    """Return the Python value of the field that the JSON value stands for."""
+    if field.many_to_many:
+        field = field.related_model._meta.pk
+    stored = stored_field(field)
+    if not field.is_relation and getattr(stored, "choices", None) and value not in ("", None):
+        value = _choice(stored, value)
+    return kind_of(field).parse(stored, value)
+
+
+def parse_operand(field: Any, value: Any) -> Any:
+    """Return the value that one of the field is compared with: any of its type, or one of its choices."""
+    try:
+        return kind_of(field).parse(stored_field(field), value)
+    except ValueError:
+        if field.many_to_many or not getattr(stored_field(field), "choices", None):
+            raise
+        return parse_value(field, value)
+
+
+# Paths from a model
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
+
+    ``guards`` are conditions that rows on the way have to meet to be the caller's: where one does not, there is no
+    value. Of a path that begins with a relation to many rows they are seen from these. A value that the database
+    computes has an ``expression``, and a name in place of the column.
+    """
+
+    column: str
+    field: Any
+    many: bool
+    nullable: bool
+    guards: tuple[models.Q, ...] = ()
+    expression: Any = None
+
+
+def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
+    """Return the concrete column that a path of field names leads to.
+
+    None stands for no such field, a generic relation, or a path into another database, which no query can follow.
+    """
+    path, followed = _resolved(model, text)
+    return path if all(map(is_joinable, followed)) else None
+
+
+@lru_cache(maxsize=4096)
+def _resolved(model: type[models.Model], text: str) -> tuple[FieldPath | None, tuple[Any, ...]]:
+    """Return the path and the relations that it follows."""
+    opts, names, many, nullable = model._meta, text.split("__"), False, False
+    column: list[str] = []
+    followed: list[Any] = []
+    for position, name in enumerate(names):
+        try:
+            field: Any = opts.pk if name == "pk" else opts.get_field(name)
+        except FieldDoesNotExist:
+            return None, ()
+        if not isinstance(field, (models.Field, models.ForeignObjectRel)):
+            return None, ()
+        last = position == len(names) - 1
+        if last:
+            if not isinstance(field, models.Field) or not (field.concrete or field.many_to_many):
+                return None, ()
+            column += _key_names(field)
+            followed += [field] if len(column) > position + 1 else []
+            many, nullable = many or bool(field.many_to_many), nullable or bool(field.null)
+            return FieldPath("__".join(column), field, many, nullable), tuple(followed)
+        if not field.is_relation or field.related_model is None:
+            return None, ()
+        column.append(field.name)
+        followed.append(field)
+        many = many or bool(field.many_to_many or field.one_to_many)
+        nullable = nullable or not isinstance(field, models.Field) or bool(field.null)
+        opts = field.related_model._meta
+    return None, ()
+
+
+def _key_names(field: Any) -> tuple[str, ...]:
+    """Return the names that lead to what a field shows: its column, or the primary key of the row that it points to."""
+    if field.many_to_many:
+        return (field.name,)
+    if field.is_relation and key_field(field) is not field.target_field:
+        return field.name, key_field(field).attname
+    return (field.attname,)
+
+
+def relations_on(model: Any, path: str) -> Iterator[tuple[list[str], Any]]:
+    """Yield the relations that a path follows before its last name, each after the names that lead there."""
+    names = path.split("__")
+    for position, name in enumerate(names[:-1], 1):
+        try:
+            relation: Any = model._meta.get_field(model._meta.pk.name if name == "pk" else name)
+        except FieldDoesNotExist:
+            return
+        model = relation.related_model
+        if model is None:
+            return
+        yield names[:position], relation

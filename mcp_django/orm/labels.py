@@ -1,0 +1,347 @@
+"""Labels of rows, and of the rows related to those of a page: a fixed number of queries for each relation.
+
+A label is what ``__str__`` says, from a column alone where that is proven to be the same. That of a related row is
+shown when the related model is exposed, the caller may view it, and the row is among its exposure's rows; otherwise a
+foreign key is its bare key, and a many-to-many relation does not list the row.
+"""
+
+import ast
+import inspect
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from textwrap import dedent
+from typing import Any, Final, cast
+
+from django.db import models
+from django.db.models import F, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from ..context.request import MCPRequest
+from ..exceptions import NotFound
+from ..exposures.model_exposure import ModelExposure
+from ..runtime.failing_hooks import asked
+from ..schema.secrets import HIDDEN, clean_text, secret_columns
+from .access import access_of, has_every_row, link_table, parse_pk
+from .column_values import field_renderer, pk_text
+from .columns import Column, is_generic_relation, is_replaced
+from .fields import is_joinable, key_field, resolve_path
+from .prefetch import each_row, learn, learned
+from .undecodable_values import UNDECODABLE, VALUE_ERRORS, is_undecodable, salvaged_rows
+
+logger = logging.getLogger("mcp_django")
+
+MAX_LABEL: Final = 200
+# Shorter ones would hide parts of words.
+MIN_SECRET: Final = 4
+# What labels are learned to follow is remembered as that of this column.
+STR: Final = "__str__"
+# Relations one after the other, of which a label is made.
+MAX_DEPTH: Final = 3
+
+
+@lru_cache(maxsize=1024)
+def plain_label(exposure: ModelExposure) -> str | None:
+    """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
+    name = exposure.label_field or returned_attribute(exposure.model)
+    if name in _secrets(exposure):
+        return None
+    path = resolve_path(exposure.model, name) if name and "__" not in name else None
+    if path is None or path.nullable or not isinstance(path.field, (models.CharField, models.TextField)):
+        return None
+    plain = type(path.field).descriptor_class is models.Field.descriptor_class
+    # Values of a class of the project's own may have a text of their own.
+    own = hasattr(path.field, "from_db_value") or is_replaced(path.field.model, path.field)
+    return name if plain and not own else None
+
+
+class Attribute(str):
+    """What an attribute of a :class:`Recorder` is: a text that can only be handed on as it is."""
+
+    def _refuse(self, *args: Any) -> Any:
+        raise TypeError("a label that is made of it is more than the attribute")
+
+    __str__ = __format__ = __bool__ = __len__ = __eq__ = __iter__ = __getitem__ = _refuse
+    __hash__ = str.__hash__
+
+
+class Recorder:
+    """Stands for a row whose ``__str__`` is asked: each attribute is its own name."""
+
+    def __getattribute__(self, name: str) -> Attribute:
+        return Attribute(name)
+
+
+def returned_attribute(model: type[Any]) -> str | None:
+    """Return the attribute when ``__str__`` is exactly ``return self.<attribute>``, and None where that is not proven.
+
+    The running code hands the attribute on, and its source says that there is no other way through it.
+    """
+    method: Any = model.__str__
+    try:
+        found = method(Recorder())
+        (function,) = ast.parse(dedent(inspect.getsource(method))).body
+    except Exception:
+        return None
+    match function:
+        case ast.FunctionDef(args=ast.arguments(args=[ast.arg(arg=own)]), decorator_list=[]) if (
+            type(found) is Attribute
+        ):
+            body = function.body[ast.get_docstring(function) is not None :]
+            name = str.__str__(found)
+            said = [ast.unparse(step) for step in body]
+            return name if said == [f"return {own}.{name}"] and not hasattr(method, "__wrapped__") else None
+    return None
+
+
+def labels_of(exposure: ModelExposure, rows: Sequence[models.Model]) -> list[str | None]:
+    """Return the labels of the rows; what they follow is loaded for all, and remembered for :func:`with_labels_of`."""
+    followed: set[str] = set()
+    labels, _ = each_row(rows, partial(label_of, exposure), followed)
+    learn(exposure, {STR: followed})
+    return labels
+
+
+def with_labels_of(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows with the related rows loaded that their labels were seen to follow."""
+    # Without names it would follow every relation.
+    followed = learned(exposure, (STR,))
+    return rows.select_related(*sorted(followed)) if followed else rows
+
+
+def label_of(exposure: ModelExposure, row: models.Model) -> str | None:
+    """Return the label of a row, or None where the project's code fails to make one.
+
+    Secrets of the row are hidden in it, but for those that the exposure names.
+    """
+    try:
+        label = str(getattr(row, exposure.label_field)) if exposure.label_field else str(row)
+    except Exception:
+        logger.warning("The label of a %s could not be made", exposure.label, exc_info=True)
+        return None
+    for secret in _loaded_secrets(row, _secrets(exposure), MAX_DEPTH):
+        label = label.replace(secret, HIDDEN)
+    return clean_text(label, MAX_LABEL)
+
+
+def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iterator[str]:
+    """Yield the secrets that a label could be made of: what it is made of has been loaded, related rows too."""
+    values = (row.__dict__.get(name) for name in names)
+    yield from (value for value in values if isinstance(value, str) and len(value) >= MIN_SECRET)
+    for related in list(row._state.fields_cache.values()) if depth else ():
+        if isinstance(related, models.Model):
+            yield from _loaded_secrets(related, secret_columns(type(related)), depth - 1)
+
+
+@lru_cache(maxsize=1024)
+def _secrets(exposure: ModelExposure) -> frozenset[str]:
+    return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.options.fields}
+
+
+# Related rows of one many-to-many value.
+MAX_RELATED: Final = 20
+
+
+def joined_label(request: MCPRequest, column: Column) -> str | None:
+    """Return the path of the column that is the label of a foreign key, where a join alone can give it."""
+    field = column.field
+    related = access_of(request).exposure_of(field.related_model)
+    if related is None or not has_every_row(related) or not is_joinable(field) or column.is_guarded:
+        return None
+    label = plain_label(related)
+    return "__".join([*column.through, field.name, label]) if label is not None else None
+
+
+def ways_to(path: str) -> list[str]:
+    """Return the relations that a path follows, each as the path to it: the first one, and so on."""
+    names = path.split("__")[:-1]
+    return ["__".join(names[: position + 1]) for position in range(len(names))]
+
+
+def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
+    """Return the columns of the rows; one whose key leads nowhere stays, where ``followed`` are the relations to it."""
+    known = set(rows.query.alias_map)
+    found: Any = rows.values_list(*paths)
+    _keep_rows(found.query, followed, known)
+    return cast("QuerySet[Any]", found)
+
+
+def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[str]) -> QuerySet[Any]:
+    """Return the rows with the related rows of the paths loaded.
+
+    A row whose key leads nowhere stays, where the relation is one of ``columns``, which this app follows by itself.
+    """
+    found = rows.select_related(*sorted(paths))
+    query: Any = found.query
+    known, relations = set(query.alias_map), set(columns)
+    for name in sorted(relations):
+        query.setup_joins(name.split("__"), query.get_meta(), query.get_initial_alias())
+    _keep_rows(query, relations, known)
+    return found
+
+
+def _keep_rows(query: Any, relations: Collection[str], known: Collection[str]) -> None:
+    """Let joins of these foreign keys lose no row, but for ``known`` ones, which filters or the project made."""
+    fields = {_last_field(query.get_meta(), name) for name in relations}
+    for alias, join in query.alias_map.items():
+        if alias not in known and getattr(join, "join_field", None) in fields:
+            query.alias_map[alias] = join.promote()
+
+
+def _last_field(opts: Any, path: str) -> Any:
+    *hops, last = path.split("__")
+    for name in hops:
+        opts = opts.get_field(name).related_model._meta
+    return opts.get_field(last)
+
+
+def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:
+    """Return the labels of the related rows that the caller may view, by the key that the relation stores."""
+    related = access_of(request).exposure_of(field.related_model)
+    wanted = {key for key in keys if key is not None and key is not UNDECODABLE}
+    if related is None or not wanted:
+        return {}
+    target = related.model._meta.pk if field.many_to_many else key_field(field)
+    return _labels(request, related, target.attname, wanted)
+
+
+def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: set[Any]) -> dict[Any, str | None]:
+    visible = _visible(request, related)
+    try:
+        rows = visible.filter(**{f"{target}__in": list(wanted)})
+    except VALUE_ERRORS:
+        # SQLite keeps a text in a column of numbers too.
+        wanted = {key for key in wanted if _is_key(related.opts.get_field(target), key)}
+        rows = visible.filter(**{f"{target}__in": list(wanted)})
+    label = plain_label(related)
+    if label is not None:
+        return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
+    rows = with_labels_of(related, rows)
+    try:
+        loaded = list(rows)
+    except Exception as error:
+        if not is_undecodable(error):
+            raise
+        loaded = salvaged_rows([rows], visible, len(wanted))
+    return {getattr(row, target): label for row, label in zip(loaded, labels_of(related, loaded), strict=True)}
+
+
+def _is_key(field: Any, key: Any) -> bool:
+    try:
+        field.get_prep_value(key)
+    except VALUE_ERRORS:
+        return False
+    return True
+
+
+def _visible(request: MCPRequest, related: ModelExposure) -> QuerySet[Any]:
+    """Return the related rows that the caller may view, none of them where the project fails to say which."""
+    none = related.model._base_manager.none()
+    return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
+
+
+def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Return for each key the ``[key, label]`` pairs of the rows linked to it, and whether a list was cut.
+
+    ``keys`` are primary keys for a many-to-many relation, otherwise what the rows point to; of a one-to-one relation
+    the pair itself is returned, or None. A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
+    """
+    related = access_of(request).exposure_of(field.related_model)
+    links = _links(request, related, field, keys) if related is not None and keys else []
+    if related is None or not links:
+        return [None if field.one_to_one else [] for _ in keys], False
+    pk = related.opts.pk
+    labels = _labels(request, related, pk.attname, {target for _, target in links})
+    renderer = pk_text if related.opts.is_composite_pk else field_renderer(pk, None, "")
+    lists: dict[Any, list[Any]] = {}
+    for source, target in links:
+        listed = lists.setdefault(source, [])
+        if target in labels and len(listed) <= MAX_RELATED:
+            listed.append([renderer(target), labels[target]])
+    if field.one_to_one:
+        return [lists[key][0] if lists.get(key) else None for key in keys], False
+    cut = [listed for listed in lists.values() if len(listed) > MAX_RELATED]
+    for listed in cut:
+        listed[MAX_RELATED:] = ["…"]
+    return [lists.get(key, []) for key in keys], bool(cut)
+
+
+def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return pairs of these keys and of the keys of the rows that are linked to them, as many as can be shown of each.
+
+    ``field`` is the relation as this model has it: many-to-many, a foreign key or one-to-one field of the other model,
+    or a generic relation.
+    """
+    # What holds the key of this model's row, of the linked row, and how the texts of generic relations spell keys.
+    targets = [part.attname for part in related.opts.pk_fields]
+    rows, spelt = related.model._base_manager.all(), {key: key for key in keys}
+    if field.many_to_many:
+        through, source, target = link_table(field)
+        rows, targets = through._default_manager.all(), [target]
+    elif is_generic_relation(field):
+        remote: Any = related.opts.get_field(field.object_id_field_name)
+        holder: Any = related.opts.get_field(field.content_type_field_name)
+        types = holder.related_model.objects
+        own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
+        rows, source = rows.filter(**{holder.attname: own.pk}), remote.attname
+        spelt = {remote.to_python(key): key for key in keys}
+    else:
+        source = field.field.attname
+    rows = rows.filter(**{f"{source}__in": list(spelt)}).order_by()
+    if not has_every_row(related):
+        visible = _visible(request, related)
+        if not field.many_to_many:
+            rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
+        elif visible.db == rows.db:
+            # Rows of another database are sorted out with their labels.
+            rows = rows.filter(**{f"{targets[0]}__in": visible.values("pk")})
+    # Of each source as many as can be shown and one more. The key may be the column itself, as that of a one-to-one
+    # relation is.
+    names = list(dict.fromkeys([source, *targets]))
+    rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in targets])
+    found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
+    places = [names.index(name) for name in targets]
+    read = ((row[0], tuple(row[place] for place in places)) for row in found.values_list(*names))
+    return list(dict.fromkeys((spelt.get(first, first), key if len(key) > 1 else key[0]) for first, key in read))
+
+
+def generic_paths(field: Any) -> tuple[str, str]:
+    """Return the columns of a generic foreign key: that of the type, and that of the key."""
+    return field.model._meta.get_field(field.ct_field).attname, field.fk_field
+
+
+def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
+    """Return what generic foreign keys point to, each as ``[key, label, model]``.
+
+    None stands for what the caller may not see: a model that is not exposed, or a row that is not among its rows.
+    """
+    holder: Any = field.model._meta.get_field(field.ct_field)
+    found: list[Any] = [None] * len(types)
+    for type_id in dict.fromkeys(kind for kind in types if kind is not None and kind is not UNDECODABLE):
+        related = access_of(request).exposure_of(holder.related_model.objects.get_for_id(type_id).model_class())
+        if related is None or related.opts.is_composite_pk:
+            continue
+        places = [at for at, kind in enumerate(types) if kind == type_id]
+        known = labels_by_text(request, related, [keys[at] for at in places])
+        for at in places:
+            if keys[at] in known:
+                found[at] = [*known[keys[at]], related.label]
+    return found
+
+
+def labels_by_text(
+    request: MCPRequest, related: ModelExposure, texts: Iterable[Any]
+) -> dict[Any, tuple[Any, str | None]]:
+    """Return key and label of those rows that the caller may view, by the texts that their keys are written as."""
+    wanted = {text: _key_of(related, text) for text in texts}
+    labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
+    renderer = field_renderer(related.opts.pk, None, "")
+    return {text: (renderer(key), labels[key]) for text, key in wanted.items() if key in labels}
+
+
+def _key_of(related: ModelExposure, key: Any) -> Any:
+    """Return the primary key that the text of a generic foreign key stands for, None where it is none."""
+    try:
+        return parse_pk(related, key)
+    except NotFound:
+        return None

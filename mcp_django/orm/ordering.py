@@ -1,0 +1,319 @@
+"""Orderings: the columns that rows are sorted by, as the project declares them and as clients ask for them.
+
+An ordering is always total, so that keyset pagination works. Whether an index serves one is known as far as the model
+declares its indexes: the database is not asked.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import FieldError
+from django.db import connections
+from django.db.models import BooleanField, Case, CompositePrimaryKey, F, Model, Q, UniqueConstraint, When
+from django.db.models.expressions import OrderBy
+
+from ..context.request import MCPRequest
+from ..exposures.model_exposure import ModelExposure
+from .access import MAX_NAME, access_of
+from .columns import Column, resolve_column
+from .computed_columns import Reading, order_source
+from .fields import kind_of, resolve_path
+from .path import Path, guarded_name, guarded_values, guards_on
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """One column of an ordering: its path from the model, its field, its direction, and whether it may be NULL.
+
+    ``nulls_last`` says where NULL stands, None that it stands where the database puts it. With an ``expression``, the
+    path is the name that its values get.
+    """
+
+    path: str
+    field: Any = dataclasses.field(hash=False)
+    descending: bool
+    nullable: bool
+    nulls_last: bool | None = None
+    expression: Any = dataclasses.field(default=None, compare=False)
+
+    def puts_nulls_last(self, nulls_largest: bool) -> bool:
+        """Return whether the ordering puts NULL last in a database that sorts it as the largest value, or not."""
+        return self.nulls_last if self.nulls_last is not None else self.descending is not nulls_largest
+
+
+# Kinds of indexes that keep an order: Django's own, and PostgreSQL's by its name.
+SORTED: Final = ("idx", "btree")
+# A column of an index: its attname, and whether it descends.
+Part = tuple[str, bool]
+
+
+def is_served(model: type[Model], keys: Sequence[OrderKey]) -> bool:
+    """Return whether an index of the model serves the ordering, so that the database need not sort the whole table.
+
+    An index that begins with the first keys is enough, as the database sorts the few rows that are equal by it: few
+    they are not where its last column is a boolean or has choices. The first key is read without its NULLs, and of the
+    others an index has NULL where the database puts it.
+    """
+    return any(_serves(model, parts, keys) for parts in _indexes(model))
+
+
+def _serves(model: type[Model], parts: Sequence[Part], keys: Sequence[OrderKey]) -> bool:
+    same = 0
+    for (name, descending), key in zip(parts, keys, strict=False):
+        # An index is read in both directions.
+        if name != key.path or (descending is key.descending) is not (parts[0][1] is keys[0].descending):
+            break
+        if same and key.nulls_last is not None:
+            largest = connections[model._default_manager.db].features.nulls_order_largest
+            if key.nulls_last is (key.descending is largest):
+                break
+        same += 1
+    if same == 0 or same == len(keys):
+        return same > 0
+    field = keys[same - 1].field
+    return not isinstance(field, BooleanField) and not field.choices
+
+
+@lru_cache(maxsize=1024)
+def _indexes(model: type[Model]) -> tuple[tuple[Part, ...], ...]:
+    return tuple(filter(None, (_parts(model, item) for item in _declared(model))))
+
+
+def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
+    """Yield the columns of each index that the model declares, as names with "-" or as expressions."""
+    opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
+    yield [field.name for field in opts.pk_fields]
+    field: Any
+    for field in opts.local_concrete_fields:
+        if field.unique or field.db_index:
+            yield [field.name]
+    yield from opts.unique_together
+    for index in opts.indexes:
+        if index.suffix in SORTED and index.condition is None and not index.opclasses:
+            yield index.expressions or index.fields
+    unique: list[Any] = [found for found in opts.constraints if isinstance(found, UniqueConstraint)]
+    for constraint in unique:
+        if constraint.condition is None and not constraint.opclasses:
+            yield constraint.expressions or constraint.fields
+
+
+def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
+    """Return the columns of a declared index before its first part that is no plain column."""
+    found: list[Part] = []
+    opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
+    names = {field.name: field.attname for field in opts.local_concrete_fields}
+    item: Any
+    for item in declared:
+        descending = False
+        if isinstance(item, OrderBy):
+            descending, item = item.descending, item.expression
+        if isinstance(item, F):
+            item = getattr(item, "name", None)
+        if isinstance(item, str) and item[:1] == "-":
+            descending, item = True, item[1:]
+        if item not in names:
+            break
+        found.append((names[item], descending))
+    return tuple(found)
+
+
+# Relations that a declared order may follow.
+MAX_HOPS: Final = 3
+
+
+def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
+    """Return the default ordering of the exposure as keys, made total by the primary key.
+
+    An entry that is no column of one value (an expression, ``?``, an annotation) is left out, and so is one of a model
+    that the caller may not view. The project may sort by columns of the rows that callers do not see.
+    """
+    keys = _keys(exposure, exposure.get_ordering(request))
+    seen = [_guarded_key(request, exposure, key) if "__" in key.path else key for key in keys]
+    return total_order(exposure, [key for key in seen if key is not None])
+
+
+def declared_ordering(exposure: ModelExposure) -> tuple[OrderKey, ...]:
+    """Return the ordering that the exposure, its admin or its model declares for all callers."""
+    return total_order(exposure, _keys(exposure, exposure.options.ordering))
+
+
+def _keys(exposure: ModelExposure, entries: Sequence[Any]) -> list[OrderKey]:
+    return [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)]
+
+
+def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
+    """Return the keys of one entry of a declared ordering; as in Django, a relation means its model's ordering."""
+    key = _own_key(model, entry)
+    if key is None:
+        return []
+    name = entry.lstrip("+-") if isinstance(entry, str) else ""
+    if not hops or not key.field.is_relation or name.rpartition("__")[2] != key.field.name:
+        return [key]
+    related = key.field.related_model
+    inner = [found for item in related._meta.ordering for found in _own_keys(related, item, hops - 1)]
+    return [_through(name, key, found) for found in inner] or [key]
+
+
+def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
+    """Return an ordering key of the related model as one of the model; a descending relation reverses the direction."""
+    nulls_last = inner.nulls_last
+    if nulls_last is not None and key.descending:
+        nulls_last = not nulls_last
+    nullable, descending = key.nullable or inner.nullable, inner.descending is not key.descending
+    return OrderKey(f"{name}__{inner.path}", inner.field, descending, nullable, nulls_last)
+
+
+def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
+    """Return the ordering key of an entry of ``Meta.ordering`` or of ``admin_order_field``."""
+    descending, nulls_last = False, None
+    if isinstance(entry, OrderBy):
+        nulls_last = True if entry.nulls_last else False if entry.nulls_first else None
+        descending, entry = entry.descending, entry.expression
+    if isinstance(entry, F):
+        entry = getattr(entry, "name", None)
+    return _named_key(model, entry, descending, nulls_last) if isinstance(entry, str) else None
+
+
+@lru_cache(maxsize=4096)
+def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: bool | None) -> OrderKey | None:
+    if entry[:1] in "+-":
+        descending, entry = entry[0] == "-", entry[1:]
+    if entry == "pk" and isinstance(model._meta.pk, CompositePrimaryKey):
+        return OrderKey(entry, model._meta.pk, descending, False)
+    path = resolve_path(model, entry) if entry else None
+    if path is None or path.many or not kind_of(path.field).sortable:
+        return None
+    return OrderKey(path.column, path.field, descending, path.nullable, nulls_last if path.nullable else None)
+
+
+def client_order_key(
+    request: MCPRequest,
+    exposure: ModelExposure,
+    text: str,
+    *,
+    descending: bool = False,
+    nulls_last: bool | None = None,
+) -> OrderKey | None:
+    """Return the ordering key of a column name from a client; None for a name by which the caller may not sort.
+
+    A column that the admin computes is sorted by its ``admin_order_field``. A path through relations is one that
+    ``sortable_by`` declares, or that the caller could follow by reading every row on its way: an order by rows that are
+    hidden would tell of them. NULL is last in both directions, where neither the client nor the admin says otherwise.
+    """
+    if len(text) > MAX_NAME:
+        return None
+    declared = exposure.get_sortable_by(request)
+    name = access_of(request)[exposure].field_named(text) or text
+    if declared is not None and name not in declared and text not in declared:
+        return None
+    column = resolve_column(exposure, name) if name in access_of(request)[exposure].fields else None
+    if column is not None:
+        key = _column_key(request, exposure, column)
+    else:
+        key = _readable_key(request, exposure, name)
+        if key is None and declared is not None:
+            key = _declared_key(request, exposure, name)
+    if key is None:
+        return None
+    if nulls_last is None:
+        # Whoever asks for the highest value does not mean a row that has none, on whatever database.
+        nulls_last = key.nulls_last is None or key.nulls_last is not descending
+    return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
+
+
+def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) -> OrderKey | None:
+    """Return the ordering key of a visible column; a computed column is sorted by what the caller could read."""
+    if column.is_plain:
+        return _own_key(exposure.model, column.name)
+    order = column.order_field
+    if order is None or order == "?":
+        return None
+    key = _own_key(exposure.model, order)
+    if key is None:
+        return _computed_key(request, exposure, column.name, order)
+    found = _readable_key(request, exposure, order_source(column))
+    if found is None:
+        return None
+    return replace(found, descending=key.descending, nulls_last=key.nulls_last if found.nullable else None)
+
+
+def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order: Any) -> OrderKey | None:
+    """Return the ordering key of a column that an expression or an annotation of the queryset sorts."""
+    descending, nulls_last = False, None
+    if isinstance(order, OrderBy):
+        nulls_last = True if order.nulls_last else False if order.nulls_first else None
+        descending, order = order.descending, order.expression
+    if isinstance(order, str):
+        descending, order = order[0] == "-", F(order.lstrip("+-"))
+    rows = exposure.get_queryset(request)
+    own = getattr(order, "name", "") if isinstance(order, F) else ""
+    is_annotated = own in rows.query.annotation_select and "__" not in own
+    path, expression = (own, None) if is_annotated else (f"mcp_order_{name}", order)
+    try:
+        rows = rows if expression is None else rows.annotate(**{path: expression})
+        found = rows.query.annotations[path]
+        is_sortable = kind_of(found.output_field).sortable
+    except (FieldError, TypeError, ValueError):
+        return None
+    if not is_sortable or not Reading(access_of(request)[exposure], rows).allows(found, nested=True):
+        return None
+    return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
+
+
+def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
+    """Return the ordering key of a column, here or behind relations, that the caller could read row by row."""
+    name = access_of(request)[exposure].field_named(text)
+    own = resolve_column(exposure, name) if name is not None else None
+    if own is not None:
+        return _own_key(exposure.model, own.name) if own.is_plain else None
+    column = Path.read(access_of(request)[exposure], text).shown_column
+    key = _own_key(exposure.model, column.name) if column is not None else None
+    if column is None or key is None or not column.is_guarded:
+        return key
+    # What the caller may not see is null, as it is in a column.
+    value = guarded_values(access_of(request)[exposure], [column])[column.path]
+    return OrderKey(column.path, column.field, False, True, None, value)
+
+
+def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
+    """Return the ordering key of a path in ``sortable_by``, also through models that are not exposed."""
+    root = text.partition("__")[0]
+    column = resolve_column(exposure, root) if root in access_of(request)[exposure].fields else None
+    key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
+    is_known = key is not None and key.field.model in request.mcp.site.exposures
+    return _guarded_key(request, exposure, key) if key is not None and not is_known else None
+
+
+def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) -> OrderKey | None:
+    """Return the ordering key with hidden related rows as NULL; None where the caller may not view the model."""
+    guards = guards_on(access_of(request), exposure.model, key.path)
+    if not guards:
+        return key if guards is not None else None
+    return replace(key, path=guarded_name(key.path), nullable=True, expression=Case(When(Q(*guards), then=F(key.path))))
+
+
+def sortable_names(request: MCPRequest, exposure: ModelExposure) -> list[str]:
+    """Return the column names by which the caller may sort; of paths through relations only declared ones."""
+    declared = exposure.get_sortable_by(request)
+    names = access_of(request)[exposure].fields if declared is None else declared
+    return [name for name in names if client_order_key(request, exposure, name) is not None]
+
+
+def total_order(exposure: ModelExposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
+    """Make an ordering total: add the primary key to the keys, so that no two rows are equal."""
+    found: dict[str, OrderKey] = {}
+    pk_fields = {field.attname: field for field in exposure.opts.pk_fields}
+    for key in keys:
+        parts = pk_fields.values() if isinstance(key.field, CompositePrimaryKey) else [key.field]
+        for part in parts:
+            path = part.attname if len(parts) > 1 else key.path
+            found.setdefault(path, replace(key, path=path, field=part))
+        if found.keys() >= pk_fields.keys():
+            return tuple(found.values())
+    descending = bool(keys) and keys[-1].descending
+    for attname, field in pk_fields.items():
+        found.setdefault(attname, OrderKey(attname, field, descending, False))
+    return tuple(found.values())

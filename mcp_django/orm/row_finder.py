@@ -1,0 +1,167 @@
+"""Find the rows that a caller names: by primary key, by a unique field such as a number, or by the label.
+
+A unique field or a label is looked up only where no row has the key, so that keys cost nothing more: among the caller's
+rows, by unique fields that they may read and filter by, and by labels as results show them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from django.db.models import Model, Q, QuerySet
+
+from ..exceptions import NotFound, Repair, ToolError, Unreadable
+from .access import ModelAccess, parse_pk
+from .column_values import pk_text
+from .conditions import joined
+from .fields import kind_of, parse_value
+from .filters import find_filter
+from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
+from .pagination import check_searchable, chunks, narrowed
+from .undecodable_values import all_readable
+from .wording import is_short_text
+
+# Rows whose labels are made to be compared, where no column has them, and rows that an error names.
+MAX_COMPARED: Final = 200
+MAX_NAMED: Final = 5
+# Characters from which on a part of a label says something.
+MIN_PART: Final = 3
+
+
+class RowFinder:
+    """Finds the rows of a model that a caller names by a unique field or by the label, in place of the primary key."""
+
+    def __init__(self, model: ModelAccess) -> None:
+        self.model, self.exposure = model, model.exposure
+
+    def rows(self, given: Iterable[Any], missing: str) -> list[Model]:
+        """Return the rows that primary keys, or other names of theirs, mean."""
+        found: list[Model] = []
+        for item in given:
+            try:
+                found.append(self.model.get_row(item))
+            except NotFound:
+                found.append(self.model.get_row(self.key(item, missing)))
+        return list({row.pk: row for row in found}.values())
+
+    def key(self, given: Any, missing: str, repair: Callable[[str], Repair] | None = None) -> str:
+        """Return the primary key of the one row of the caller that ``given``, which is no key of theirs, names.
+
+        What could be a key is never taken for a name, only told: the row that it was the key of may have gone.
+        ``repair`` mends the call by the key of the only row that may be meant.
+        """
+        text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+        if not is_short_text(text, MAX_LABEL) or not text.strip() or self.exposure.opts.is_composite_pk:
+            raise ToolError(missing)
+        text = text.strip()
+        could_be_key = self._could_be_key(text)
+        try:
+            found, is_exact = self._named(text), True
+            if not found and not could_be_key and len(text) >= MIN_PART:
+                found, is_exact = self._near(text), False
+        except Unreadable:
+            raise ToolError(missing) from None
+        keys = [pk_text(row.pk) for row in found]
+        if is_exact and len(keys) == 1 and not could_be_key:
+            return keys[0]
+        if keys:
+            labels = (label_of(self.exposure, row) or "(no label)" for row in found[:MAX_NAMED])
+            rows = "; ".join(f"{key}: {label}" for key, label in zip(keys, labels, strict=False))
+            more = " and more" if len(keys) > MAX_NAMED else ""
+            which = "is named" if is_exact and len(keys) == 1 else "are named" if is_exact else "may be meant by"
+            missing = f"{missing} Of {self.exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
+        raise ToolError(missing.strip(), repair=repair(keys[0]) if repair is not None and len(keys) == 1 else None)
+
+    def pick(self, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
+        """Return the rows with these primary keys, as a queryset of the exposure's and as instances."""
+        keys = list(dict.fromkeys(parse_pk(self.exposure, pk) for pk in pks))
+        found = self.by_key(keys)
+        if len(found) != len(keys) or not all(self.model.may_row("view", row) for row in found.values()):
+            raise NotFound
+        return self.exposure.get_queryset(self.model.request).filter(pk__in=keys), list(found.values())
+
+    def by_key(self, keys: Sequence[Any]) -> dict[Any, Model]:
+        """Return the rows with these keys, in their order; keys without a row are left out."""
+        found: dict[Any, Model] = {}
+        queryset = self.exposure.get_queryset(self.model.request)
+        for chunk in chunks(keys):
+            with all_readable():
+                rows = {row.pk: row for row in queryset.filter(pk__in=chunk)}
+            found.update((key, rows[key]) for key in chunk if key in rows)
+        return found
+
+    def hints(self, given: Iterable[Any]) -> Iterator[str]:
+        """Yield which keys may be meant by texts that were taken for keys."""
+        for item in islice(given, MAX_NAMED):
+            try:
+                key = self.key(item, "")
+            except ToolError as error:
+                yield from [error.message.strip(" .")] if error.message else ()
+            else:
+                if key != item:
+                    yield f"{item!r} is {key}"
+
+    def _could_be_key(self, text: str) -> bool:
+        """Return whether the text has the form of a key; any text is one where keys are texts, and says nothing."""
+        if kind_of(self.exposure.opts.pk).word == "text":
+            return False
+        try:
+            parse_pk(self.exposure, text)
+        except NotFound:
+            return False
+        return True
+
+    def _named(self, text: str) -> list[Model]:
+        """Return the rows whose unique field or label is the text; if there are none, in whatever case it is."""
+        rows = self.exposure.get_queryset(self.model.request).order_by("pk")
+        label = plain_label(self.exposure)
+        conditions = [*self._unique_values(text), *([Q((label, text))] if label is not None else [])]
+        found = self._read(rows.filter(joined("or", conditions))) if conditions else []
+        if found:
+            return found
+        if label is not None:
+            return self._read(rows.filter(Q((f"{label}__iexact", text))))
+        # Those that ``__str__`` calls so, unless there are too many rows to ask each of them.
+        read = self._read(rows, MAX_COMPARED, all_or_none=True)
+        labels = labels_of(self.exposure, read)
+        return [row for row, label in zip(read, labels, strict=True) if (label or "").casefold() == text.casefold()]
+
+    def _near(self, text: str) -> list[Model]:
+        """Return some rows whose label contains the text, or which the exposure's search finds by it."""
+        request, label = self.model.request, plain_label(self.exposure)
+        try:
+            if label is not None:
+                rows = self.exposure.get_queryset(request).filter(Q((f"{label}__icontains", text)))
+            else:
+                check_searchable(request, self.exposure)
+                rows = narrowed(request, self.exposure, (), text)
+        except ToolError:
+            return []
+        return self._read(rows.order_by("pk"))
+
+    def _read(self, rows: QuerySet[Any], most: int = MAX_NAMED, *, all_or_none: bool = False) -> list[Model]:
+        """Return the first rows, as far as the caller may view them, one more than ``most``."""
+        with all_readable():
+            read = list(with_labels_of(self.exposure, rows)[: most + 1])
+        if all_or_none and len(read) > most:
+            return []
+        return [row for row in read if self.model.may_row("view", row)]
+
+    def _unique_values(self, text: str) -> Iterator[Q]:
+        """Yield a condition for each unique field that can have the value, of those that the caller may filter by."""
+        exposure = self.exposure
+        alone = {item.fields[0] for item in exposure.opts.total_unique_constraints if len(item.fields) == 1}
+        for name in self.model.fields:
+            field = exposure.options.model_fields.get(name)
+            if field is None or field.is_relation or field.primary_key or not (field.unique or name in alone):
+                continue
+            found = find_filter(self.model, name)
+            if found is None or "exact" not in found[1]:
+                continue
+            path = found[0].column
+            try:
+                value = parse_value(field, text)
+            except ValueError:
+                continue
+            if exposure.lookup_allowed(self.model.request, f"{path}__exact", text):
+                yield Q((path, value))

@@ -1,0 +1,557 @@
+"""Row reading: one page of rows as JSON, by a compiled query or as model instances, and one row by its primary key.
+
+A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have a shape
+and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page with a computed column,
+or of an exposure with its own serializer, is read as instances.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import chain, islice
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import F, Model, QuerySet
+
+from ..context.request import MCPRequest
+from ..exceptions import NotFound, ToolError, Unreadable
+from ..exposures.model_exposure import ModelExposure
+from ..exposures.querysets import with_loaded
+from ..runtime.failing_hooks import asked
+from ..schema.secrets import clean_text, is_sensitive
+from .access import access_of, columns_of, has_every_row, parse_pk
+from .column_values import field_renderer, pk_text, render, render_column, texts, trimmed
+from .columns import Column, as_written, is_replaced, plain_rows
+from .compiled_queries import (
+    CompiledQuery,
+    by_key,
+    cached_query,
+    compile_values,
+    compiled_query,
+    key_params,
+    shape_of,
+    shape_of_instances,
+)
+from .fields import is_joinable, kind_of
+from .labels import (
+    MAX_LABEL,
+    MAX_RELATED,
+    generic_paths,
+    generic_values,
+    joined_label,
+    labels_for,
+    labels_of,
+    linked_values,
+    ways_to,
+    with_labels,
+    with_related,
+)
+from .pagination import PageQuery
+from .prefetch import each_row, learn, learned
+from .serializer_columns import represented
+from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
+from .uris import row_uri
+
+logger = logging.getLogger("mcp_django")
+Renderer = Callable[[Any], Any]
+# What follows relations in the name of all columns that the exposure's serializer makes.
+SERIALIZER: Final = ""
+# Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
+MAX_JOINS: Final = 20
+# Values as they were read, by the column.
+Columns = list[Sequence[Any]]
+NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Page:
+    """One page of rows as JSON; ``names`` are the columns, ``keys`` the sort values, ``more`` tells of a next page."""
+
+    names: list[str]
+    rows: list[list[Any]]
+    keys: list[tuple[Any, ...]]
+    more: bool
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One column of a page: the position of its values in the tuples that are read, and what renders them as JSON."""
+
+    column: Column
+    position: int
+    label: int | None
+    renderer: Renderer
+    is_file: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a page reads: the paths of its columns, and the positions of the primary key, sort values and cells."""
+
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+    pk: tuple[int, ...]
+    keys: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    has_computed: bool
+
+
+@lru_cache(maxsize=2048)
+def layout_of(
+    exposure: ModelExposure,
+    columns: tuple[Column, ...],
+    ordering: tuple[Any, ...],
+    joins: tuple[str | None, ...],
+    text_limit: int | None,
+) -> Layout:
+    """Return the layout of a page; ``joins`` are the paths of the labels that a join reads, one for each column."""
+    paths: dict[str, int] = {}
+
+    def place(path: str) -> int:
+        return paths.setdefault(path, len(paths))
+
+    pk = tuple(place(part.attname) for part in exposure.opts.pk_fields)
+    cells = []
+    for column, join in zip(columns, joins, strict=True):
+        position, label = 0, place(join) if join is not None else None
+        if column.kind in ("field", "relation", "reverse") and column.name != exposure.opts.pk.name:
+            position = place(column.path)
+        elif column.kind == "generic":
+            position, label = (place(path) for path in generic_paths(column.field))
+        is_file = column.kind == "field" and kind_of(column.field).word in ("file", "image")
+        cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
+    keys = tuple(place(key.path) for key in ordering)
+    names = tuple(column.name for column in columns)
+    has_computed = any(column.kind == "computed" for column in columns)
+    return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
+
+
+def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer:
+    if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
+        return pk_text
+    hint = f'use get_record fields=["{column.name}"]'
+    places = getattr(column.field, "decimal_places", None) if column.is_guarded else None
+    if places is not None:
+        # SQLite knows the places of columns alone.
+        return lambda value: render(trimmed(value, places))
+    if column.kind in ("field", "relation"):
+        return field_renderer(column.field, limit, hint)
+    return partial(render, limit=limit, hint=hint)
+
+
+@lru_cache(maxsize=2048)
+def needs_instances(columns: tuple[Column, ...], ordering: tuple[Any, ...] = ()) -> bool:
+    """Return whether reading these columns, or sorting by this ordering, takes model instances rather than tuples."""
+    own = any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
+    return own or any(is_replaced(getattr(key.field, "model", None), key.field) for key in ordering)
+
+
+def read_page(query: PageQuery) -> Page:
+    """Read a page."""
+    return read_instances(query) if needs_instances(query.columns, query.ordering) else read_tuples(query)
+
+
+# Tuples
+
+
+def read_tuples(query: PageQuery) -> Page:
+    """Read a page of plain columns."""
+    request, exposure = query.request, query.exposure
+    joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
+    layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
+    queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
+    using = queryset.db if queryset is not None else str(exposure.model._default_manager.db)
+    has_one_sql = query.has_one_sql
+    shape = shape_of(queryset, using) if queryset is not None and has_one_sql else None
+    is_kept = has_one_sql and (queryset is None or shape is not None)
+
+    def base() -> QuerySet[Any]:
+        return exposure.get_queryset(request) if queryset is None else queryset
+
+    def select(rows: QuerySet[Any]) -> CompiledQuery:
+        # Rows that are sorted by what a relation leads to have it.
+        sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
+        keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
+        keys += [column.path for column in query.columns if column.through]
+        followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
+        return compile_values(with_labels(plain_rows(rows), layout.paths, followed - sorted_by), using)
+
+    found: Columns = []
+    try:
+        for segment, plan, values in query.plans(
+            base, shape, (exposure, using, layout.paths) if is_kept else None, select, using
+        ):
+            read = plan.columns(using, values)
+            for position in [layout.keys[index] for index in segment.filled(query.ordering)] if read else ():
+                # SQLite's driver makes nothing of a date that is none.
+                if None in read[position]:
+                    read[position] = [UNDECODABLE if value is None else value for value in read[position]]
+            found = (
+                [[*first, *more] for first, more in zip(found, read, strict=True)] if found and read else found or read
+            )
+            if found and len(found[0]) > query.limit:
+                break
+    except Exception as error:
+        if not is_undecodable(error):
+            raise
+        return read_instances(query)
+    return _PageBuilder(request, exposure, layout, found, (), query.limit).page()
+
+
+# Instances
+
+
+def read_instances(query: PageQuery) -> Page:
+    """Read a page as instances, whatever its columns."""
+    request, exposure = query.request, query.exposure
+    layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
+    queryset, (needed, loaded) = exposure.get_queryset(request), _instance_loader(query, layout)
+
+    # A cursor holds what the column holds, whatever an attribute in its place makes of it.
+    hidden = {
+        f"mcp_key_{number}": key.path
+        for number, key in enumerate(query.ordering)
+        if is_replaced(getattr(key.field, "model", None), key.field)
+    }
+
+    def rows() -> Iterator[QuerySet[Any]]:
+        for rows in query.rows(queryset):
+            if exposure.options.reads_keys_first:
+                # A query finds the rows by their keys, and computes their columns alone.
+                order: Any = rows.query.order_by
+                keys = list(rows.values_list("pk", flat=True))
+                rows = query.with_values(queryset).filter(pk__in=keys).order_by(*order)
+            yield loaded(rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows)
+
+    try:
+        instances = None if hidden or needed is None else _compiled_page(query, queryset, needed, loaded)
+        if instances is None:
+            instances = list(islice(chain.from_iterable(rows()), query.limit + 1))
+    except Exception as error:
+        if not is_undecodable(error):
+            raise
+        instances = salvaged_rows(rows(), query.with_values(queryset), query.limit + 1, query.computed)
+    read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
+    if hidden:
+        places = dict(zip(hidden, range(len(read), len(read) + len(hidden)), strict=True))
+        keys = tuple(places.get(f"mcp_key_{number}", position) for number, position in enumerate(layout.keys))
+        read += [[getattr(row, name, UNDECODABLE) for row in instances] for name in hidden]
+        layout = replace(layout, keys=keys)
+    return _PageBuilder(request, exposure, layout, read, instances, query.limit).page()
+
+
+def show_rows(
+    request: MCPRequest,
+    exposure: ModelExposure,
+    rows: Sequence[Model],
+    columns: tuple[Column, ...],
+    text_limit: int | None = None,
+    labels: Mapping[str, str | None] = NO_LABELS,
+) -> Page:
+    """Return loaded model instances as a page of rows. Text is cut only where there is a ``text_limit``.
+
+    ``labels`` are known of the one row that there is, by the path of their column.
+    """
+    joins: list[str | None] = [None] * len(columns)
+    if labels:
+        paths = [joined_label(request, column) if column.kind == "relation" else None for column in columns]
+        joins = [path if path in labels else None for path in paths]
+    layout = layout_of(exposure, columns, (), tuple(joins), text_limit)
+    read: Columns = [[labels[path]] if path in labels else list(map(_getter(path), rows)) for path in layout.paths]
+    return _PageBuilder(request, exposure, layout, read, rows, len(rows)).page()
+
+
+def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
+    """Return what loads instances with all that their columns need, so that no row costs a query of its own.
+
+    Before it comes what the SQL of that depends on, None where it takes more than one query.
+    """
+    request, exposure, columns = query.request, query.exposure, query.columns
+    ask = exposure.get_list_select_related
+    followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
+    paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
+    # Those of the paths that this app follows by itself.
+    relations: set[str] = set()
+    if followed and followed is not True:
+        paths.update(followed)
+    elif not followed:
+        for column in columns:
+            if column.through:
+                relations.update(ways_to(column.path))
+            elif column.kind == "relation" and is_joinable(column.field):
+                paths.add(column.name)
+                if "__" not in column.name:
+                    relations.add(column.name)
+    if followed is not True:
+        learnt = learned(exposure, {SERIALIZER if column.kind == "serialized" else column.name for column in columns})
+        relations.update(learnt - paths)
+        paths.update(learnt)
+    shown = access_of(request)[exposure].fields
+    hidden = [field for field in exposure.opts.concrete_fields if field.name not in shown]
+    left = [field.attname for field in hidden if is_sensitive(field.name, field.model)]
+    many = [column.name for column in columns if column.kind == "computed" and column.field is not None]
+
+    def loaded(rows: QuerySet[Any]) -> QuerySet[Any]:
+        if followed is True:
+            rows = rows.select_related()
+        if many:
+            rows = rows.prefetch_related(*many)
+        rows = with_loaded(rows, {*layout.paths, *paths})
+        if paths:
+            rows = with_related(rows, paths, relations)
+        return rows.defer(*left) if left else rows
+
+    key = followed is True, layout.paths, frozenset(paths), frozenset(relations), tuple(left)
+    return None if many else key, loaded
+
+
+def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, loaded: Any) -> list[Model] | None:
+    """Read the instances of a page by compiled queries; None where there are none or a value cannot be decoded."""
+    using = queryset.db
+    shape = shape_of_instances(queryset, using) if query.has_one_sql else None
+    if shape is None:
+        return None
+    key = ("instances", query.exposure, using, needed)
+    found: list[Model] = []
+    for _, plan, values in query.plans(
+        lambda: queryset, shape, key, lambda rows: compiled_query(loaded(rows).query, using), using
+    ):
+        read = plan.instances(using, values, queryset)
+        if read is None:
+            return None
+        found += read
+        if len(found) > query.limit:
+            break
+    return found[: query.limit + 1]
+
+
+@lru_cache(maxsize=4096)
+def _getter(path: str) -> Callable[[Any], Any]:
+    if "__" not in path:
+        return attrgetter(path)
+    names = path.split("__")
+
+    def follow(row: Any) -> Any:
+        for name in names:
+            try:
+                row = getattr(row, name) if row is not None else None
+            except ObjectDoesNotExist:
+                return None
+            except Exception as error:
+                if not is_undecodable(error):
+                    raise
+                return UNDECODABLE
+        return row
+
+    return follow
+
+
+# What was read, as JSON
+
+
+class _PageBuilder:
+    """Builds a page from the column values that a query read; there may be one row more than the page shows."""
+
+    def __init__(
+        self,
+        request: MCPRequest,
+        exposure: ModelExposure,
+        layout: Layout,
+        read: Columns,
+        instances: Sequence[Any],
+        limit: int,
+    ) -> None:
+        self.request, self.exposure, self.layout = request, exposure, layout
+        self.more = bool(read) and len(read[0]) > limit
+        self.read = [values[:limit] for values in read] if self.more else read
+        self.instances = instances[:limit]
+        self.notes: list[str] = []
+        # What the code behind a column followed, by its name.
+        self.followed: dict[str, set[str]] = {}
+        self.functions: Mapping[str, Callable[[Any], Any]] = {}
+        self.shown: list[Any] | None = None
+
+    def page(self) -> Page:
+        """Return the page."""
+        layout, read, names = self.layout, self.read, list(self.layout.names)
+        if not read or not read[0]:
+            return Page(names, [], [], self.more)
+        self.request.mcp.record.rows_read += len(read[0])
+        pks = [read[position] for position in layout.pk]
+        self.pks = pks[0] if len(pks) == 1 else list(zip(*pks, strict=True))
+        if self.instances and layout.has_computed:
+            listing = self.exposure.get_listing(self.request)
+            self.instances = listing.prepared(self.instances)
+            self.functions = listing.functions()
+        cells = list(map(self.values, layout.cells))
+        keys = list(zip(*[read[position] for position in layout.keys], strict=True))
+        if self.followed:
+            learn(self.exposure, self.followed)
+        return Page(names, list(map(list, zip(*cells, strict=True))), keys, self.more, self.notes)
+
+    def values(self, cell: Cell) -> list[Any]:
+        """Return the values of a column as JSON."""
+        column, kind = cell.column, cell.column.kind
+        if kind == "relation":
+            return self.related(cell)
+        if column.name == self.exposure.opts.pk.name:
+            return self.rendered(cell, self.pks)
+        if kind in ("many", "reverse"):
+            keys = self.pks if kind == "many" else self.read[cell.position]
+            listed, cut = linked_values(self.request, column.field, keys)
+            if cut:
+                self.notes.append(f"{column.name} lists {MAX_RELATED} at most")
+            return listed
+        if kind == "generic":
+            assert cell.label is not None
+            return generic_values(self.request, column.field, self.read[cell.position], self.read[cell.label])
+        if kind == "computed":
+            followed = self.followed.setdefault(column.name, set())
+            computed, one_by_one = each_row(self.instances, partial(self.compute, column), followed)
+            if one_by_one:
+                note = f"{column.name} makes a query for each row: leave it out of fields for a quicker page"
+                self.notes.append(note)
+            return self.rendered(cell, computed)
+        if kind == "serialized":
+            if self.shown is None:
+                followed = self.followed.setdefault(SERIALIZER, set())
+                self.shown = represented(self.request, self.exposure, self.instances, followed)
+            return self.rendered(cell, [shown.get(column.name) for shown in self.shown])
+        own = column.by_instance and not column.through
+        read = [as_written(column.field, row) for row in self.instances] if own else self.read[cell.position]
+        values = self.rendered(cell, read)
+        if not cell.is_file:
+            return values
+        places = [f"{row_uri(self.exposure, pk)}/{column.name}" for pk in self.pks]
+        return [place if name else None for place, name in zip(places, values, strict=True)]
+
+    def rendered(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
+        found, failed = render_column(cell.column.name, cell.renderer, values)
+        if failed:
+            self.note_failure(cell.column)
+        return found
+
+    def note_failure(self, column: Column) -> None:
+        note = f"{column.name}: a value could not be made and is null"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def compute(self, column: Column, row: Any) -> Any:
+        """Return the value of a computed column for a row; None where the project's code has no value or fails."""
+        assert column.compute is not None
+        compute = self.functions.get(column.name, column.compute)
+        try:
+            value = compute(row)
+            return bool(value) if value is not None and getattr(compute, "boolean", False) else value
+        except ObjectDoesNotExist:
+            # A row that it follows is not there.
+            return None
+        except Exception as error:
+            # As on the admin's page, where a read-only field finds no attribute or cannot make its value.
+            if self.exposure.get_listing(self.request).shows_nothing(column.name, row, error):
+                return None
+            logger.warning("The column %s of %s failed", column.name, self.exposure.label, exc_info=True)
+            self.note_failure(column)
+            return None
+
+    def related(self, cell: Cell) -> list[Any]:
+        """Return the values of a foreign key column, each as ``[key, label]`` of the related row."""
+        stored = self.read[cell.position]
+        keys = self.rendered(cell, stored)
+        if cell.label is not None:
+            read = self.read[cell.label]
+            labels: Sequence[Any] | None = texts(read, MAX_LABEL)
+            if labels is None:
+                labels = [None if text is None or text is UNDECODABLE else clean_text(text, MAX_LABEL) for text in read]
+        else:
+            found = self.loaded_labels(cell.column, stored)
+            if found is None:
+                found = labels_for(self.request, cell.column.field, stored)
+            labels = [found.get(key) for key in stored]
+        return [None if key is None else [key, label] for key, label in zip(keys, labels, strict=True)]
+
+    def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
+        """Return the labels of related rows that were loaded with the instances, if the caller may see all."""
+        related = (
+            access_of(self.request).exposure_of(column.field.related_model)
+            if self.instances and not column.through
+            else None
+        )
+        if related is None or not has_every_row(related):
+            return None
+        relation = column.field
+        loaded: dict[Any, Any] = {}
+        for row, key in zip(self.instances, keys, strict=True):
+            if key is not None:
+                if not relation.is_cached(row):
+                    return None
+                loaded.setdefault(key, relation.get_cached_value(row))
+        there = {key: target for key, target in loaded.items() if target is not None}
+        return dict(zip(there, labels_of(related, list(there.values())), strict=True))
+
+
+# One row
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """One row that was read by its key, and the labels that a join read with it, by the path of their column."""
+
+    row: Model
+    labels: Mapping[str, str | None]
+
+
+def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
+    """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
+
+    It comes from a plan, with the labels of what it points to, where the exposure's rows are those of the table. Any
+    other row is what the exposure's own queryset gives, which may hold annotations and classes that a plan does not
+    know.
+    """
+    manager: Any = exposure.model._default_manager
+    if not has_every_row(exposure) or manager._queryset_class is not QuerySet:
+        return FoundRow(whole_row(request, exposure, pk), {})
+    using = str(manager.db)
+    try:
+        params = key_params(exposure.opts, parse_pk(exposure, pk), using)
+    except ToolError:
+        raise NotFound from None
+    columns = columns_of(exposure, access_of(request)[exposure].fields)
+    names = [field.attname for field in exposure.opts.concrete_fields]
+    labels = [joined_label(request, column) for column in columns if column.kind == "relation"]
+    joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
+
+    def build() -> CompiledQuery:
+        rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
+        ways = [name for join in joins for name in ways_to(join)]
+        return compile_values(with_labels(rows, [*names, *joins], ways), using)
+
+    try:
+        found = cached_query((exposure, using, "row", joins), build).run(using, params)
+    except Exception as error:
+        if not is_undecodable(error):
+            raise
+        found = []
+    if not found:
+        return FoundRow(whole_row(request, exposure, pk), {})
+    row = exposure.model.from_db(using, names, found[0][: len(names)])
+    if not access_of(request)[exposure].may_row("view", row):
+        raise NotFound
+    return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
+
+
+def whole_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> Model:
+    """Read one row of the exposure's own queryset by its primary key, or as much of the row as can be decoded."""
+    try:
+        return access_of(request)[exposure].get_row(pk)
+    except Unreadable:
+        rows = exposure.get_queryset(request).filter(pk=parse_pk(exposure, pk))
+        row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
+        if row is None or not access_of(request)[exposure].may_row("view", row):
+            raise NotFound from None
+        return row

@@ -1,0 +1,122 @@
+"""Text search: what a caller may search in, and the rows that a search finds, without revealing hidden rows."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import Case, F, ForeignObjectRel, Q, QuerySet, When
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..schema.secrets import is_sensitive
+from .access import ModelAccess, access_of
+from .conditions import check_patterns, is_part_of, keys_of
+from .fields import is_joinable, kind_of, resolve_path
+from .filters import is_shown_by_admin
+from .path import guards_on
+
+
+def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
+    """Return whether the path of a search leads through a field that is sensitive, or that an exposure leaves out."""
+    name = text.lstrip("^=@")
+    path = resolve_path(exposure.model, name)
+    if path is not None and is_sensitive(path.field.name, path.field.model):
+        return True
+    seen: ModelExposure | None = exposure
+    for part in name.split("__"):
+        if is_sensitive(part) or (seen is not None and seen.options.leaves_out(part)):
+            return True
+        field = seen.options.model_fields.get(part) if seen is not None else None
+        seen = exposure.site.exposures.get(field.related_model) if field is not None else None
+    return False
+
+
+def is_searched(model: ModelAccess, text: str) -> bool:
+    """Return whether the admin's search may look into the path: the caller could read each field on it, there at least.
+
+    Into a column of the model's own that no page shows, too. Of a model that is not exposed, and that nothing forbids
+    to show, what the admin declares stands.
+    """
+    exposure, access, site = model.exposure, model.access, model.request.mcp.site
+    if is_hidden_path(exposure, text):
+        return False
+    seen = model
+    for name in text.lstrip("^=@").split("__"):
+        field = seen.exposure.opts.pk if name == "pk" else seen.exposure.options.model_fields.get(name)
+        if field is None:
+            # An annotation of the project's own, or a lookup after the column.
+            return True
+        # JSON may hold secrets, which are hidden wherever it is shown.
+        if (
+            not isinstance(field, ForeignObjectRel)
+            and seen.field_named(name) is None
+            and not (seen is model and is_shown_by_admin(model, name) and kind_of(field).word != "json")
+        ):
+            return False
+        if field.is_relation and not is_joinable(field):
+            return False
+        related = field.related_model if field.is_relation else None
+        closed = exposure.options.closed_exposure(related) if related is not None else None
+        if closed is None and (related is None or related not in site.exposures):
+            return related is None or site.may_show(related)
+        there = access.exposure_of(related) if closed is None else closed
+        # What the admin shows of a model that is exposed to nobody is for those who may view it all.
+        if there is None or (closed is not None and not (access[closed].is_there and access[closed].sees_every_row)):
+            return False
+        seen = access[there]
+    return True
+
+
+def unsearched(model: ModelAccess) -> list[str]:
+    """Return the columns that the caller reads and by which others search, but not this caller."""
+    exposure, request = model.exposure, model.request
+
+    def root(text: str) -> str:
+        return text.lstrip("^=@").partition("__")[0]
+
+    def is_left(text: str) -> bool:
+        path = resolve_path(exposure.model, text.lstrip("^=@"))
+        return path is not None and guards_on(model.access, exposure.model, path.column) is None
+
+    declared, searched = exposure.options.search_fields(request), exposure.get_search_fields(request)
+    looked_at = {root(text) for text in searched if not is_left(text)}
+    roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
+    return [name for name in roots if name not in looked_at and model.field_named(name) is not None]
+
+
+def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+    """Return the rows that the exposure's search finds, each once."""
+    exposure, request = model.exposure, model.request
+    if not term and not exposure.get_listing(request).narrows_without_search():
+        return queryset
+    try:
+        found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
+    except (ValidationError, ValueError):
+        raise ToolError(f"The search does not take {term[:60]!r}. Use filters instead.") from None
+    check_patterns(found, re.split(r"[\s\"']+", term))
+    if may_have_duplicates or not is_part_of(found, queryset, joins=True):
+        return queryset.filter(pk__in=keys_of(found))
+    return found
+
+
+def search_paths(
+    request: MCPRequest, queryset: QuerySet[Any], fields: Sequence[str]
+) -> tuple[QuerySet[Any], list[str]]:
+    """Return the rows, and what to search in them: paths through hidden rows become columns that are empty there.
+
+    A path through a model that the caller may not view is left out, one with a lookup through hidden rows, and one into
+    another database.
+    """
+    found = []
+    for number, text in enumerate(fields):
+        name = text.lstrip("^=@")
+        guards = guards_on(access_of(request), queryset.model, name)
+        if guards == ():
+            found.append(text)
+        elif guards and resolve_path(queryset.model, name) is not None:
+            alias = f"mcp_search{number}"
+            queryset = queryset.alias(**{alias: Case(When(Q(*guards), then=F(name)))})
+            found.append(text.removesuffix(name) + alias)
+    return queryset, found

@@ -1,0 +1,66 @@
+"""Messages of ``subscriptions/listen``: the filter of the request, the acknowledgement, notifications and the end.
+
+2026-07-28, basic/patterns/subscriptions. Every message on the stream says which request opened it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from .eras import SERVER_KEY
+from .errors import InvalidParams
+from .messages import Id, notification, result_response
+
+SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+# Kinds of lists, by the member of the filter that asks for news of them.
+LISTS: Final[Mapping[str, str]] = {
+    "toolsListChanged": "tools",
+    "promptsListChanged": "prompts",
+    "resourcesListChanged": "resources",
+}
+URIS: Final = "resourceSubscriptions"
+
+
+def read_filter(params: Mapping[str, Any]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Read the filter of a ``subscriptions/listen`` request: kinds of lists, and URIs, each one once.
+
+    Members that this server does not know are left alone: it will not honour them.
+
+    Raises:
+        InvalidParams: there is no filter, or a member of it has the wrong type.
+    """
+    wanted = params.get("notifications")
+    if not isinstance(wanted, Mapping):
+        raise InvalidParams("Invalid params: notifications must be an object")
+    for member in LISTS:
+        if not isinstance(wanted.get(member, False), bool):
+            raise InvalidParams(f"Invalid params: notifications.{member} must be true or false")
+    uris = wanted.get(URIS, [])
+    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        raise InvalidParams(f"Invalid params: notifications.{URIS} must be a list of strings")
+    lists = frozenset(kind for member, kind in LISTS.items() if wanted.get(member) is True)
+    return lists, tuple(dict.fromkeys(uris))
+
+
+def acknowledged(identifier: Id, lists: Collection[str], uris: Sequence[str]) -> dict[str, Any]:
+    """Return the first message of a ``subscriptions/listen`` stream: the part of its filter that is honoured."""
+    honoured: dict[str, Any] = {member: True for member, kind in LISTS.items() if kind in lists}
+    if uris:
+        honoured[URIS] = list(uris)
+    return tagged(identifier, "notifications/subscriptions/acknowledged", {"notifications": honoured})
+
+
+def tagged(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a notification of the ``subscriptions/listen`` stream of request ``identifier``."""
+    meta = {**params.get("_meta", {}), SUBSCRIPTION_KEY: identifier}
+    return notification(method, {**params, "_meta": meta})
+
+
+def ended(identifier: Id, server: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the last message of a ``subscriptions/listen`` stream that the server ends: the response to its request.
+
+    ``server`` is the ``Implementation`` object of this server.
+    """
+    meta: dict[str, Any] = {SUBSCRIPTION_KEY: identifier}
+    if server is not None:
+        meta[SERVER_KEY] = server
+    return result_response(identifier, {"resultType": "complete", "_meta": meta})

@@ -1,0 +1,489 @@
+"""Completions: values that clients can offer for an argument of a prompt or resource template
+(server/utilities/completion).
+
+They come from what the caller may view and nothing else: what is hidden is answered like what does not exist. Each
+completion is a few bounded queries, for one more value than is shown, and never a count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Model, Q, QuerySet
+
+from ..context.request import MCPRequest
+from ..exceptions import NotFound, ToolError
+from ..functions.signatures import ProjectFunction, resolved, speaking_plainly
+from ..orm.access import ModelAccess, access_of, parse_pk
+from ..orm.arguments import RowArguments
+from ..orm.column_values import pk_text
+from ..orm.columns import is_file, is_replaced
+from ..orm.compiled_queries import prepare
+from ..orm.conditions import Condition
+from ..orm.fields import FieldPath, choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
+from ..orm.filters import find_filter
+from ..orm.labels import plain_label
+from ..orm.lookups import parse_condition
+from ..orm.ordering import client_order_key, default_ordering
+from ..orm.pagination import narrowed
+from ..orm.undecodable_values import UNDECODABLE, salvaged_first
+from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
+from ..protocol.uri_templates import UriTemplate, percent_decode
+from ..schema.container_types import AnyOf, Nullable, Row
+from ..schema.json_values import to_jsonable
+from ..schema.secrets import clean_text
+from ..schema.value_types import Boolean, Choice, Type
+
+# Of one answer (server/utilities/completion, Completion Results).
+MAX_VALUES: Final = 100
+# One more than is shown tells whether there are more.
+LIMIT: Final = MAX_VALUES + 1
+# Characters of what a person typed. Nothing that could be completed is longer.
+MAX_TEXT: Final = 200
+# A longer value is a text to read, not one to choose.
+MAX_VALUE: Final = 1000
+# What databases hold in their widest integer column.
+MAX_INTEGER: Final = 2**63 - 1
+MAX_DIGITS: Final = 19
+BOOLEANS: Final = (("true", ""), ("false", ""))
+# The name of a computed value in its query.
+COMPUTED: Final = "mcp_completed"
+_DIGITS: Final = re.compile(r"[1-9][0-9]{0,18}")
+_HEX: Final = re.compile(r"[0-9a-f]{1,32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One completion: at most ``MAX_VALUES`` values, the best first; ``more`` says that there are others."""
+
+    values: Sequence[str] = ()
+    more: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the ``completion`` member of a ``CompleteResult``, with a total if all values are in it."""
+        if self.more:
+            return {"values": list(self.values), "hasMore": True}
+        return {"values": list(self.values), "total": len(self.values)}
+
+
+NOTHING: Final = Completion()
+
+
+def is_usable(value: str) -> bool:
+    """Return whether a client can send the completion value back: not empty, not long, valid Unicode, without NUL."""
+    return 0 < len(value) <= MAX_VALUE and "\0" not in value and clean_text(value) == value
+
+
+def capped(values: Iterable[str]) -> Completion:
+    """Return a completion of values in their order, at most ``MAX_VALUES``; an iterator is read no further."""
+    found: dict[str, None] = {}
+    for value in values:
+        if is_usable(value) and value not in found:
+            if len(found) == MAX_VALUES:
+                return Completion(tuple(found), more=True)
+            found[value] = None
+    return Completion(tuple(found))
+
+
+def ranked(candidates: Iterable[tuple[str, str]], text: str) -> Completion:
+    """Return a completion of those ``(value, label)`` pairs of a closed list that match the typed text, ignoring case.
+
+    First the value itself, then what begins with the text, then labels that do, then what holds it somewhere; values
+    of one rank keep their order.
+    """
+    wanted = text.casefold()
+    found: tuple[list[str], ...] = ([], [], [], [])
+    for candidate, label in candidates:
+        value, words = candidate.casefold(), label.casefold()
+        tests = (
+            value == wanted or not wanted,
+            value.startswith(wanted),
+            words.startswith(wanted),
+            wanted in value or wanted in words,
+        )
+        if any(tests):
+            found[tests.index(True)].append(candidate)
+    return capped(value for values in found for value in values)
+
+
+def beginning(path: str, field: Any, text: str) -> Q | None:
+    """Return the condition that a column's text starts with the typed text, if an index can answer it."""
+    match kind_of(field).word:
+        case "text":
+            return Q((f"{path}__startswith", text))
+        case "integer" if _DIGITS.fullmatch(text):
+            return _digits(path, int(text), len(text))
+        case "uuid":
+            digits = text.lower().replace("-", "")
+            if _HEX.fullmatch(digits):
+                first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+                return Q((f"{path}__gte", first), (f"{path}__lte", last))
+    return None
+
+
+def _digits(path: str, number: int, length: int) -> Q:
+    """Return the condition that an integer column starts with the typed digits, as ranges for an index."""
+    condition = Q((path, number))
+    for zeros in range(1, MAX_DIGITS - length + 1):
+        first = number * 10**zeros
+        if first > MAX_INTEGER:
+            break
+        condition |= Q((f"{path}__gte", first), (f"{path}__lte", min(first + 10**zeros - 1, MAX_INTEGER)))
+    return condition
+
+
+def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
+    """Complete a field of the model with this label by values for a filter; see :class:`ModelValues`."""
+    try:
+        exposure = access_of(request).get_exposure(label)
+    except NotFound:
+        return NOTHING
+    return ModelValues(access_of(request)[exposure]).of_field(name, text)
+
+
+class ModelValues:
+    """Completions for the rows and fields of one model, from values that the caller may view."""
+
+    def __init__(self, access: ModelAccess) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
+
+    def keys(self, text: str, conditions: Sequence[Condition] = ()) -> Completion:
+        """Complete a primary key of the model's rows, as URIs and arguments spell it.
+
+        First the row of that key, then keys that begin with the text, then rows whose label does, then what the
+        exposure's search finds. ``conditions`` are such as :func:`~mcp_django.orm.filters.find_filter` admits.
+        """
+        if not _is_searchable(text):
+            return NOTHING
+        text = text.strip()
+        names = [field.attname for field in self.exposure.opts.pk_fields]
+
+        def keys() -> Iterator[str]:
+            for rows in self._rows(text, conditions):
+                read = rows.values_list(*names)[:LIMIT]
+                # Where a database compares without case, a key in other letters may stand before the one that was
+                # typed.
+                yield from sorted((pk_text(row[0] if len(names) == 1 else row) for row in read), key=text.__ne__)
+
+        return capped(keys())
+
+    def _rows(self, text: str, conditions: Sequence[Condition]) -> Iterator[QuerySet[Any]]:
+        request, exposure = self.request, self.exposure
+        order = default_ordering(request, exposure)
+        ordering = [("-" if key.descending else "") + key.path for key in order if key.expression is None]
+        rows = narrowed(request, exposure, conditions, "")
+        if not text:
+            yield rows.order_by(*ordering)
+            return
+        if (key := self._key_condition(text)) is not None:
+            yield rows.filter(key).order_by("pk")
+        label = plain_label(exposure)
+        if label is not None:
+            yield rows.filter(Q((f"{label}__istartswith", text))).order_by(label, "pk")
+        try:
+            term = RowArguments(self.access, {"search": text}).search()
+        except ToolError:
+            # There is no search, or it does not take this text.
+            term = ""
+        if term:
+            yield narrowed(request, exposure, conditions, term).order_by(*ordering)
+        elif label is not None:
+            yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
+
+    def _key_condition(self, text: str) -> Q | None:
+        """Return the condition that the primary key is the typed text, or starts with it where its type allows."""
+        fields: Sequence[Any] = self.exposure.opts.pk_fields
+        if len(fields) == 1:
+            path, field = fields[0].name, fields[0]
+            while field.is_relation:
+                field = field.target_field
+                path = f"{path}__{field.name}"
+            condition = beginning(path, field, text)
+            if condition is not None:
+                return condition
+        try:
+            return Q(pk=parse_pk(self.exposure, text))
+        except NotFound:
+            return None
+
+    def of_field(self, name: str, text: str) -> Completion:
+        """Complete a field of the model with values by which the caller may filter.
+
+        They are keys of related rows, the field's choices, true and false, or the values that the caller's rows have.
+        """
+        # A path through a relation could show values of related rows that the caller may not view.
+        found = find_filter(access_of(self.request)[self.exposure], name) if "__" not in name else None
+        if found is None or is_json_field(found[0].field) or not _is_searchable(text):
+            return NOTHING
+        field = found[0].field
+        if is_replaced(getattr(field, "model", None), field):
+            # The column holds something else than callers read.
+            return NOTHING
+        if field.is_relation:
+            related = access_of(self.request).exposure_of(field.related_model)
+            by_key = field.many_to_many or key_field(field).primary_key
+            if related is None or not by_key:
+                return NOTHING
+            return ModelValues(access_of(self.request)[related]).keys(text)
+        if field.choices:
+            return ranked([(_spelt(value), str(label)) for value, label in choices_of(field)], text.strip())
+        if kind_of(field).word == "boolean":
+            return ranked(BOOLEANS, text.strip())
+        return capped(self._column(found[0], text.strip()))
+
+    def _column(self, of: FieldPath, text: str) -> Iterator[str]:
+        rows, path, field = narrowed(self.request, self.exposure, (), ""), of.column, of.field
+        if of.expression is not None:
+            # The name is that of a column of the admin, which the database has under another one or computes.
+            rows, path = rows.annotate(**{COMPUTED: of.expression}), COMPUTED
+        rows = rows.exclude(Q((path, None))).order_by(path)
+        for condition in _conditions(path, field, text, rows.db):
+            values = rows.filter(condition).values_list(path, flat=True).distinct()
+            for value in salvaged_first(values, LIMIT):
+                if value is not UNDECODABLE:
+                    yield _spelt(value)
+
+    def searched(self, text: str) -> Completion:
+        """Complete a search text with labels of rows, if the search looks for labels."""
+        label = plain_label(self.exposure)
+        looked_at = {name.lstrip("^=@") for name in self.exposure.get_search_fields(self.request)}
+        return self.of_field(label, text) if label is not None and label in looked_at else NOTHING
+
+    def names(self, text: str, *, ordering: bool) -> Completion:
+        """Complete the last member of a comma list with a field that the caller may see, or sort by."""
+        written, member = last_member(text)
+        sign = member[:1] if ordering and member[:1] in ("-", "+") else ""
+        used = {name.strip().lstrip("-+") for name in written.split(",")}
+        names = [name for name in self.access.fields if name not in used]
+        if ordering:
+            keys = ((name, client_order_key(self.request, self.exposure, name, descending=False)) for name in names)
+            names = [name for name, key in keys if key is not None]
+        found = ranked([(name, "") for name in names], member[len(sign) :])
+        return Completion([f"{written}{sign}{name}" for name in found.values], found.more)
+
+
+def _is_searchable(text: str) -> bool:
+    """Return whether a completion query may hold the typed text: PostgreSQL has no NUL."""
+    return len(text) <= MAX_TEXT and "\0" not in text
+
+
+def _conditions(path: str, field: Any, text: str, using: str) -> Iterator[Q]:
+    """Yield conditions for column values that the typed text stands for, the narrowest first."""
+    if not text:
+        yield Q()
+    elif kind_of(field).word == "text":
+        yield Q((f"{path}__istartswith", text))
+        yield Q((f"{path}__icontains", text))
+    elif (condition := beginning(path, stored_field(field), text)) is not None:
+        yield condition
+    else:
+        try:
+            value = parse_value(field, text)
+            prepare(field, value, using)
+        except (ValueError, ToolError):
+            return
+        yield Q((path, value))
+
+
+def _spelt(value: Any) -> str:
+    """Return the text of a completion value as filters and typed arguments read it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return format(value, "f") if isinstance(value, Decimal) else pk_text(value)
+
+
+def last_member(text: str) -> tuple[str, str]:
+    """Split a comma list at the member that is being typed; return the part before it and the member."""
+    written, comma, member = text.rpartition(",")
+    space = member[: len(member) - len(member.lstrip(" "))]
+    return written + comma + space, member[len(space) :]
+
+
+# Of the caller's request, what was typed, and the arguments that are filled in already, by name.
+Hook = Callable[["MCPRequest", str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
+PARTS: Final = ("app_label", "model_name", "pk", "field")
+QUERY: Final = UriTemplate(PAGE_TEMPLATE).query
+_VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+_QUERY: Final = re.compile(r"\{?\?")
+
+
+class Completer:
+    """Completes the arguments of one prompt or resource function, by the project's hooks or the annotations.
+
+    ``hooks`` says by the name of a parameter where its values come from: a function ``(request, value, context)``, sync
+    or async, that returns them with the best first, or a field whose values they are, as "app_label.model.field".
+    Without one, the annotation decides: rows, choices and truth values can be completed, others cannot.
+    """
+
+    def __init__(self, function: ProjectFunction, hooks: Mapping[str, Hook | str] | None = None) -> None:
+        self.types = {name: parameter.type for name, parameter in function.arguments.parameters.items()}
+        self.hooks = dict(hooks or {})
+        for name, hook in self.hooks.items():
+            if name not in self.types:
+                raise ImproperlyConfigured(f"{function.name} has no parameter {name}, which complete names")
+            if not callable(hook) and not (isinstance(hook, str) and hook.count(".") == 2):
+                raise ImproperlyConfigured(
+                    f'{function.name}: complete takes a function or a field such as "shop.order.status" for {name}'
+                )
+
+    def takes(self, name: str) -> bool:
+        """Return whether the function has such a parameter."""
+        return name in self.types
+
+    def is_slow(self, name: str) -> bool:
+        """Return whether a completion hook of the project completes the parameter."""
+        return callable(self.hooks.get(name))
+
+    @property
+    def fields(self) -> Iterator[tuple[str, str, str]]:
+        """The model fields that completion hooks name: the parameter, the label of the model, and the field."""
+        for name, hook in self.hooks.items():
+            if isinstance(hook, str):
+                label, _, field = hook.rpartition(".")
+                yield name, label.lower(), field
+
+    def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
+        """Complete a parameter of the function; an async hook runs to its end in this thread."""
+        hook = self.hooks.get(name)
+        if isinstance(hook, str):
+            label, _, field = hook.rpartition(".")
+            return complete_field(request, label, field, value)
+        if hook is not None:
+            with speaking_plainly():
+                found: Any = hook(request, value, context)
+                return capped(_texts(resolved(found)))
+        return self._by_type(request, self.types[name], value, context)
+
+    def _by_type(self, request: MCPRequest, kind: Type, value: str, context: Mapping[str, str]) -> Completion:
+        match kind:
+            case Nullable():
+                return self._by_type(request, kind.inner, value, context)
+            case Row():
+                exposure = request.mcp.site.exposures.get(kind.model)
+                model = access_of(request)[exposure] if exposure is not None else None
+                if model is None or not model.is_there:
+                    return NOTHING
+                return ModelValues(model).keys(value, self._conditions(model, context))
+            case Choice():
+                labels = kind.labels or ("",) * len(kind.options)
+                stored = (option for option, _ in kind.options)
+                texts = (option if isinstance(option, str) else orjson.dumps(option).decode() for option in stored)
+                return ranked(zip(texts, labels, strict=True), value.strip())
+            case Boolean():
+                return ranked(BOOLEANS, value.strip())
+            case AnyOf():
+                parts = [self._by_type(request, member, value, context) for member in kind.members]
+                merged = capped(text for part in parts for text in part.values)
+                return Completion(merged.values, merged.more or any(part.more for part in parts))
+        return NOTHING
+
+    def _conditions(self, model: ModelAccess, context: Mapping[str, str]) -> Sequence[Condition]:
+        """Return conditions from arguments chosen before, such as only books of the chosen author."""
+        found = []
+        for name, value in context.items():
+            kind = self.types.get(name)
+            kind = kind.inner if isinstance(kind, Nullable) else kind
+            target = find_filter(model, name) if isinstance(kind, Row) and value else None
+            if target is None or "exact" not in target[1]:
+                continue
+            field = target[0].field
+            by_key = field.is_relation and (field.many_to_many or key_field(field).primary_key)
+            if isinstance(kind, Row) and by_key and field.related_model is kind.model:
+                try:
+                    found.append(parse_condition(target[0], "exact", value))
+                except ValueError:
+                    continue
+        return found
+
+
+def _texts(values: Any) -> Iterator[str]:
+    """Return the values of a completion hook as texts, rows as their keys; querysets are read only as far as shown."""
+    for value in values[:LIMIT] if isinstance(values, QuerySet) else values:
+        if isinstance(value, Model):
+            yield pk_text(value.pk)
+            continue
+        plain = to_jsonable(value)
+        if plain is not None:
+            yield plain if isinstance(plain, str) else orjson.dumps(plain).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTemplate:
+    """Completes the variables of a resource template of models, or of a URI in which some variables have values.
+
+    ``names`` leads from what a client may call an argument to the variable that it means, as pages name the variable of
+    the primary key by its field; ``given`` are the values in the URI.
+    """
+
+    names: Mapping[str, str]
+    given: Mapping[str, str]
+
+    @classmethod
+    def read(cls, uri: str) -> ModelTemplate | None:
+        """Parse a client's URI or template to complete; None when it is not one of models."""
+        if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
+            return None
+        path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)
+        parts = path.split("/", len(PARTS))
+        if not 2 <= len(parts) <= len(PARTS) or (query and len(parts) != 2):
+            return None
+        names = {name: name for name in QUERY} if len(parts) == 2 else {}
+        given: dict[str, str] = {}
+        if parts[2:] == [SCHEMA]:
+            del parts[2]
+        for variable, part in zip(PARTS, parts, strict=False):
+            names[variable] = variable
+            if match := _VARIABLE.fullmatch(part):
+                names[match[1]] = variable
+                continue
+            try:
+                given[variable] = percent_decode(part)
+            except ValueError:
+                return None
+        return cls(names, given)
+
+    def takes(self, name: str) -> bool:
+        """Return whether the template has such a variable."""
+        return name in self.names
+
+    def is_slow(self, name: str) -> bool:
+        """Return whether code of the project completes the variable of the template: never."""
+        return False
+
+    def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
+        """Complete a variable of the template; values are not percent-encoded, as the client inserts them."""
+        given = {**self.given, **{self.names[key]: text for key, text in context.items() if key in self.names}}
+        variable = self.names[name]
+        app_label, model_name = given.get("app_label", ""), given.get("model_name", "")
+        access = access_of(request)
+        if variable in ("app_label", "model_name"):
+            known: list[Any] = [exposure.opts for exposure in access.exposures]
+            if variable == "app_label":
+                return ranked([(opts.app_label, str(opts.app_config.verbose_name)) for opts in known], value)
+            within = [opts for opts in known if app_label in ("", opts.app_label)]
+            return ranked([(str(opts.model_name), str(opts.verbose_name)) for opts in within], value)
+        try:
+            values = ModelValues(access[access.get_exposure(f"{app_label}.{model_name}")])
+        except NotFound:
+            return NOTHING
+        match variable:
+            case "pk":
+                found = values.keys(value)
+                # Where the template ends here, this key would be read as the model's description.
+                keys = [key for key in found.values if key != SCHEMA or "field" in self.names]
+                return Completion(keys, found.more)
+            case "field":
+                files = [name for name in values.access.fields if is_file(values.exposure, name)]
+                return ranked([(name, "") for name in files], value)
+            case "search":
+                return values.searched(value)
+            case "ordering" | "fields":
+                return values.names(value, ordering=variable == "ordering")
+        return NOTHING

@@ -1,0 +1,261 @@
+"""Model resources: a page of rows, one row, a model's description and a row's file, each with its URI."""
+
+import base64
+import mimetypes
+import os
+import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from django.core.exceptions import SuspiciousOperation
+from django.core.files.storage import FileSystemStorage
+from django.core.files.utils import validate_file_name
+
+from ..conf import settings
+from ..context.admin_page import go_to
+from ..context.request import MCPRequest
+from ..context.signing import MAX_AGE
+from ..exceptions import NotFound, ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..orm.access import access_of
+from ..orm.columns import is_file
+from ..orm.pagination import Cursor
+from ..orm.row_reading import find_row
+from ..orm.uris import (
+    FILE_TEMPLATE,
+    PAGE_TEMPLATE,
+    RECORD_TEMPLATE,
+    SCHEMA_TEMPLATE,
+    Address,
+    download_url,
+    page_uri,
+    parse_uri,
+    schema_uri,
+)
+from ..protocol.content import EmbeddedResource
+from ..protocol.errors import InvalidParams
+from ..tools.asking import TYPE, URI, is_text, text_of
+from ..tools.models import Description
+from ..tools.query import RecordCall, page_payload
+from ..tools.record import Record
+
+if TYPE_CHECKING:
+    from django.db.models.fields.files import FieldFile
+
+# Models of one page of the list. Clients read all pages when they start, and some stop at 64.
+LIST_PAGE: Final = 100
+JSON: Final = "application/json"
+PURPOSE: Final = "resources/list"
+Objects = list[dict[str, Any]]
+
+
+class Resources:
+    """All resources of a site for one caller: those of the project's functions and those of models."""
+
+    def __init__(self, request: MCPRequest) -> None:
+        self.request = request
+
+    def _functions(self, *, template: bool) -> Objects:
+        resources = self.request.mcp.site.resources.values()
+        found = (item for item in resources if item.is_template is template and item.has_scopes(self.request))
+        return [item.definition() for item in found if item.has_permission(self.request)]
+
+    def list(self, cursor: str | None) -> tuple[Objects, str | None]:
+        """Return one page of resource definitions, functions first, and the cursor of the next page.
+
+        Each model has its description beside it.
+        """
+        last = Cursor(self.request, PURPOSE).read_name(cursor) if cursor else ""
+        visible = sorted(access_of(self.request).exposures, key=attrgetter("label"))
+        exposures = [exposure for exposure in visible if exposure.label > last]
+        found: Objects = []
+        for exposure in exposures[:LIST_PAGE]:
+            title = str(exposure.opts.verbose_name_plural)
+            about = {"description": exposure.description.strip()} if exposure.description else {}
+            found.append({"uri": page_uri(exposure), "name": exposure.label, "title": title, **about, "mimeType": JSON})
+            found.append({"uri": schema_uri(exposure), "name": f"{exposure.label} schema", "mimeType": JSON})
+        if found and not cursor:
+            about = {"title": "How to ask", "description": "All that filters and aggregates can ask"}
+            found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
+        own = [] if cursor else self._functions(template=False)
+        if len(exposures) <= LIST_PAGE:
+            return [*own, *found], None
+        return [*own, *found], Cursor(self.request, PURPOSE).write_name(exposures[LIST_PAGE - 1].label)
+
+    def templates(self) -> Objects:
+        """Return the definitions of all resource templates; those of models are the same for every caller."""
+        own = self._functions(template=True)
+        if not access_of(self.request).exposures:
+            return own
+        return [
+            *own,
+            {"uriTemplate": RECORD_TEMPLATE, "name": "record", "title": "One record", "mimeType": JSON},
+            {"uriTemplate": PAGE_TEMPLATE, "name": "records", "title": "A page of records", "mimeType": JSON},
+            {"uriTemplate": SCHEMA_TEMPLATE, "name": "schema", "title": "What a model holds", "mimeType": JSON},
+            {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
+        ]
+
+    def find(self, uri: str) -> "ModelResource | OwnText":
+        """Find the model resource of a URI that the caller may view; its row or file is read later.
+
+        A text that explains, and a file that an action made, are found beside them.
+        """
+        if is_text(uri):
+            return OwnText(text_of(self.request, uri))
+        address = parse_uri(uri)
+        if address.label != address.label.lower():
+            raise NotFound
+        return ModelResource(self.request, uri, address, access_of(self.request).get_exposure(address.label))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnText:
+    """A resource that is not of a model."""
+
+    found: EmbeddedResource
+    cache_hints: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self) -> Objects:
+        """Return the contents."""
+        return [self.found.contents()]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResource:
+    """One resource of a model, for one caller."""
+
+    request: MCPRequest
+    uri: str
+    address: Address
+    exposure: ModelExposure
+
+    @property
+    def cache_hints(self) -> dict[str, Any]:
+        """The caching hints that ``resources/read`` adds to the contents of the model resource."""
+        ttl_ms = self.exposure.cache_ttl_ms
+        return {"ttlMs": ttl_ms} if ttl_ms is not None else {}
+
+    def read(self) -> Objects:
+        """Return the contents."""
+        if self.address.field_name is not None:
+            return [RowFile(self.request, self.address).contents(self.uri)]
+        return [{"uri": self.uri, "mimeType": JSON, "text": orjson.dumps(self._payload(), default=str).decode()}]
+
+    def _payload(self) -> Mapping[str, Any]:
+        request, exposure, pk = self.request, self.exposure, self.address.pk
+        request.mcp.record.model = exposure.label
+        if self.address.is_schema:
+            return Description(access_of(request)[exposure]).in_lines()
+        go_to(request, exposure, "changelist" if pk is None else "change", pk)
+        if pk is None:
+            try:
+                payload = page_payload(RecordCall(access_of(request)[exposure], self.address.query).query())
+            except ToolError as error:
+                raise InvalidParams(error.message) from None
+            following = payload.pop("next_cursor", None)
+            if following is None:
+                return payload
+            query = {name: value for name, value in self.address.query.items() if name != "cursor"}
+            # Before the rows, as some clients cut the end of a long text.
+            return {"next": page_uri(exposure, cursor=following, **query), **payload}
+        found = find_row(request, exposure, pk)
+        return Record(access_of(request)[exposure], found.row, found.labels).payload()
+
+
+# Files of rows: bytes through the storage, bounded, and never by a path of the client's
+
+BINARY: Final = "application/octet-stream"
+# What is shown and not run, by a browser or by the program that a system opens it with. Of the rest, text is handed out
+# as plain text, and anything else as bytes.
+PASSIVE: Final = re.compile(
+    r"(image|audio|video|font)/.+"
+    r"|text/(plain|csv|tab-separated-values|markdown|calendar|vcard)"
+    r"|application/(pdf|json|rtf|zip|gzip|x-tar|x-7z-compressed|x-bzip2|x-xz|epub\+zip|msword)"
+    r"|application/vnd\.(ms-excel|ms-powerpoint|openxmlformats-officedocument\..+|oasis\.opendocument\..+)"
+)
+WRITTEN: Final = re.compile(r"text/.+|.*(xml|html|javascript|ecmascript|json|rfc822|hta|x-sh|x-python).*")
+MAX_NAME: Final = 1024
+# What storages raise for what is not there.
+MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
+
+
+def file_type(name: str) -> str:
+    """Return the MIME type of a row's file by its name; a type that could be run becomes ``text/plain`` or bytes."""
+    kind, encoding = mimetypes.guess_type(name, strict=True)
+    if kind is None or encoding is not None:
+        return BINARY
+    if PASSIVE.fullmatch(kind) and "xml" not in kind.partition("/")[2].partition(".")[0]:
+        return kind
+    return "text/plain" if WRITTEN.fullmatch(kind) else BINARY
+
+
+class RowFile:
+    """The file in a field of a row, as a resource and for download; whether it exists is not said before it is read."""
+
+    def __init__(self, request: MCPRequest, address: Address) -> None:
+        self.request, self.address = request, address
+        exposure = access_of(request).get_exposure(address.label)
+        go_to(request, exposure, "change", address.pk)
+        access = access_of(request)[exposure]
+        row = access.get_row(address.pk)
+        name = address.field_name or ""
+        if name not in access.fields_of(row) or not is_file(exposure, name):
+            raise NotFound
+        self.file: FieldFile = getattr(row, name)
+        self.type = file_type(self.file.name or "")
+
+    def open(self) -> Any:
+        """Return the file, open for reading."""
+        try:
+            return self.file.storage.open(_checked_name(self.file), "rb")
+        except MISSING:
+            raise NotFound from None
+
+    def contents(self, uri: str) -> dict[str, Any]:
+        """Return the contents object of the file."""
+        most = settings.MAX_FILE_BYTES
+        try:
+            size = self.file.storage.size(_checked_name(self.file))
+        except MISSING:
+            raise NotFound from None
+        if size > most:
+            raise self._too_long(f"{size} bytes, of which at most {most} can be read.")
+        with self.open() as stream:
+            try:
+                data: bytes = stream.read(most + 1)
+            except MISSING:
+                raise NotFound from None
+        if len(data) > most:
+            raise self._too_long(f"at most {most} bytes can be read.")
+        if self.type.startswith("text/") or self.type == "application/json":
+            with suppress(UnicodeDecodeError):
+                return {"uri": uri, "mimeType": self.type, "text": data.decode("utf-8")}
+        kind = BINARY if self.type == "text/plain" else self.type
+        return {"uri": uri, "mimeType": kind, "blob": base64.b64encode(data).decode("ascii")}
+
+    def _too_long(self, text: str) -> InvalidParams:
+        url = download_url(self.request, self.address)
+        elsewhere = "" if url is None else f" It can be downloaded for {MAX_AGE // 60} minutes from {url}"
+        return InvalidParams(f"The file is too long: {text}{elsewhere}")
+
+
+def _checked_name(file: "FieldFile") -> str:
+    """Return the stored name of a row's file; refuse a path that could lead out of the storage."""
+    name = file.name or ""
+    if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
+        raise NotFound
+    validate_file_name(name, allow_relative_path=True)
+    if not isinstance(file.storage, FileSystemStorage):
+        # No directory of this machine: there is nothing to lead out of.
+        return name
+    path, root = os.path.realpath(file.storage.path(name)), os.path.realpath(file.storage.location)
+    if os.path.commonpath([path, root]) != root:
+        raise NotFound
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise NotFound
+    return name

@@ -1,0 +1,61 @@
+"""Contain hooks of the project that fail: log each failing hook once, and go on with a default."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeVar
+
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, InterfaceError, connections
+
+from ..exceptions import Cancelled, NotFound, ToolError
+
+logger = logging.getLogger("mcp_django")
+
+# In the context of Django's execute_wrappers: the statement before it had the comment of the call.
+PLAIN_SQL: Final = "mcp_django.sql"
+
+T = TypeVar("T")
+D = TypeVar("D")
+# By these a hook says no, which is no failure.
+REFUSALS: Final = (PermissionDenied, NotFound, ToolError)
+# A database that is away must not look like a model without rows or fields.
+PASSING: Final = (DatabaseError, InterfaceError, Cancelled)
+# The owner and name of every hook that was logged: as many as the project has hooks.
+_logged: set[tuple[str, str]] = set()
+
+
+def asked(owner: str, hook: str, ask: Callable[..., T], *arguments: Any, default: D) -> T | D:
+    """Call a hook of the project and return its result, or ``default`` if it fails.
+
+    ``owner`` is the label of its model, for the log; without one nothing is logged. Errors of the database pass.
+    """
+    try:
+        return ask(*arguments)
+    except Exception as error:
+        note_failure(owner, hook, error)
+        return default
+
+
+def note_failure(owner: str, hook: str, error: Exception) -> None:
+    """Log the exception of a failing hook once, unless it refuses by it; raise database errors again."""
+    if isinstance(error, PASSING):
+        raise error
+    if owner and not isinstance(error, REFUSALS) and (owner, hook) not in _logged:
+        _logged.add((owner, hook))
+        logger.warning("%s of %s failed: what depends on it is left out", hook, owner, exc_info=error)
+
+
+@contextmanager
+def reading() -> Iterator[list[str]]:
+    """Yield a list that gets the SQL of each query that a hook makes in this thread meanwhile."""
+    seen: list[str] = []
+
+    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(context.get(PLAIN_SQL, sql))
+        return execute(sql, params, many, context)
+
+    with ExitStack() as stack:
+        for connection in connections.all():
+            stack.enter_context(connection.execute_wrapper(note))
+        yield seen

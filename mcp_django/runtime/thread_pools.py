@@ -1,0 +1,378 @@
+"""Thread pools in which coroutines run synchronous work: lanes bound each kind of work, and users take turns.
+
+:func:`in_thread` is how coroutines get into a thread. Work names its lane. The lanes of one pool share its threads, and
+each has a bound, so that what is short never waits behind what is not:
+
+- "door": no bound. What finds out who calls and what for, and gives a :class:`Handover` for the rest;
+- "reads": short work of the server's own, such as lists; it leaves the door one thread;
+- "queries": calls that read rows, at most ``THREADS`` at once;
+- "slow": the project's own tools and actions, and writes, in a pool of ``SLOW_THREADS``;
+- "streams": what stores the messages of calls, in a pool of its own.
+
+One owner has at most half of the places of "queries" and "slow", and one of "reads". What finds no place waits for it,
+for ``QUEUE_TIMEOUT`` seconds at most; the owners who wait take turns.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from asgiref.sync import SyncToAsync, _restore_context, sync_to_async
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, connections
+
+from ..conf import settings
+
+logger = logging.getLogger("mcp_django")
+
+T = TypeVar("T")
+LaneName = Literal["door", "reads", "queries", "slow", "streams"]
+# Threads beside THREADS: one for the door, two for "reads".
+EXTRA_THREADS: Final = 3
+# Threads that store messages.
+STREAM_THREADS: Final = 2
+POOLS: Final[tuple[Literal["reads", "slow", "streams"], ...]] = ("reads", "slow", "streams")
+
+# Seconds of rest during which a worker keeps its connections to databases, and after a failure that it did not expect.
+SHORT_REST: Final = 1.0
+AFTER_FAILURE: Final = 5.0
+
+# What the client is told.
+BUSY: Final = "The server is busy. Nothing was done. Repeat the call in some seconds."
+
+
+class Busy(Exception):
+    """The thread pool had no place for the work within ``QUEUE_TIMEOUT``; it was not begun."""
+
+
+@dataclass(slots=True)
+class Handover(Generic[T]):
+    """Work that is to continue in another lane of the thread pool, in the place of its owner."""
+
+    lane: LaneName
+    owner: str
+    work: "Callable[[], T | Handover[T]]"
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A lane of a thread pool: free places for one kind of work, and the share of one owner.
+
+    ``held`` are the places of each owner, ``waiting`` the jobs without one, by owner: whose turn it is comes first.
+    """
+
+    free: int
+    share: int
+    held: dict[str, int] = field(default_factory=dict)
+    waiting: "OrderedDict[str, deque[Job]]" = field(default_factory=OrderedDict)
+
+
+class Job:
+    """A piece of work for a thread pool, and the future of its result, which belongs to an event loop."""
+
+    __slots__ = ("context", "future", "lane", "loop", "owner", "work")
+
+    def __init__(self, lane: LaneName, owner: str, work: Callable[[], Any]) -> None:
+        self.lane, self.owner, self.work = lane, owner, work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.context = contextvars.copy_context()
+
+    def in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Have the event loop of the job's future call a function."""
+        try:  # noqa: SIM105 - every call comes here, and contextlib.suppress costs more
+            self.loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            # The loop is closed by now; then nobody waits.
+            pass
+
+
+def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
+    if not future.done():
+        settle(outcome)
+
+
+def take_over(context: contextvars.Context) -> None:
+    """Move asgiref's ``Local`` values of a context into this thread, though another thread has set them.
+
+    asgiref's ``Local``, where Django keeps language, time zone, script prefix and URLconf, hides what another thread
+    has set, unless asgiref moves the work itself. This is how it does; ``sync_to_async`` takes twice as long.
+    """
+    _restore_context(context)
+
+
+# What a thread has of a job whose rest waits: nothing, for another thread may be at it already.
+WAITING: Final = object()
+
+
+class Pool:
+    """A thread pool and the lanes that share it; the lanes leave ``spare`` threads to the door."""
+
+    def __init__(self, name: str, lanes: dict[LaneName, Lane], threads: int, spare: int = 0) -> None:
+        self.lanes, self.free = lanes, threads - spare
+        self.lock = threading.Lock()
+        self.threads = threads
+        self.executor = ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
+
+    def submit(self, job: Job) -> None:
+        """Run the job in a thread of the pool, as soon as it has a place."""
+        if job.lane == "door" or self.take(job):
+            # Settling the loop's own future in one step costs half of what run_in_executor's chain of two does.
+            self.executor.submit(self.run, job)
+        else:
+            self.bound_wait(job)
+
+    # Places
+
+    def has_place(self, lane: Lane, owner: str) -> bool:
+        """Take a place in a lane if there is one; work without an owner is bounded by the lane alone."""
+        if not self.free or not lane.free or (owner and lane.held.get(owner, 0) >= lane.share):
+            return False
+        self.free -= 1
+        lane.free -= 1
+        lane.held[owner] = lane.held.get(owner, 0) + 1
+        return True
+
+    def take(self, job: Job) -> bool:
+        """Take a place in the job's lane, or let the job wait; return whether it has one."""
+        lane = self.lanes[job.lane]
+        with self.lock:
+            if self.has_place(lane, job.owner):
+                return True
+            lane.waiting.setdefault(job.owner, deque()).append(job)
+            return False
+
+    def give_back(self, job: Job) -> Job | None:
+        """Give back the place of a job in its lane, and return another job that gets a place by that."""
+        lane = self.lanes[job.lane]
+        with self.lock:
+            self.free += 1
+            lane.free += 1
+            lane.held[job.owner] -= 1
+            if not lane.held[job.owner]:
+                del lane.held[job.owner]
+            for lane in self.lanes.values():
+                for owner in lane.waiting:
+                    if self.has_place(lane, owner):
+                        jobs = lane.waiting.pop(owner)
+                        found = jobs.popleft()
+                        if jobs:
+                            lane.waiting[owner] = jobs
+                        return found
+        return None
+
+    def stop_waiting(self, job: Job) -> bool:
+        """Let a job wait for a place in its lane no longer; return whether it did."""
+        with self.lock:
+            waiting = self.lanes[job.lane].waiting if job.lane != "door" else {}
+            jobs = waiting.get(job.owner, ())
+            if job not in jobs:
+                return False
+            waiting[job.owner].remove(job)
+            if not waiting[job.owner]:
+                del waiting[job.owner]
+            return True
+
+    def bound_wait(self, job: Job) -> None:
+        """Bound the time that a job waits for a thread, until ``QUEUE_TIMEOUT`` or until its future is cancelled."""
+
+        def expire() -> None:
+            if self.stop_waiting(job) and not job.future.done():
+                job.future.set_exception(Busy(BUSY))
+
+        def forget(_: asyncio.Future[Any]) -> None:
+            timer.cancel()
+            self.stop_waiting(job)
+
+        timer = job.loop.call_later(settings.QUEUE_TIMEOUT, expire)
+        job.future.add_done_callback(forget)
+
+    # In a thread
+
+    def run(self, job: Job | None) -> None:
+        """Run a job in this thread, then those that get a place by its end."""
+        # What comes by the door finds out there whether the connection has died since.
+        is_idle = job is not None and job.lane != "door"
+        while job is not None:
+            outcome = None
+            # What was given up before it began is not done: its client was told so.
+            if not job.future.done():
+                try:
+                    check = is_idle or job.lane == "slow"
+                    settle, outcome = job.future.set_result, job.context.run(self.bracketed, job, check)
+                except BaseException as error:
+                    settle, outcome = job.future.set_exception, error
+                if outcome is not WAITING:
+                    job.in_loop(_settle, job.future, settle, outcome)
+            is_over = outcome is not WAITING and job.lane != "door"
+            job = self.give_back(job) if is_over else None
+            is_idle = False
+
+    def bracketed(self, job: Job, check: bool) -> Any:
+        """Run a job between the signals ``request_started`` and ``request_finished``, as Django does.
+
+        With ``check`` a connection that was kept is tried before it is used.
+        """
+        take_over(job.context)
+        request_started.send(sender=in_thread)
+        try:
+            if check:
+                for connection in connections.all(initialized_only=True):
+                    # As CONN_HEALTH_CHECKS has it: now that no work has begun a new one does as well.
+                    connection.health_check_enabled = True  # type: ignore[attr-defined]
+            outcome = job.work()
+            if isinstance(outcome, Handover) and job.lane == "door":
+                job.lane, job.owner, job.work = outcome.lane, outcome.owner, outcome.work
+                # Another thread may go on with it at once: a context is one thread's at a time.
+                job.context = contextvars.copy_context()
+                if not self.take(job):
+                    job.in_loop(self.bound_wait, job)
+                    return WAITING
+                outcome = job.work()
+            return outcome
+        finally:
+            request_finished.send(sender=in_thread)
+
+
+def renew_connections() -> bool:
+    """Close the dead database connections of this thread, and return whether there were any."""
+    kept = [found for found in connections.all(initialized_only=True) if found.connection is not None]
+    dead = [found for found in kept if not (found.in_atomic_block or found.is_usable())]
+    for connection in dead:
+        connection.close()
+    return bool(dead)
+
+
+def close_connections(timeout: float) -> None:
+    """Have all threads of the pools close their database connections within ``timeout`` seconds.
+
+    Each thread closes its own: a connection of SQLite that another thread closes while it is used ends the process.
+    """
+
+    def close(met: threading.Barrier) -> None:
+        connections.close_all()
+        # Who has closed its own waits for the others: so each thread does it, and none of them twice.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(timeout)
+
+    pools = [(pool.executor, pool.threads) for pool in map(_pool, POOLS)]
+    closings: list[Future[None]] = []
+    for executor, threads in [*pools, (SyncToAsync.single_thread_executor, 1)]:
+        met = threading.Barrier(threads)
+        closings += [executor.submit(close, met) for _ in range(threads)]
+    wait(closings, timeout)
+
+
+def run_through(work: Callable[[], Any]) -> Any:
+    """Run work with its handovers in the calling thread, without a thread pool."""
+    outcome = work()
+    while isinstance(outcome, Handover):
+        outcome = outcome.work()
+    return outcome
+
+
+@cache
+def _pool(name: Literal["reads", "slow", "streams"]) -> Pool:
+    if name == "streams":
+        return Pool(name, {name: Lane(STREAM_THREADS, STREAM_THREADS)}, STREAM_THREADS)
+    if name == "slow":
+        threads = settings.SLOW_THREADS
+        return Pool(name, {"slow": Lane(threads, half(threads))}, threads)
+    threads = settings.THREADS + EXTRA_THREADS
+    lanes: dict[LaneName, Lane] = {
+        "reads": Lane(threads, share=1),
+        "queries": Lane(settings.THREADS, half(settings.THREADS)),
+    }
+    return Pool(name, lanes, threads, spare=1)
+
+
+def half(threads: int) -> int:
+    """Return the places of one owner."""
+    return max(1, threads // 2)
+
+
+def in_thread(
+    lane: LaneName, work: Callable[[], T], *, owner: str = "", thread_sensitive: bool = False
+) -> asyncio.Future[T]:
+    """Run ``work`` in a lane of a thread pool, with the caller's context variables; return the future of its result.
+
+    They hold what middleware and the server activated: language, time zone, script prefix, URLconf. What the work
+    leaves there ends with it.
+
+    The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
+    around each request of its own, are sent around each piece of work. ``thread_sensitive`` work runs in the thread
+    of Django's middleware instead, which may have left something there. The future raises :class:`Busy` when the work
+    found no place.
+    """
+    if thread_sensitive:
+        # The thread is not waited for by who gives the future up.
+        return asyncio.shield(sync_to_async(run_through, thread_sensitive=True)(work))
+    job = Job(lane, owner, work)
+    _pool(lane if lane in ("slow", "streams") else "reads").submit(job)
+    return job.future
+
+
+class Worker:
+    """A daemon thread around ``work``, which returns after how many seconds it wants to run again.
+
+    None stands for "when woken". The thread is started by the first :meth:`wake` and ends with the process.
+    """
+
+    def __init__(self, name: str, work: Callable[[], float | None]) -> None:
+        self.name, self.work = name, work
+        self._wake, self._stop, self._hurry = threading.Event(), threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Let the daemon thread work soon, or after the rest that it asked for."""
+        self._wake.set()
+        with self._lock:
+            if self._thread is None:
+                stop, hurry = threading.Event(), threading.Event()
+                thread = threading.Thread(target=self._run, args=[stop, hurry], name=self.name, daemon=True)
+                thread.start()
+                self._thread, self._stop, self._hurry = thread, stop, hurry
+
+    def hurry(self) -> None:
+        """End the rest that the daemon thread asked for."""
+        self._hurry.set()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stop the daemon thread within ``timeout`` seconds or when its work is done; :meth:`wake` starts another."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stop.set()
+        self._hurry.set()
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def _run(self, stop: threading.Event, hurry: threading.Event) -> None:
+        while not stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            while not stop.is_set():
+                close_old_connections()
+                try:
+                    rest = self.work()
+                except BaseException:
+                    # Whatever a hook of the project raises, such as an exit: nobody would start the thread again.
+                    logger.exception("The thread %s failed", self.name)
+                    rest = AFTER_FAILURE
+                if rest is None:
+                    break
+                if rest >= SHORT_REST:
+                    connections.close_all()
+                hurry.wait(rest)
+                if not stop.is_set():
+                    hurry.clear()
+            connections.close_all()

@@ -1,0 +1,332 @@
+"""Types made of other types, and rows of models."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from ..exceptions import NotFound
+from .value_types import (
+    NULL,
+    Invalid,
+    Type,
+    any_of,
+    between,
+    described,
+    is_empty,
+    json_type,
+    key_type,
+    object_schema,
+    present,
+    show,
+)
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+MISSING: Final = object()
+MAX_UNKNOWN: Final = 5
+MAX_NAME: Final = 64
+# Each of them is a query.
+MAX_ROWS: Final = 100
+
+
+def _json_text(value: Any, opening: str) -> Any:
+    """Return the array or object that a text holds as JSON, since AI models send them so."""
+    if isinstance(value, str) and value.lstrip().startswith(opening):
+        from ..protocol.errors import ParseError
+        from ..protocol.messages import decode
+
+        try:
+            return decode(value.encode())
+        except (ParseError, UnicodeEncodeError):
+            return value
+    return value
+
+
+def _convert_each(parts: Iterable[tuple[str, Type, Any]], request: HttpRequest) -> list[Any]:
+    """Convert the parts of a container, and report every wrong one."""
+    found: list[Any] = []
+    wrong: list[tuple[str, str]] = []
+    for place, kind, part in parts:
+        try:
+            found.append(kind.convert(part, request))
+        except Invalid as error:
+            wrong += error.within(place)
+    if wrong:
+        raise Invalid(problems=wrong)
+    return found
+
+
+@dataclass(frozen=True)
+class Array(Type):
+    """The container type of a list: values of one type, collected as the function takes them."""
+
+    item: Type
+    collect: Callable[[list[Any]], Any] = list
+    min_items: int | None = None
+    max_items: int | None = None
+    noun = "an array"
+    json_types = ("array",)
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return (self.item,)
+
+    @property
+    def most(self) -> int | None:
+        """The greatest number of items."""
+        return MAX_ROWS if self.max_items is None and self.needs_database else self.max_items
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": self.item.schema(), **present(minItems=self.min_items, maxItems=self.most)}
+
+    def words(self) -> str:
+        each = self.item.words()
+        return "; ".join(filter(None, [between(self.min_items, self.most, "items"), each and f"each: {each}"]))
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        items = _json_text(value, "[")
+        if not isinstance(items, list):
+            raise self.refuse(value)
+        if len(items) < (self.min_items or 0) or (self.most is not None and len(items) > self.most):
+            raise Invalid(f"must have {between(self.min_items, self.most, 'items')}, got {len(items)}")
+        return self.collect(
+            _convert_each(((f"[{index}]", self.item, item) for index, item in enumerate(items)), request)
+        )
+
+
+@dataclass(frozen=True)
+class Tuple(Type):
+    """The container type of a tuple: a fixed number of values, each of its own type."""
+
+    items: tuple[Type, ...]
+    json_types = ("array",)
+
+    @property
+    def noun(self) -> str:
+        return f"an array of {len(self.items)} items ({', '.join(item.noun for item in self.items)})"
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return self.items
+
+    def schema(self) -> dict[str, Any]:
+        # Which item is which is in the words: few clients know ``prefixItems``.
+        schemas: list[dict[str, Any]] = []
+        for item in self.items:
+            if (schema := item.schema()) not in schemas:
+                schemas.append(schema)
+        size = len(self.items)
+        items = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        return {"type": "array", "items": items, "minItems": size, "maxItems": size}
+
+    def words(self) -> str:
+        return self.noun
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        items = _json_text(value, "[")
+        if not isinstance(items, list) or len(items) != len(self.items):
+            raise self.refuse(value)
+        parts = ((f"[{index}]", *pair) for index, pair in enumerate(zip(self.items, items, strict=True)))
+        return tuple(_convert_each(parts, request))
+
+
+@dataclass(frozen=True)
+class Dictionary(Type):
+    """The container type of a dict: any keys, with values of one type."""
+
+    value: Type
+    noun = "an object"
+    json_types = ("object",)
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return (self.value,)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": self.value.schema() or True}
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        members = _json_text(value, "{")
+        if not isinstance(members, Mapping):
+            raise self.refuse(value)
+        parts = ((f"[{show(key)}]", self.value, member) for key, member in members.items())
+        return dict(zip(members, _convert_each(parts, request), strict=True))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A named member of an object type, or a parameter of a call.
+
+    ``default`` is MISSING where the callee has its own or none.
+    """
+
+    name: str
+    type: Type
+    required: bool = True
+    default: Any = MISSING
+    description: str = ""
+    keywords: Mapping[str, Any] | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema with its description, which repeats the constraints in words."""
+        # Who leaves it out has said null.
+        kind = self.type.inner if isinstance(self.type, Nullable) and self.default is None else self.type
+        schema = {**kind.schema(), **(self.keywords or {})}
+        notes = [self.type.words()]
+        if self.default is not MISSING and self.default not in (None, ""):
+            schema["default"] = self.default
+            notes.append(f"default {show(self.default)}")
+        return described(schema, [self.description], notes)
+
+
+@dataclass(frozen=True)
+class Object(Type):
+    """The container type of a dataclass or ``TypedDict``, with named members. Other names are refused."""
+
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., Any] = dict
+    noun = "an object"
+    json_types = ("object",)
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return tuple(parameter.type for parameter in self.parameters)
+
+    def schema(self) -> dict[str, Any]:
+        required = [parameter.name for parameter in self.parameters if parameter.required]
+        return object_schema({item.name: item.schema() for item in self.parameters}, required, closed=True)
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return what ``build`` makes of the members; every wrong, missing and unknown one is reported."""
+        members = _json_text(value, "{")
+        if not isinstance(members, Mapping):
+            raise self.refuse(value)
+        known = {parameter.name for parameter in self.parameters}
+        wrong: list[tuple[str, str]] = []
+        for name in [name for name in members if name not in known][:MAX_UNKNOWN]:
+            near = difflib.get_close_matches(name[:MAX_NAME], known, n=1)
+            wrong.append((name[:MAX_NAME] or '""', f"unknown, did you mean {near[0]}?" if near else "unknown"))
+        found = {}
+        for parameter in self.parameters:
+            member = members.get(parameter.name, MISSING)
+            if member is None and not parameter.required and "null" not in parameter.type.json_types:
+                # Some clients write null for everything that they leave out.
+                continue
+            if member is MISSING:
+                wrong += [(parameter.name, "missing")] if parameter.required else []
+                continue
+            try:
+                found[parameter.name] = parameter.type.convert(member, request)
+            except Invalid as error:
+                # Others write an empty value of another type.
+                if parameter.required or not is_empty(_json_text(_json_text(member, "["), "{")):
+                    wrong += error.within(parameter.name)
+        if wrong:
+            raise Invalid(problems=wrong)
+        try:
+            return self.build(**found)
+        except ValidationError as error:
+            raise Invalid("; ".join(error.messages)) from error
+        except ValueError as error:
+            raise Invalid(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Nullable(Type):
+    """A type or null."""
+
+    inner: Type
+
+    @property
+    def noun(self) -> str:
+        return f"{self.inner.noun} or null"
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        return (*self.inner.json_types, "null")
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return (self.inner,)
+
+    def schema(self) -> dict[str, Any]:
+        return any_of(self.inner.schema(), NULL)
+
+    def words(self) -> str:
+        return self.inner.words()
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        return None if value is None else self.inner.convert(value, request)
+
+    def limited(self, limits: Mapping[str, Any]) -> Type:
+        return replace(self, inner=self.inner.limited(limits)) if limits else self
+
+
+@dataclass(frozen=True)
+class AnyOf(Type):
+    """The container type of a union: the first member type that has the value's JSON type, or can convert it."""
+
+    members: tuple[Type, ...]
+
+    @property
+    def noun(self) -> str:
+        return " or ".join(member.noun for member in self.members)
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(kind for member in self.members for kind in member.json_types))
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return self.members
+
+    def schema(self) -> dict[str, Any]:
+        return any_of(*(member.schema() for member in self.members))
+
+    def words(self) -> str:
+        return "; or ".join(filter(None, [member.words() for member in self.members]))
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        kind = json_type(value)
+        for member in sorted(self.members, key=lambda member: kind not in member.json_types):
+            try:
+                return member.convert(value, request)
+            except Invalid:
+                continue
+        raise self.refuse(value)
+
+
+@dataclass(frozen=True)
+class Row(Type):
+    """The type of a row of a model, given by its primary key, among the rows that the caller can see."""
+
+    model: type[models.Model]
+    needs_database = True
+
+    @property
+    def noun(self) -> str:
+        return f"the primary key of a {self.model._meta.verbose_name}"
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        return (key_type(self.model._meta.pk),)
+
+    def words(self) -> str:
+        return f"primary key of {self.model._meta.label_lower}"
+
+    def convert(self, value: Any, request: Any) -> Any:
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            raise self.refuse(value)
+        try:
+            return request.mcp.site.get_object(request, self.model, value)
+        except NotFound as error:
+            # A row that is hidden is not there.
+            meant = f". {error}" if str(error) else ""
+            raise Invalid(f"no {self.model._meta.verbose_name} with pk {show(value)}{meant}") from None

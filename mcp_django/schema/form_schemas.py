@@ -1,0 +1,527 @@
+"""Forms: what a tool takes that fills one in, what a person is asked in one, and what they entered.
+
+A kind of field is one row of a table: the JSON Schema and words for a tool, and the plain field for a person. Fields of
+Django's forms and of REST framework's serializers validate what they are given themselves; no row of a relation is read
+for a tool. Clients show forms of plain fields only (client/elicitation, Requested Schema). A person is never asked for
+files, nor for what is typed into a password field, which must not pass through a client (Form Mode Security).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+from django import forms
+from django.core.exceptions import NON_FIELD_ERRORS, ImproperlyConfigured
+from django.db.models import Model
+from django.utils import timezone
+from django.utils.datastructures import MultiValueDict
+from django.utils.dateparse import parse_date
+
+from .json_values import MAX_SAFE_INTEGER, to_jsonable
+from .secrets import is_sensitive
+from .value_types import (
+    FREE_OBJECT,
+    NULL,
+    PARSED,
+    Invalid,
+    any_of,
+    between,
+    described,
+    in_words,
+    key_type,
+    object_schema,
+    present,
+)
+
+# Beyond that a person is not shown them all, and enters the value.
+MAX_CHOICES: Final = 100
+# Beyond that the values are left to the field's own error message.
+MAX_VALUES: Final = 200
+MAX_LABELS: Final = 50
+# Levels of serializers within serializers.
+MAX_DEPTH: Final = 4
+# An upload's own answer says how a record takes it: there are uploads on some sites only.
+FILE: Final = 'a file, {"name": "a.pdf", "base64": "..."} or {"name": "a.txt", "text": "..."}'
+
+# A schema, and the constraints in words.
+Shape = tuple[dict[str, Any], list[str]]
+Option = tuple[str, str]
+# Gives the choices of a field as pairs of value and label, None where they are not to be shown.
+Choices = Callable[[Any], list[Option] | None]
+
+
+# What a tool takes, by the kind of the field
+
+
+def text(field: Any, words: str = "") -> Shape:
+    low, high = _lengths(field)
+    return {"type": "string", **present(minLength=low, maxLength=high)}, [words, between(low, high, "characters")]
+
+
+def _lengths(field: Any) -> tuple[Any, Any]:
+    return getattr(field, "min_length", None), getattr(field, "max_length", None)
+
+
+def _bounds(field: Any) -> tuple[Any, Any]:
+    low, high = (bound() if callable(bound) else bound for bound in (field.min_value, field.max_value))
+    return low, high
+
+
+def _number(kind: str, most: float = float("inf")) -> Callable[[Any], Shape]:
+    def shape(field: Any) -> Shape:
+        low, high = (bound if bound is not None and abs(bound) <= most else None for bound in _bounds(field))
+        return {"type": kind, **present(minimum=low, maximum=high)}, [between(low, high)]
+
+    return shape
+
+
+def _decimal(field: Any) -> Shape:
+    # Bounds are in the words, as keywords for numbers say nothing of texts.
+    digits = f"at most {field.max_digits} digits" if field.max_digits is not None else ""
+    places = f"at most {field.decimal_places} decimal places" if field.decimal_places is not None else ""
+    return {"type": "string"}, ["decimal number as text, such as 12.50", digits, places, between(*_bounds(field))]
+
+
+def _choice(field: Any) -> Shape:
+    options = list(_options(field.choices))
+    return choice(options) if options else ({"type": "string"}, [])
+
+
+def _choice_of_serializer(field: Any) -> Shape:
+    options = [(value, str(label)) for value, label in field.choices.items() if value not in ("", None)]
+    return choice(options, *([""] if getattr(field, "allow_blank", False) else []))
+
+
+def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
+    """Return the JSON Schema of a choice among values with labels; ``more`` are texts without a label."""
+    if not options or len(options) > MAX_VALUES:
+        return {"type": "string"}, [f"one of {len(options)} values"]
+    # The field compares texts; a number stays one where all are numbers, as clients copy the values.
+    whole = all(type(value) is int for value, _ in options)
+    values = [value if whole else str(value) for value, _ in options]
+    schema = {"type": "integer", "enum": values} if whole else {"type": "string", "enum": [*values, *more]}
+    return schema, [in_words(zip(values, (label for _, label in options), strict=True), MAX_LABELS)]
+
+
+def _options(choices: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    """Yield values and labels of a form field's choices, those of groups too, without the blank one."""
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from _options(label)
+        elif value not in (None, ""):
+            yield getattr(value, "value", value), str(label)
+
+
+def _row(field: Any) -> Shape:
+    opts = getattr(getattr(field.queryset, "model", None), "_meta", None)
+    if opts is None:
+        return {"type": "string"}, []
+    name = getattr(field, "to_field_name", None)
+    target: Any = opts.get_field(name) if name else opts.pk
+    while target.is_relation:
+        target = target.target_field
+    return {"type": key_type(target)}, [f"{target.name if name else 'primary key'} of {opts.label_lower}"]
+
+
+def _slug(field: Any) -> Shape:
+    model = getattr(field.queryset, "model", None)
+    return {"type": "string"}, [f"{field.slug_field} of {model._meta.label_lower}" if model else field.slug_field]
+
+
+def _many(shape: Callable[[Any], Shape]) -> Callable[[Any], Shape]:
+    def many(field: Any) -> Shape:
+        schema, words = shape(field)
+        return {"type": "array", "items": schema}, words
+
+    return many
+
+
+def _parts(field: Any) -> Shape:
+    """Return the JSON Schema of a form field with several controls: a list of their values."""
+    notes = []
+    for part in field.fields:
+        shape, words = _shape(part)
+        notes.append(", ".join(filter(None, words)) or " or ".join(map(str, shape.get("enum", ["text"]))))
+    size = len(field.fields)
+    schema = {"type": "array", "items": {"type": "string"}, "minItems": size, "maxItems": size}
+    return schema, [f"a list of {'; '.join(notes)}"]
+
+
+def _array(field: Any) -> Shape:
+    item, words = _shape(field.base_field)
+    each = ", ".join(filter(None, words))
+    most = field.size if hasattr(field, "size") else field.max_length
+    schema = {"type": "array", "items": item, **present(maxItems=most)}
+    return schema, [between(None, most, "items"), each and f"each: {each}"]
+
+
+def _range(field: Any) -> Shape:
+    item, words = _shape(field.fields[0])
+    end = any_of({"type": item.get("type", "string")}, NULL)
+    ends = {"type": "array", "items": end, "minItems": 2, "maxItems": 2}
+    return ends, ["the first value of the range and the first after it, null for no bound", *words]
+
+
+def is_geometry(field: Any) -> bool:
+    """Return whether a form field is GeoDjango's, whose libraries not every project has."""
+    return hasattr(field, "geom_type") and hasattr(field, "srid")
+
+
+# What a person is asked for: a plain field, or None for what has no place in a client's form
+
+
+def _ask_text(field: Any, choices: Choices) -> Shape:
+    words, format_name = ("JSON", "") if isinstance(field, forms.JSONField) else notation(field)
+    if format_name:
+        return {"type": "string", "format": format_name}, []
+    low, high = _lengths(field)
+    return {"type": "string", **present(minLength=low, maxLength=high)}, [words]
+
+
+def _ask_number(field: Any, choices: Choices) -> Shape:
+    whole = type(field).to_python is forms.IntegerField.to_python
+    low, high = map(plain_number, _bounds(field))
+    return {"type": "integer" if whole else "number", **present(minimum=low, maximum=high)}, []
+
+
+def plain_number(value: Any) -> int | float | None:
+    return value if value is None or isinstance(value, int) else float(value)
+
+
+def _ask_boolean(field: Any, choices: Choices) -> Shape:
+    return {"type": "boolean"}, []
+
+
+def _ask_choice(field: Any, choices: Choices) -> Shape:
+    if titled := _titled(choices(field)):
+        return {"type": "string", "oneOf": titled}, []
+    return {"type": "string"}, _key_words(field)
+
+
+def _ask_choices(field: Any, choices: Choices) -> Shape | None:
+    titled = _titled(choices(field))
+    schema = {"type": "array", "items": {"anyOf": titled}, **({"minItems": 1} if field.required else {})}
+    return (schema, _key_words(field)) if titled else None
+
+
+def _ask_nothing(field: Any, choices: Choices) -> None:
+    return None
+
+
+def _titled(options: list[Option] | None) -> list[dict[str, str]]:
+    return [{"const": value, "title": label} for value, label in options or ()]
+
+
+def _key_words(field: Any) -> list[str]:
+    is_row = isinstance(field, forms.ModelChoiceField)
+    return [f"primary key of {model_of(field)._meta.label_lower}"] if is_row else []
+
+
+def options_of(field: Any) -> list[Option] | None:
+    """Return a form field's choices without the blank one, None for more than a person looks through."""
+    found = [(str(value), label) for value, label in islice(_options(field.choices), MAX_CHOICES + 1)]
+    return found if len(found) <= MAX_CHOICES else None
+
+
+def model_of(field: Any) -> type[Model]:
+    """Return the model of the rows that a form field offers."""
+    model: type[Model] = field.queryset.model
+    return model
+
+
+# The table: by the names of the fields' classes, as importing some of their modules takes a driver or a library
+
+
+Ask = Callable[[Any, Choices], Shape | None]
+_MOMENT: Final = (PARSED[datetime].words(), PARSED[datetime].format)
+# How the texts of a field are written, and the format that says so in a client's form.
+NOTATIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "DateTimeField": _MOMENT,
+    "SplitDateTimeField": _MOMENT,
+    "DateField": (PARSED[date].words(), PARSED[date].format),
+    "TimeField": (PARSED[time].words(), ""),
+    "DurationField": ("duration, such as 1 12:30:00", ""),
+    "UUIDField": ("UUID", ""),
+    "EmailField": ("email address", "email"),
+    "URLField": ("URL", "uri"),
+    "GenericIPAddressField": ("IP address", ""),
+    "IPAddressField": ("IP address", ""),
+}
+FORM_FIELDS: Final[Mapping[str, tuple[Callable[[Any], Shape], Ask]]] = {
+    "SimpleArrayField": (_array, _ask_text),
+    "SplitArrayField": (_array, _ask_text),
+    "BaseRangeField": (_range, _ask_nothing),
+    "HStoreField": (
+        lambda field: (
+            {"type": "object", "additionalProperties": any_of({"type": "string"}, NULL)},
+            ["texts by name"],
+        ),
+        _ask_text,
+    ),
+    "ModelMultipleChoiceField": (_many(_row), _ask_choices),
+    "ModelChoiceField": (_row, _ask_choice),
+    "MultipleChoiceField": (_many(_choice), _ask_choices),
+    "ChoiceField": (_choice, _ask_choice),
+    "NullBooleanField": (lambda field: (any_of({"type": "boolean"}, NULL), []), _ask_boolean),
+    "BooleanField": (
+        lambda field: ({"type": "boolean"}, ["must be true" if field.required else ""]),
+        _ask_boolean,
+    ),
+    "DecimalField": (_decimal, _ask_number),
+    "FloatField": (_number("number"), _ask_number),
+    "IntegerField": (_number("integer"), _ask_number),
+    "DurationField": (lambda field: text(field, "duration, such as 1 12:30:00 or PT12H30M"), _ask_text),
+    "JSONField": (lambda field: ({}, ["any JSON value"]), _ask_text),
+    "FileField": (lambda field: ({**FREE_OBJECT}, [FILE]), _ask_nothing),
+    "SplitDateTimeField": (lambda field: text(field, notation(field)[0]), _ask_text),
+    "MultiValueField": (_parts, _ask_nothing),
+    "Field": (lambda field: text(field, notation(field)[0]), _ask_text),
+}
+SERIALIZER_FIELDS: Final[Mapping[str, Callable[[Any], Shape]]] = {
+    "PrimaryKeyRelatedField": _row,
+    "SlugRelatedField": _slug,
+    "HyperlinkedRelatedField": lambda field: text(field, "URL of the row, as the API shows it"),
+    "MultipleChoiceField": _many(_choice_of_serializer),
+    # Its choices are files of the server.
+    "FilePathField": text,
+    "ChoiceField": _choice_of_serializer,
+    "BooleanField": lambda field: ({"type": "boolean"}, []),
+    # The widest integers of a database are no limit that a client had to know of.
+    "IntegerField": _number("integer", MAX_SAFE_INTEGER),
+    "FloatField": _number("number", MAX_SAFE_INTEGER),
+    "DecimalField": _decimal,
+    **{name: lambda field: text(field, notation(field)[0]) for name in (*NOTATIONS, "CharField")},
+    "DictField": lambda field: ({**FREE_OBJECT}, []),
+}
+
+
+def _kind_of(field: Any, known: Mapping[str, Any]) -> Any:
+    """Return the entry for the most specific class of a form field."""
+    kinds = type(field).__mro__
+    names = (kind.__name__ for kind in kinds if kind.__module__.startswith(("django.", "rest_framework.")))
+    return next((known[name] for name in names if name in known), None)
+
+
+def notation(field: Any) -> tuple[str, str]:
+    """Return how texts of a form field are written, and its JSON Schema ``format``."""
+    found: tuple[str, str] = _kind_of(field, NOTATIONS) or ("", "")
+    return found
+
+
+# For a tool
+
+
+def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of what a Django form takes; ``exclude`` names fields to leave out.
+
+    Disabled fields are left out.
+    """
+    declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
+    fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
+    # A check box that must be ticked is required; any other that is left out is not ticked.
+    required = [name for name, field in fields.items() if field.required]
+    return object_schema({name: field_schema(field) for name, field in fields.items()}, required, closed=True)
+
+
+def field_schema(field: forms.Field) -> dict[str, Any]:
+    """Return the JSON Schema of one form field, with its constraints in the description."""
+    label = str(field.label or "").strip()
+    texts = [label and f"{label.rstrip('.')}.", str(field.help_text or "").strip()]
+    return with_default(_shape(field), None if isinstance(field.initial, Model) else field.initial, texts)
+
+
+def _shape(field: forms.Field) -> Shape:
+    if is_geometry(field):
+        kind: Any = field
+        system = f"SRID {kind.srid} unless it says another" if kind.srid else ""
+        return {"type": "string"}, [f"{kind.geom_type.lower()} as WKT, EWKT or GeoJSON", system]
+    shape: Shape = _kind_of(field, FORM_FIELDS)[0](field)
+    return shape
+
+
+def with_default(shape: Shape, default: Any, texts: Iterable[str]) -> dict[str, Any]:
+    """Return a form field's JSON Schema with its default and description."""
+    schema, words = shape
+    if default is not None and default != "" and not callable(default):
+        schema["default"] = to_jsonable(default)
+        words = [*words, f"default {schema['default']}"]
+    return described(schema, texts, words)
+
+
+def writable_fields(serializer: Any) -> dict[str, Any]:
+    """Return a serializer's fields that clients can send in JSON, by name; files have no JSON form."""
+    from rest_framework.serializers import FileField, HiddenField
+
+    fields: Mapping[str, Any] = getattr(serializer, "fields", {})
+    return {
+        name: field
+        for name, field in fields.items()
+        if not field.read_only and not isinstance(field, HiddenField | FileField)
+    }
+
+
+def serializer_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
+    """Return the JSON Schema of a serializer or its field, with constraints in the description."""
+    schema, words = _shape_in_serializer(field, depth)
+    if field.allow_null:
+        schema = any_of(schema, NULL)
+    about = str(field.help_text or "").strip()
+    label = "" if about or field.label is None else str(field.label)
+    label = "" if label.lower().replace(" ", "_") == field.field_name else label
+    return with_default((schema, words), field.default, [label and f"{label.rstrip('.')}.", about])
+
+
+def _shape_in_serializer(field: Any, depth: int) -> Shape:
+    from rest_framework.relations import ManyRelatedField
+    from rest_framework.serializers import ListField, ListSerializer, Serializer
+
+    if shape := _kind_of(field, SERIALIZER_FIELDS):
+        found: Shape = shape(field)
+        return found
+    if isinstance(field, ListSerializer | ListField | ManyRelatedField):
+        item = serializer_schema(field.child_relation if isinstance(field, ManyRelatedField) else field.child, depth)
+        note = item.pop("description", "")
+        words = [f"each: {note.strip('()')}" if note else "", between(*_lengths(field), "items")]
+        return {"type": "array", "items": item}, words
+    if not isinstance(field, Serializer):
+        return {}, []
+    if not depth:
+        return {**FREE_OBJECT}, []
+    fields = writable_fields(field)
+    required = [name for name, member in fields.items() if member.required]
+    return object_schema({name: serializer_schema(fields[name], depth - 1) for name in fields}, required), []
+
+
+# For a person
+
+
+def question_schema(form: forms.BaseForm) -> dict[str, Any]:
+    """Return the elicitation schema (``requestedSchema``) of a Django form."""
+    fields = fields_of(form)
+    lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
+    if lost:
+        raise ImproperlyConfigured(f"{type(form).__name__}.{lost[0]} is no field that a client's user can be asked for")
+    properties = {name: field for name, field in fields.items() if field is not None}
+    return object_schema(properties, [name for name in properties if is_required(form.fields[name])])
+
+
+def is_required(field: forms.Field) -> bool:
+    """Return whether an elicitation needs the form field: a check box only if it must be ticked."""
+    return field.required and not isinstance(field, forms.NullBooleanField)
+
+
+def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
+    """Return the elicitation schema of each visible form field, None for one that has no such schema.
+
+    ``choices`` gives those of fields that lead to rows.
+    """
+    return {
+        name: _question(form, name, field, choices)
+        for name, field in form.fields.items()
+        if not field.disabled and not field.widget.is_hidden
+    }
+
+
+def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> dict[str, Any] | None:
+    # What must not pass through the client is never asked for by a form (client/elicitation, Security Considerations).
+    secret = isinstance(field.widget, forms.PasswordInput) or is_sensitive(name)
+    shape = None if secret else _kind_of(field, FORM_FIELDS)[1](field, choices)
+    if shape is None:
+        return None
+    schema, words = shape
+    schema["title"] = str(field.label or name.replace("_", " ").strip().capitalize())
+    schema = described(schema, [str(field.help_text or "").strip()], words)
+    default = _initial(schema, form.get_initial_for_field(field, name))
+    return schema if default is None else {**schema, "default": default}
+
+
+def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
+    """Return the default of a form field's elicitation schema, None where it has none."""
+
+    def shown(value: Any) -> str:
+        value = value.pk if isinstance(value, Model) else getattr(value, "value", value)
+        if value is None or isinstance(value, (list, tuple, dict, set)):
+            return ""
+        return value.isoformat() if isinstance(value, date) else str(value)
+
+    match schema["type"]:
+        case "array":
+            known = {choice["const"] for choice in schema["items"]["anyOf"]}
+            items = initial if isinstance(initial, (list, tuple, set)) else []
+            return [text for text in map(shown, items) if text in known] or None
+        case "boolean":
+            return initial if isinstance(initial, bool) else None
+        case "integer" | "number":
+            if isinstance(initial, bool) or not isinstance(initial, (int, float, Decimal)):
+                return None
+            return initial if isinstance(initial, int) else float(initial)
+    text = shown(initial)
+    known = {choice["const"] for choice in schema.get("oneOf", ())}
+    return text if text and (not known or text in known) else None
+
+
+# What a person entered
+
+
+# By the type of the plain field: what its JSON may be, and how to say so.
+PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
+    "string": ((str, int, float), "a text"),
+    "integer": ((str, int, float), "a whole number"),
+    "number": ((str, int, float), "a number"),
+    "boolean": (bool, "yes or no"),
+    "array": (list, "a list"),
+}
+
+
+def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Bind a Django form to the answer of an elicitation, validate it and return its ``cleaned_data``.
+
+    ``asked`` are the plain fields that were asked for, by name; all others keep what they show.
+    """
+    data: dict[str, Any] = {}
+    for name, field in form.fields.items():
+        if name in asked:
+            data[form.add_prefix(name)] = _entered(field, asked[name], content.get(name))
+        elif not isinstance(field, forms.FileField):
+            data[form.add_prefix(name)] = form.get_initial_for_field(field, name)
+        # The widget would look for what a browser posts; here is the value itself.
+        field.widget.value_from_datadict = lambda data, files, name: data.get(name)
+    form.data, form.files, form.is_bound = data, MultiValueDict(), True
+    form._errors = None
+    if form.is_valid():
+        cleaned: dict[str, Any] = form.cleaned_data
+        return cleaned
+    texts = []
+    for name, errors in form.errors.as_data().items():
+        messages = " ".join(str(message) for error in errors for message in error.messages)
+        texts.append(messages if name == NON_FIELD_ERRORS else f"{form[name].label}: {messages}")
+    raise ValueError(" ".join(texts))
+
+
+def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
+    """Return the answer of an elicitation as the form field's ``clean`` takes it."""
+    if value is None:
+        return None
+    kinds, noun = PLAIN[asked["type"]]
+    # Django's fields would take any of these for the text of something.
+    if not isinstance(value, kinds) or (isinstance(value, bool) and asked["type"] != "boolean"):
+        raise ValueError(f"{asked['title']}: expected {noun}.")
+    value = str(value) if asked["type"] == "string" else value
+    if isinstance(field, (forms.DateTimeField, forms.SplitDateTimeField)):
+        try:
+            moment: Any = PARSED[datetime].convert(value, None)  # type: ignore[arg-type]
+        except Invalid:
+            return [value, value] if isinstance(field, forms.SplitDateTimeField) else value
+        if isinstance(field, forms.DateTimeField):
+            return moment
+        # The two fields are read in the current time zone.
+        moment = timezone.make_naive(moment) if timezone.is_aware(moment) else moment
+        return [moment.date(), moment.time()]
+    if isinstance(field, forms.DateField):
+        try:
+            return parse_date(value) or value
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,217 @@
+"""Build the flat form of a question, and convert what was entered to a Python value.
+
+Clients show forms of plain fields only: texts, numbers, yes or no, one of some choices, several of them
+(client/elicitation, Requested Schema).
+"""
+
+import dataclasses
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+from django.forms import BaseForm
+
+from ..protocol.client_requests import requested_schema
+from ..protocol.versions import MODERN
+from .annotations import members_of, parameter, unwrap
+from .container_types import MISSING, Array, Nullable, Object, Parameter
+from .form_schemas import plain_number, question_schema, read_form
+from .json_values import to_jsonable
+from .value_types import (
+    Boolean,
+    Choice,
+    DecimalNumber,
+    Integer,
+    Invalid,
+    Number,
+    Parsed,
+    String,
+    Type,
+    described,
+    object_schema,
+    present,
+)
+
+# The name of the only field of a question that has no key.
+VALUE: Final = "value"
+# What follows the name of a field where something within it is wrong.
+PLACE: Final = re.compile(r"[.\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """The form of a question: its ``requestedSchema``, and ``read``, which converts an answer.
+
+    ``read`` raises ``ValueError`` with a text for the user when the content does not fit.
+    """
+
+    schema: Mapping[str, Any]
+    read: Callable[[Mapping[str, Any]], Any]
+
+
+def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
+    """Return the form of a question for what :meth:`~mcp_django.context.request.MCPContext.ask` takes.
+
+    ``key`` names the field where there is only one; ``default`` is what that field shows.
+    """
+    if kind is None:
+        return Blank({"type": "object", "properties": {}}, lambda content: True)
+    if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
+        form = kind() if isinstance(kind, type) else kind
+        schema = question_schema(form)
+        return Blank(schema, lambda content: read_form(form, schema["properties"], content))
+    if isinstance(kind, Mapping):
+        try:
+            requested_schema(kind, MODERN[-1])
+            required, own = kind.get("required", ()), kind.get("properties", {})
+            members = [Parameter(name, _type_of(field), name in required) for name, field in own.items()]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ImproperlyConfigured(f"the schema is none of a form: {error}") from None
+        return Blank(kind, _of_members(Object(tuple(members))).read)
+    name = key or VALUE
+    try:
+        if isinstance(kind, (list, tuple)):
+            given = {} if default is MISSING else {"required": False, "default": to_jsonable(default)}
+            return _of_one(Parameter(name, _choice(kind), **given), default)
+        if default is not MISSING:
+            return _of_one(parameter(name, kind, required=False, default=default), default)
+        return _of_annotation(kind, name)
+    except ImproperlyConfigured as error:
+        raise ImproperlyConfigured(f"{name} cannot be asked for: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def _of_annotation(annotation: Any, name: str) -> Blank:
+    cls = unwrap(annotation).annotation
+    if isinstance(cls, type) and (dataclasses.is_dataclass(cls) or typing.is_typeddict(cls)):
+        return _of_members(Object(members_of(cls, (cls,)), cls))
+    return _of_one(parameter(name, annotation))
+
+
+def _of_one(only: Parameter, default: Any = MISSING) -> Blank:
+    return _of_members(Object((only,), lambda **found: found.get(only.name, default)))
+
+
+def _choice(options: Sequence[Any]) -> Choice:
+    if not options:
+        raise ImproperlyConfigured("there is nothing to choose from")
+    if not all(isinstance(item, (list, tuple)) for item in options):
+        return Choice(tuple((to_jsonable(value), value) for value in options))
+    return Choice(tuple((to_jsonable(value), value) for value, _ in options), tuple(str(label) for _, label in options))
+
+
+def _of_members(members: Object) -> Blank:
+    nullable = {item.name for item in members.parameters if isinstance(item.type, Nullable)}
+    required = [item.name for item in members.parameters if item.required and item.name not in nullable]
+    schema = object_schema({item.name: _field(item) for item in members.parameters}, required)
+    absent = {item.name: None for item in members.parameters if item.required and item.name in nullable}
+    known = schema["properties"].keys()
+    # Some clients send what was left blank as an empty text.
+    blanks = {
+        item.name
+        for item in members.parameters
+        if item.name not in required and not isinstance(_inner(item.type), String)
+    }
+
+    def read(content: Mapping[str, Any]) -> Any:
+        entered = {name: value for name, value in content.items() if not (value == "" and name in blanks)}
+        # What was not asked for is not looked at.
+        given = {**absent, **{name: value for name, value in entered.items() if name in known}}
+        try:
+            # No plain field needs the caller to be read.
+            return members.convert(given, typing.cast(Any, None))
+        except Invalid as error:
+            texts = []
+            for path, cause in error.problems:
+                # The field is named as the form names it, if there is more than one.
+                name = PLACE.split(path)[0]
+                title = schema["properties"].get(name, {}).get("title", name) if len(known) > 1 else ""
+                texts.append(f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}.")
+            raise ValueError(" ".join(texts)) from None
+
+    return Blank(schema, read)
+
+
+# Fields
+
+
+def _inner(kind: Type) -> Type:
+    return kind.inner if isinstance(kind, Nullable) else kind
+
+
+def _field(parameter: Parameter) -> dict[str, Any]:
+    kind = _inner(parameter.type)
+    title = "Answer" if parameter.name == VALUE else parameter.name.replace("_", " ").strip().capitalize()
+    schema = {**_primitive(kind, parameter.name), "title": title}
+    # Choices have their labels, and numbers their limits; only a notation has to be told in words.
+    words = [kind.words()] if isinstance(kind, Parsed) and not kind.format else []
+    schema = described(schema, [parameter.description], words)
+    if parameter.default is not MISSING and parameter.default is not None:
+        schema["default"] = _default(schema, parameter.default)
+    return schema
+
+
+def _primitive(kind: Type, name: str) -> dict[str, Any]:
+    match kind:
+        case Boolean() | String():
+            return kind.schema()
+        case Integer() | Number() | DecimalNumber():
+            limits = present(minimum=plain_number(kind.minimum), maximum=plain_number(kind.maximum))
+            return {"type": "integer" if isinstance(kind, Integer) else "number", **limits}
+        case Parsed():
+            return {"type": "string", **({"format": kind.format} if kind.format else {})}
+        case Choice():
+            return {"type": "string", **_options(kind, "oneOf")}
+        case Array(item=Choice() as item):
+            options = {**({} if item.labels else {"type": "string"}), **_options(item, "anyOf")}
+            return {"type": "array", "items": options, **present(minItems=kind.min_items, maxItems=kind.max_items)}
+    raise ImproperlyConfigured(f"{name} is {kind.noun}, and a form has plain fields alone")
+
+
+def _options(kind: Choice, titled: str) -> dict[str, Any]:
+    values = [_text(value) for value, _ in kind.options]
+    if not kind.labels:
+        return {"enum": values}
+    labels = zip(values, kind.labels, strict=True)
+    return {titled: [{"const": value, "title": label or value} for value, label in labels]}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _default(schema: Mapping[str, Any], value: Any) -> Any:
+    match schema["type"]:
+        case "array":
+            return [_text(item) for item in value]
+        case "string":
+            return _text(value)
+        case "number":
+            return value if isinstance(value, (int, float)) else float(Decimal(value))
+    return value
+
+
+# Forms that the project wrote as JSON Schema
+
+
+def _type_of(field: Mapping[str, Any]) -> Type:
+    options = field.get("oneOf") or field.get("anyOf")
+    values = [choice["const"] for choice in options] if options else field.get("enum")
+    if values:
+        return Choice(tuple((value, value) for value in values))
+    match field.get("type"):
+        case "array":
+            return Array(_type_of(field["items"]), list, field.get("minItems"), field.get("maxItems"))
+        case "integer":
+            return Integer(field.get("minimum"), field.get("maximum"))
+        case "number":
+            return Number(field.get("minimum"), field.get("maximum"))
+        case "boolean":
+            return Boolean()
+    return String(field.get("minLength"), field.get("maxLength"))

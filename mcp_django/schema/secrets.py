@@ -1,0 +1,235 @@
+"""Secrets: fields that hold a credential by their name, and texts that look like one; both are shown to nobody.
+
+Unless an exposure names the field itself.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import (
+    BooleanField,
+    CharField,
+    DateField,
+    DurationField,
+    EmailField,
+    Model,
+    SlugField,
+    TextField,
+    URLField,
+)
+
+MAX_NAME: Final = 200
+# What stands in JSON where a secret is.
+HIDDEN: Final = "<hidden>"
+_SENSITIVE: Final = re.compile(
+    r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh"
+    r"|credentials?|session_?data|hashed_?(?:key|code)|(?:key|code)_?digest"
+    r"|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery|backup|cert(?:ificate)?|client"
+    r"|webhook|hmac|master|activation|verification|confirm(?:ation)?|reset|login|ping|feed|ical|invit(?:e|ation)"
+    r"|unsubscribe|magic|one_?time|shar(?:e|ing)|ingest|stream|unlock)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
+    r"|(?:^|_)pass$|^auth$"
+)
+# What is said about a secret is none: whether it was checked, of which type it is.
+_ABOUT: Final = re.compile(r"_(?:check(?:s|ed)?|type|status|count|enabled|required)$")
+_HARMLESS: Final = (BooleanField, DateField, DurationField)
+# The word before a capital ends at a small letter, an abbreviation at its last capital: ``HOTPDevice``, ``apiKey``.
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Models whose rows are credentials, and the names that say nothing by themselves but hold one there.
+_HOLDER: Final = re.compile(r"(?:^|_)(?:authenticator|confirmation|verification|invitation|passkey|webauthn)s?(?:$|_)")
+_BARE: Final = frozenset({"code", "data", "digest", "key", "seed", "value"})
+# Models whose rows let somebody do something once, by a key or code that was sent to them, and what says they did.
+_SENT: Final = re.compile(r"(?:^|_)(?:confirm|activation|sign_?up|opt_?in|unsubscribe|verify|invite)s?(?:$|_)")
+_DONE: Final = re.compile(r"(?:^|_)(?:confirmed|verified|activated|validated)(?:$|_)")
+# Texts as long as this can be drawn so that nobody guesses them.
+LONG: Final = 16
+
+
+@lru_cache(maxsize=8192)
+def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
+    """Return whether a field's name says that it holds a secret (``password``, ``api_key``, ``card_token``).
+
+    With its model, its kind counts: a truth value, a date and a choice are no secrets, and a relation is one where the
+    key that it stores is. ``key`` and its like count too where the model's name says what they are
+    (``Authenticator``, ``HOTPDevice``), ``key`` beside another credential of the model or beside an address that it
+    confirms, and any ``key`` that is drawn: a long text with a random default.
+    """
+    field = _field(model, name) if model is not None else None
+    if field is not None and field.is_relation:
+        if field.related_model is None:
+            return False
+        target = field.target_field if field.concrete and not field.many_to_many else field.related_model._meta.pk
+        return target is not field and is_sensitive(target.name, target.model)
+    if isinstance(field, _HARMLESS) or getattr(field, "choices", None):
+        return False
+    words = _CAMEL.sub("_", name).lower()
+    if _SENSITIVE.search(words) is not None and _ABOUT.search(words) is None:
+        return True
+    if model is None or not (words in _BARE or words.endswith("_key")):
+        return False
+    drawn = words.endswith("key") and is_long(field) and is_drawn(field)
+    return drawn or (words in _BARE and _holds_credentials(model, words))
+
+
+def is_long(field: Any) -> bool:
+    """Return whether a field can hold texts as long as a secret, and is no key of its row."""
+    ordinary = isinstance(field, (SlugField, EmailField, URLField)) or not isinstance(field, (CharField, TextField))
+    return not ordinary and not field.primary_key and (field.max_length or LONG) >= LONG
+
+
+def is_drawn(field: Any) -> bool:
+    """Return whether a field's default is generated for each row, as that of a secret is."""
+    return callable(field.default) and not isinstance(field.default, type)
+
+
+def _field(model: type[Model], name: str) -> Any:
+    try:
+        return model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
+
+
+def has_secret_key(model: type[Model]) -> bool:
+    """Return whether a model's primary key is a secret."""
+    return any(is_sensitive(field.name, field.model) for field in model._meta.pk_fields)
+
+
+@lru_cache(maxsize=1024)
+def secret_columns(model: type[Model]) -> tuple[str, ...]:
+    texts = (field for field in model._meta.concrete_fields if isinstance(field, (CharField, TextField)))
+    return tuple(field.attname for field in texts if is_sensitive(field.name, field.model))
+
+
+def _holds_credentials(model: type[Model], name: str) -> bool:
+    words = _CAMEL.sub("_", model._meta.object_name or "").lower()
+    if _HOLDER.search(words) or _SENSITIVE.search(words):
+        return True
+    if name in ("code", "key") and _SENT.search(words) and is_long(_field(model, name)):
+        return True
+    fields = model._meta.concrete_fields
+    texts = (field.name for field in fields if isinstance(field, (CharField, TextField)))
+    if name != "key":
+        return False
+    if any(map(is_sensitive, texts)):
+        return True
+    # A row that keeps an address, and whether it is known to be somebody's.
+    done = any(isinstance(field, _HARMLESS) and _DONE.search(field.name) for field in fields)
+    return done and any(isinstance(field, EmailField) for field in fields)
+
+
+def members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a JSON object, with ``HIDDEN`` for secrets by their names."""
+    for key, item in value.items():
+        name = str(key)
+        plain = item is None or item == "" or isinstance(item, (bool, int, float))
+        yield name, item if plain or not is_sensitive(name[:MAX_NAME]) else HIDDEN
+
+
+def holds_hidden(value: Any) -> bool:
+    """Return whether a JSON value contains ``HIDDEN``, which must not overwrite the secret."""
+    if isinstance(value, dict):
+        return any(map(holds_hidden, value.values()))
+    return any(map(holds_hidden, value)) if isinstance(value, list) else value == HIDDEN
+
+
+# Texts
+
+# A member of JSON, or of what Python writes of a dict, wherever it stands in a text.
+_MEMBER: Final = re.compile(r"""(["'])([A-Za-z_][\w.-]{0,80})\1\s{0,8}:\s{0,8}(["'\[{])""")
+_QUOTED: Final = {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "\"'"}
+_BRACKETS: Final = re.compile(r"""[\[\]{}]|"(?:[^\\"]|\\.)*+"?|'(?:[^\\']|\\.)*+'?""", re.DOTALL)
+_USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]{0,200}:)[^\s/?#@"'<>]{1,500}(?=@)""")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+# What a generated secret looks like, and the words that announce one.
+_GENERATED: Final = re.compile(r"[\w.~+/=-]{12,}")
+_ANNOUNCED: Final = re.compile(
+    r"\b(?:keys?|tokens?|secrets?|pass(?:word|phrase|code)s?|credentials?|codes?|pins?)\b", re.IGNORECASE
+)
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Return whether a text could contain secrets at all, so that it has to be searched."""
+    return "{" in text or ("://" in text and "@" in text)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text with ``HIDDEN`` for secrets in JSON, and for passwords in URLs."""
+    if not may_hold_secrets(text):
+        return text
+    parts: list[str] = []
+    position = 0
+    for found in _MEMBER.finditer(text):
+        name, opening = found[2], found[3]
+        if found.start() < position or not is_sensitive(name[:MAX_NAME]):
+            continue
+        end = _end_of_value(text, opening, found.end())
+        # An empty text is no secret.
+        if opening in "[{" or end > found.end() + 1:
+            parts += [text[position : found.start(3)], f'"{HIDDEN}"']
+            position = end
+    return _USER.sub(rf"\1{HIDDEN}", "".join([*parts, text[position:]]))
+
+
+def _end_of_value(text: str, opening: str, start: int) -> int:
+    """Return where a secret in a text ends; a cut one reaches to the end of the text."""
+    if opening in _QUOTED:
+        end = _QUOTED[opening].match(text, start)
+        return end.end() if end is not None else len(text)
+    depth = 1
+    for found in _BRACKETS.finditer(text, start):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if not depth:
+            return found.end()
+    return len(text)
+
+
+def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
+    """Return a text with its secrets hidden, cut to ``limit`` characters with a note of what is missing.
+
+    Code points that UTF-8 cannot hold are replaced.
+    """
+    left = len(text) - limit if limit is not None else 0
+    text = without_secrets(text[:limit] if left > 0 else text)
+    if left > 0:
+        note = f"; {hint}" if hint else ""
+        text = f"{text}…(+{left} chars{note})"
+    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
+
+
+def without_new_secrets(text: str) -> str:
+    """Return a message with ``HIDDEN`` for a new secret that it shows only once."""
+    text = without_secrets(text)
+    return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
+
+
+# What looks like a secret wherever it stands: letters of both kinds and digits in a row, or so many hexadecimal digits
+# as no UUID has, and the number of a payment card.
+_DRAWN: Final = re.compile(
+    r"(?=[A-Za-z]*[0-9])(?=[0-9a-z]*[A-Z])(?=[0-9A-Z]*[a-z])[A-Za-z0-9]{16}"
+    r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{32}"
+)
+_WORD: Final = re.compile(r"[\w.~+/=-]{16,}")
+_CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")
+
+
+def without_likely_secrets(value: Any) -> Any:
+    """Return a value with ``HIDDEN`` for what looks like a secret token or a payment card's number."""
+    if isinstance(value, int):
+        return HIDDEN if _CARD.fullmatch(str(value)) and _adds_up(str(value)) else value
+    if not isinstance(value, str):
+        return value
+    text = _WORD.sub(lambda found: HIDDEN if _DRAWN.search(found[0]) else found[0], without_new_secrets(value))
+    return _CARD.sub(lambda found: HIDDEN if _adds_up(found[0]) else found[0], text)
+
+
+def _adds_up(number: str) -> bool:
+    """Return whether a number's check digit is right, as that of a payment card (ISO/IEC 7812-1, Luhn)."""
+    digits = [int(char) for char in reversed(number) if char.isdigit()]
+    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
+
+
+def _hidden_if_drawn(found: re.Match[str]) -> str:
+    word = found[0]
+    return HIDDEN if any(map(str.isdigit, word)) and any(map(str.isalpha, word)) else word

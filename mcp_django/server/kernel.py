@@ -1,0 +1,249 @@
+"""The kernel: run one call from its method to its reply, within its steps, and map every error to an answer.
+
+A method whose work belongs elsewhere gives back a :class:`Later`: a function tool or an admin action runs in the pool
+for the project's own code, so that no read waits behind it, and an async tool runs on the event loop. A call that has
+to ask its client ends there, and runs again with the answers.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
+
+from ..conf import settings
+from ..context.admin_page import activate_language, own_locale, own_place
+from ..context.call_middleware import through, through_async
+from ..context.confirmation import open_state, seal_state
+from ..context.questions import Answers, Question, untangled
+from ..context.request import MCPRequest
+from ..context.tool_results import error_result
+from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, NotFound, ToolError
+from ..operating.call_lifecycle import begin, counted, finish, underway
+from ..orm.access import access_of
+from ..protocol.client_requests import limits_of, required_capability
+from ..protocol.eras import Call, Rejected
+from ..protocol.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingClientCapability,
+    ProtocolError,
+)
+from ..protocol.messages import encode, error_response, result_response
+from .methods import METHODS
+from .methods.handler_interface import Asked, Later, Listen, log_failure
+from .methods.lifecycle_and_subscriptions import cache_ttl, identity
+
+# The methods that may be answered with a question (basic/patterns/mrtr, Supported Requests).
+ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The reply to a call: the encoded JSON-RPC response, and its HTTP status."""
+
+    body: bytes
+    status: int = 200
+    ends: ClassVar[str] = "ok"
+
+
+# What comes of a call, or of a part of it: ``ends`` says as what the call ends, "" where something follows.
+Outcome = Reply | Later | Asked | Listen
+
+
+class Kernel:
+    """Runs one call: finds its method, runs it within the steps of a call, and maps results and errors to the reply.
+
+    Around each part of a call that runs by itself are its steps: log messages, queries and spans belong to it, its
+    language is spoken, its queries are counted, its page is its own; the project's ``CALL_MIDDLEWARE`` is within.
+    """
+
+    def __init__(self, request: MCPRequest, call: Call) -> None:
+        self.request, self.call = request, call
+
+    def serve(self) -> Outcome:
+        """Run the call to its reply, or to what is left: work elsewhere, questions, or a stream of changes."""
+        return self._run(self._begin)
+
+    def resume(self, later: Later) -> Reply | Asked:
+        """Do the work of a ``Later`` in this thread and return the reply of the call, or its questions."""
+        return self._finished(self._run(later.work))
+
+    async def resume_async(self, later: Later) -> Reply | Asked:
+        """Do the same on the event loop with work that is a coroutine function."""
+        result, error = None, None
+        with underway(self.request, self.call), own_locale(self.request):
+            try:
+                result = await through_async(self.request, later.work)
+            except BaseException as raised:
+                error = untangled(raised)
+        if isinstance(error, CancelledError):
+            raise error
+
+        def produce() -> Any:
+            if error is not None:
+                raise error
+            return result
+
+        return self._finished(await sync_to_async(self._run)(produce, in_middleware=False))
+
+    def _begin(self) -> Mapping[str, Any] | Later | Listen:
+        request, call, mcp = self.request, self.call, self.request.mcp
+        begin(request, call)
+        handler = METHODS.get(call.method)
+        if handler is None:
+            raise MethodNotFound(f"Method not found: {call.method}")
+        narrowing = mcp.narrowing
+        if narrowing is not None and narrowing.named and call.method != "ping":
+            # A slip of the pen in the address would go unnoticed.
+            labels = {exposure.label for exposure in access_of(request).exposures}
+            known = labels | {label.partition(".")[0] for label in labels}
+            if unknown := [name for name in narrowing.named if name not in known]:
+                raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
+        # The answers that came with it; a transport of the older era has given it those it has.
+        if call.method not in ASKING:
+            mcp.live = False
+        elif not call.era.modern:
+            # Progress must increase from one run to the next, as it is told on the same stream.
+            mcp.last_progress = mcp.answers.progress
+        else:
+            mcp.live = True
+            state = None
+            if call.request_state is not None:
+                state = open_state(request, call.method, call.params, call.request_state)
+            if state is not None or call.input_responses is not None:
+                mcp.answers = Answers(call.input_responses, state)
+        return handler(request, call.params)
+
+    def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
+        """Return the input-required result of a call that asks (2026-07-28, basic/patterns/mrtr).
+
+        In the older era it is the transport that puts the questions to the client.
+        """
+        call, mcp = self.call, self.request.mcp
+        if call.method not in ASKING:
+            raise TypeError(f"{call.method} cannot ask")
+        required: dict[str, Any] = {}
+        for question in questions:
+            if not mcp.takes(question.method, question.params):
+                for name, needed in required_capability(question.method, question.params).items():
+                    required[name] = {**required.get(name, {}), **needed}
+        if required:
+            if call.era.modern:
+                raise MissingClientCapability(required)
+            raise InvalidParams(f"This needs a session with a client that supports {', '.join(required)}")
+        try:
+            state = mcp.answers.state(questions)
+        except ToolError as error:
+            if call.method != "tools/call":
+                raise
+            return error_result(error).to_wire()
+        as_text = not limits_of(mcp.client.name).shows_numbers
+        questions = [replace(question, as_text=as_text) for question in questions]
+        if not call.era.modern:
+            mcp.answers.progress = mcp.last_progress
+            return Asked(tuple(questions))
+        return {
+            "resultType": "input_required",
+            "inputRequests": {question.key: question.to_wire(call.version) for question in questions},
+            "requestState": seal_state(self.request, call.method, call.params, state),
+        }
+
+    def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
+        """Run a part of the call within its steps, and finish its record where nothing follows."""
+        record = self.request.mcp.record
+        if in_middleware and settings.CALL_MIDDLEWARE:
+            work = partial(through, self.request, work)
+        try:
+            # What is left behind in context variables ends with the part.
+            outcome = copy_context().run(self._within_steps, work)
+        except InsufficientScope:
+            record.code = InvalidRequest.code
+            finish(self.request, "refused:scope")
+            raise
+        except Cancelled:
+            finish(self.request, "cancelled")
+            raise
+        if outcome.ends:
+            body = getattr(outcome, "body", b"")
+            if record.arguments is not None:
+                record.result = body
+            finish(self.request, outcome.ends, len(body))
+        return outcome
+
+    def _within_steps(self, work: Callable[[], Any]) -> Outcome:
+        request, record = self.request, self.request.mcp.record
+        with underway(request, self.call):
+            if self.call.method == "ping":
+                # It has no words, no rows and no page.
+                return self._answer(work)
+            activate_language(request)
+            # Others of a batch have the same request.
+            with counted(record), own_place(request):
+                return self._answer(work)
+
+    def _answer(self, work: Callable[[], Any]) -> Outcome:
+        try:
+            try:
+                result = work()
+            except InputRequired as asked:
+                result = self.pause(asked.questions)
+            return result if isinstance(result, (Later, Asked, Listen)) else self._reply(result)
+        except InsufficientScope:
+            raise
+        except Exception as error:
+            return self._failed(error)
+
+    def _finished(self, outcome: Outcome) -> Reply | Asked:
+        assert isinstance(outcome, (Reply, Asked))
+        return outcome
+
+    def _reply(self, result: Mapping[str, Any]) -> Reply:
+        call, record = self.call, self.request.mcp.record
+        assert call.id is not None
+        if result.get("isError"):
+            record.settle("tool_error")
+        elif result.get("resultType") == "input_required":
+            record.settle("asked")
+        # Results of the older era tell neither.
+        server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
+        wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)
+        return Reply(encode(result_response(call.id, wire)))
+
+    def _failed(self, error: Exception) -> Reply:
+        """Map an exception of the call to the client's error; log internal errors under an opaque id."""
+        call, record = self.call, self.request.mcp.record
+        mapped: ProtocolError
+        match error:
+            case CallRefused():
+                record.settle(f"refused:{error.reason}", error.message)
+                if call.method == "tools/call":
+                    return self._reply(error_result(ToolError(error.message)).to_wire())
+                mapped = InvalidRequest(error.message)
+            case ProtocolError():
+                mapped = error
+            case ToolError():
+                if error.outcome != ToolError.outcome:
+                    record.settle(error.outcome)
+                mapped = InvalidParams(error.message)
+            case NotFound() | PermissionDenied():
+                if isinstance(error, PermissionDenied):
+                    record.settle("refused:permission")
+                mapped = InvalidParams("Not found")
+            case _:
+                mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})
+        record.code = mapped.code
+        record.settle(f"error:{mapped.code}")
+        return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
+
+
+def rejection(rejected: Rejected) -> Reply:
+    """Return the reply to a message that was rejected before it became a call."""
+    body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
+    return Reply(body, rejected.era.status(rejected.error))

@@ -1,0 +1,71 @@
+"""The interface of method handlers: what they return (``Later``, ``Asked``, ``Listen``), and required scopes."""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...context.call_record import CallRecord
+from ...context.questions import Question
+from ...context.request import MCPRequest
+from ...exceptions import InsufficientScope
+
+logger = logging.getLogger("mcp_django")
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Result of a handler that defers slow work: ``work()`` gives the result, or an awaitable if ``is_async``."""
+
+    work: Callable[[], Any]
+    is_async: bool = False
+    ends: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Questions that a call has to send to the client as requests, in the era in which questions are requests."""
+
+    questions: tuple[Question, ...]
+    ends: ClassVar[str] = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Result of the ``subscriptions/listen`` handler: the kinds of lists and the resources to watch."""
+
+    lists: frozenset[str]
+    uris: tuple[str, ...]
+    ends: ClassVar[str] = "ok"
+
+
+# The caller's request and the validated ``params``; gives the neutral result, optional keys left out.
+Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | Listen]
+
+
+def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:
+    """Raise ``InsufficientScope`` unless the token has all the scopes."""
+    if not request.mcp.scopes.issuperset(scopes):
+        raise InsufficientScope(scopes)
+
+
+def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
+    """Raise ``InsufficientScope`` unless the token has the scopes of the project's own resources at these URIs.
+
+    What the caller's permissions do not admit takes none: it is not there.
+    """
+    found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
+    require_scopes(request, {scope for resource in found if resource is not None for scope in resource.scopes})
+
+
+def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
+    """Log an internal error of a handler and return the opaque id under which an operator finds it.
+
+    In a call it is the id of its record, which the log of calls, the admin's history and spans have too.
+    """
+    found = (record.id if record is not None else uuid.uuid4()).hex
+    if record is not None:
+        record.error_id = found
+    logger.error("%r failed (error %s)", what[:64], found, exc_info=error, extra={"request_id": found})
+    return found

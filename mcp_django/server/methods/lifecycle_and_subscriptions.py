@@ -1,0 +1,209 @@
+"""Handlers of initialize, discover, ping, log level and subscriptions; the server's identity, capabilities and card.
+
+The card and the entry in a registry are for anyone, before they connect: they tell names and addresses, as
+``initialize`` and ``server/discover`` do, and name no tool and no model. The card is experimental in MCP (SEP-2127).
+Changes of subscriptions are put off, as a stream that has to know of them is waited for. Without a session there is
+nothing that could remember them (2025-11-25 and older); ``subscriptions/listen`` is of 2026-07-28.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest
+
+from ...conf import settings
+from ...context.request import MCPRequest, SessionState
+from ...oauth.resource_urls import origin, resource_url
+from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...protocol.listen_messages import read_filter
+from ...protocol.versions import SUPPORTED, negotiate
+from ...scopes import READ
+from ...subscriptions.subscribers import check_uris
+from ...subscriptions.watched_resources import find_watches
+from .handler_interface import Later, Listen, require_scopes, require_scopes_of
+
+# The extensions of MCP by the setting that turns them on.
+EXTENSIONS: Final = {
+    "SERVICE_ACCOUNTS": "io.modelcontextprotocol/oauth-client-credentials",
+    "IDENTITY_PROVIDERS": "io.modelcontextprotocol/enterprise-managed-authorization",
+}
+# The methods whose results a client may keep, and what the setting ``CACHE_TTL_MS`` calls them.
+CACHEABLE: Final[Mapping[str, str]] = {
+    "server/discover": "discover",
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "templates",
+    "resources/read": "read",
+}
+
+
+def capabilities(request: MCPRequest) -> dict[str, Any]:
+    """Return the ``ServerCapabilities`` for ``initialize``: only what the site can answer.
+
+    News are promised where there are any and the client can be told.
+    """
+    site = request.mcp.site
+    told = bool(settings.EVENTS and request.mcp.can_stream)
+    changes = {"listChanged": True} if told else {}
+    found: dict[str, Any] = {"tools": changes, "resources": {**changes, "subscribe": True} if told else {}}
+    if site.prompts:
+        found["prompts"] = changes
+    if site.exposures_by_label or site.completers:
+        found["completions"] = {}
+    found["logging"] = {}
+    if extensions := [name for setting, name in EXTENSIONS.items() if getattr(settings, setting)]:
+        found["extensions"] = {name: {} for name in extensions}
+    return found
+
+
+def identity() -> dict[str, Any]:
+    """Return the ``Implementation`` object of this server: name, title, version, website, icons."""
+    found: dict[str, Any] = {"name": settings.SERVER["name"], "version": settings.SERVER["version"]}
+    if settings.SERVER["title"]:
+        found["title"] = settings.SERVER["title"]
+    if settings.SERVER["description"]:
+        found["description"] = str(settings.SERVER["description"])
+    if settings.SERVER["website"]:
+        found["websiteUrl"] = settings.SERVER["website"]
+    if icon := settings.SERVER["icon"]:
+        # A path is one below BASE_URL, which a check requires then.
+        base = str(settings.BASE_URL or "").rstrip("/") if icon.startswith("/") else ""
+        found["icons"] = [{"src": f"{base}{icon}"}]
+    return found
+
+
+def cache_ttl(method: str) -> int:
+    """Return how many milliseconds a client may cache the result of a method (``CACHE_TTL_MS``).
+
+    It is a hint (2026-07-28, server/utilities/caching).
+    """
+    configured = settings.CACHE_TTL_MS
+    if isinstance(configured, Mapping):
+        configured = configured.get(CACHEABLE.get(method, ""), 0)
+    ttl: int = configured
+    return ttl
+
+
+def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Handle ``initialize``: answer with the version asked for, or with the one offered instead (2025-11-25,
+    lifecycle).
+    """
+    return {
+        "protocolVersion": negotiate(params.get("protocolVersion")),
+        "capabilities": capabilities(request),
+        "serverInfo": identity(),
+        "instructions": request.mcp.site.get_instructions(request),
+    }
+
+
+def ping(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer that the server is there."""
+    return {}
+
+
+def discover(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Handle ``server/discover``: supported versions, capabilities and instructions (2026-07-28)."""
+    return {
+        "supportedVersions": list(SUPPORTED),
+        "capabilities": capabilities(request),
+        "instructions": request.mcp.site.get_instructions(request),
+    }
+
+
+def _session(request: MCPRequest) -> SessionState:
+    if request.mcp.session is None:
+        raise InvalidParams("Invalid params: subscribing needs a session (Mcp-Session-Id)")
+    return request.mcp.session
+
+
+def set_log_level(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Handle ``logging/setLevel``: send log messages of this level and above to the session from now on."""
+    if request.mcp.session is not None:
+        request.mcp.session.set_log_level(params["level"])
+    return {}
+
+
+def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
+    """Handle ``resources/subscribe``: notify the session of changes to a resource that the caller can read."""
+    require_scopes(request, [READ])
+    session, uri = _session(request), str(params["uri"])
+    check_uris([uri])
+    require_scopes_of(request, [uri])
+    if not find_watches(request, [uri]):
+        raise ResourceNotFound(uri)
+
+    def work() -> dict[str, Any]:
+        session.subscribe(uri)
+        return {}
+
+    return Later(work)
+
+
+def unsubscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
+    """Handle ``resources/unsubscribe``: notify the session no longer of a resource."""
+    session = _session(request)
+
+    def work() -> dict[str, Any]:
+        session.unsubscribe(str(params["uri"]))
+        return {}
+
+    return Later(work)
+
+
+def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
+    """Handle ``subscriptions/listen``: check the filter and have the transport open the stream.
+
+    A resource that is named and takes a scope which the token lacks is asked for as ``resources/read`` would.
+    """
+    require_scopes(request, [READ])
+    lists, uris = read_filter(params)
+    if not settings.EVENTS:
+        return Listen(frozenset(), ())
+    check_uris(uris)
+    require_scopes_of(request, uris)
+    return Listen(lists, uris)
+
+
+SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
+REGISTRY_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
+MAX_TITLE: Final = 100
+
+
+def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
+    """Return the card of the endpoint at ``path``."""
+    remote = {
+        "type": "streamable-http",
+        "url": resource_url(request, path),
+        "supportedProtocolVersions": list(SUPPORTED),
+    }
+    return {"$schema": SCHEMA, **_described(request), "remotes": [remote]}
+
+
+def registry_entry(path: str, name: str = "") -> dict[str, Any]:
+    """Return the ``server.json`` of the endpoint at ``path`` for the registry of MCP servers.
+
+    ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER['name']``.
+    """
+    described = _described(None)
+    remote = {"type": "streamable-http", "url": resource_url(None, path)}
+    return {"$schema": REGISTRY_SCHEMA, **described, **({"name": name} if name else {}), "remotes": [remote]}
+
+
+def _described(request: HttpRequest | None) -> dict[str, Any]:
+    known = identity()
+    title = str(known.get("title") or known["name"])[:MAX_TITLE]
+    host = urlsplit(origin(request)).hostname or "localhost"
+    is_address = _ADDRESS.fullmatch(host)
+    reversed_host = _UNUSUAL.sub("-", host).strip("-") if is_address else ".".join(reversed(host.split(".")))
+    found = {
+        "name": f"{reversed_host}/{_UNUSUAL.sub('-', known['name']).strip('-') or 'server'}",
+        "title": title,
+        "description": known.get("description") or title,
+        "version": str(known["version"]),
+    }
+    return found | {key: known[key] for key in ("websiteUrl", "icons") if key in known}

@@ -1,0 +1,352 @@
+"""Event streams of calls stored in the database, to resume them (2025-11-25, Resumability and Redelivery).
+
+A call of a session writes what it has to tell here, and whichever worker the client is connected to reads it: the
+connection may break, and the worker may change, without a message being lost. The life of a stream:
+
+=========  ==================================================  =====================================================
+state      who is at it                                        what comes next
+=========  ==================================================  =====================================================
+RUNNING    a worker, with a sign of life every two seconds     ASKING (:func:`ask`), DONE (:func:`finish`), or DONE
+                                                               with an error when the worker is silent
+ASKING     nobody: the client has questions to answer          RUNNING, in the worker that gets the last answer
+                                                               (:func:`answer_question`), DONE (:func:`cancel`), or
+                                                               DONE with an error after ``QUESTION_TIMEOUT``
+DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or for want of room
+=========  ==================================================  =====================================================
+
+Who reads a stream ends it when its time is over (``read_events(..., bury=True)``): nobody else looks at it.
+"""
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import connections, router, transaction
+from django.db.models import F, Q, QuerySet, Sum
+from django.db.models.functions import Length
+from django.db.models.lookups import Exact, LessThan
+from django.utils import timezone
+
+from ..conf import settings
+from ..context.questions import Answers, Question
+from ..models import Session, Stream, StreamEvent
+from ..orm.compiled_queries import Bind, Slot, delete_by_key, insert_if_new, own_rows
+from ..protocol.errors import InternalError
+from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
+from ..subscriptions.bus import bus
+from .sessions import ClientSession
+
+# Seconds between two signs of life of a call's worker, and of silence after which it is taken for dead by who looks a
+# second time: the database may have been away for both of them.
+ALIVE_EVERY: Final = 2.0
+DEAD_AFTER: Final = 6
+PAGE: Final = 200
+# Messages of one call that may have been sent and not stored when its worker died.
+MOST_UNSTORED: Final = 1_000_000
+CANCELLED: Final = "notifications/cancelled"
+SESSION, STATE, ALIVE = (Stream._meta.get_field(name) for name in ("session", "state", "alive"))
+USER: Final = Session._meta.get_field("user")
+# The bytes that a stream keeps.
+SIZE: Final = F("size") + Length("call")
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Numbered messages of a stored stream, in order, and whether the stream ends with them.
+
+    ``is_silent`` says that nothing was heard of its worker for so long that it may be dead.
+    """
+
+    messages: Sequence[tuple[int, bytes]]
+    is_over: bool
+    is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """A call on a stored stream whose questions have all been answered: this worker must run it again.
+
+    ``last`` is the number of the newest message on its stream.
+    """
+
+    stream_id: str
+    call: bytes
+    version: str
+    answers: Answers
+    last: int
+
+
+def topic(stream_id: str) -> str:
+    return f"stream:{stream_id}"
+
+
+def new_id() -> str:
+    return secrets.token_hex(16)
+
+
+def has_one_writer() -> bool:
+    """Return whether the streams' database lets only one transaction write at a time (SQLite)."""
+    return connections[router.db_for_write(Stream)].vendor == "sqlite"
+
+
+def _sign_of_life() -> Any:
+    """Return the time of a sign of life of the worker that runs a stored stream's call."""
+    # Nothing can be written while a call writes, which it may do for as long as calls may take.
+    ahead = settings.CALL_TIMEOUT if has_one_writer() else 0
+    return timezone.now() + timedelta(seconds=ahead)
+
+
+def open_stream(
+    session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
+) -> str:
+    """Insert the row of a stream for a call of the session and return its id; ``call`` is its JSON-RPC message."""
+    using = router.db_for_write(Stream)
+    values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
+    with transaction.atomic(using=using):
+        stream, (done, silent) = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values), _horizons()
+        session.remember()
+        columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
+        if own_rows(_old_streams, using, *columns):
+            _clear(Stream.objects.filter(session_id=session.id))
+        insert_if_new(stream, using)
+        # A user who has none has no sum of them.
+        [(kept,)] = own_rows(_kept_bytes, using, (USER, session.user_pk)) or [(0,)]
+        if kept > settings.USER_STREAM_BYTES:
+            _make_room(session, stream.pk, kept - settings.USER_STREAM_BYTES)
+    return stream.pk
+
+
+def _kept_bytes() -> QuerySet[Any]:
+    """Return the bytes of the user's stored streams, without those of HTTP with SSE."""
+    own = Stream.objects.filter(Q(Exact(F("session__user_id"), Bind(Slot(0)))), request_id__isnull=False)
+    return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
+
+
+def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
+    """Delete the user's oldest stored streams without a worker, to make room for so many bytes."""
+    streams = Stream.objects.filter(session__user_id=session.user_pk, request_id__isnull=False)
+    idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
+    oldest = []
+    for stream_id, length in idle.order_by("alive").values_list("pk", SIZE):
+        if surplus <= 0:
+            break
+        oldest.append(stream_id)
+        surplus -= length
+    Stream.objects.filter(pk__in=oldest).delete()
+    for stream_id in oldest:
+        bus.publish(topic(stream_id), None)
+
+
+def discard(stream_id: str) -> None:
+    """Delete a stream on which nothing was told."""
+    delete_by_key(Stream, stream_id, router.db_for_write(Stream))
+
+
+def shared_stream(session: ClientSession) -> str | None:
+    """Return the id of the session's stored stream for many calls, if it has one open (HTTP with SSE)."""
+    shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
+    return shared.values_list("pk", flat=True).first()
+
+
+def owns(session: ClientSession, stream_id: str) -> bool:
+    return Stream.objects.filter(pk=stream_id, session_id=session.id).exists()
+
+
+# Writing
+
+
+def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
+    """Append messages to a stored stream, and set ``values`` of its row; the oldest are deleted over its bounds.
+
+    ``first`` is the number of the first message, where the only one who writes counts them; otherwise they are counted
+    here. Returns False, and does nothing, when the stream is over.
+    """
+    size = sum(map(len, messages))
+    last: Any = F("events") + len(messages) if first is None else first + len(messages) - 1
+    counted = {"events": last, "size": F("size") + size}
+    rows = Stream.objects.filter(pk=stream_id).exclude(state=Stream.State.DONE)
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        # The update comes first: it locks the row, so that numbers are given once.
+        alive = timezone.now() if "state" in values else _sign_of_life()
+        is_open = bool(rows.update(alive=alive, **counted, **values))
+        if is_open:
+            last, kept = Stream.objects.values_list("events", "size").get(pk=stream_id)
+            StreamEvent.objects.bulk_create(
+                StreamEvent(stream_id=stream_id, number=last - len(messages) + offset, data=message.decode())
+                for offset, message in enumerate(messages, 1)
+            )
+            if kept > settings.STREAM_BYTES:
+                _drop_oldest(stream_id, last)
+            elif last > settings.STREAM_EVENTS:
+                too_many = StreamEvent.objects.filter(stream_id=stream_id, number__lte=last - settings.STREAM_EVENTS)
+                too_many.delete()
+    bus.publish(topic(stream_id), None)
+    return is_open
+
+
+def _drop_oldest(stream_id: str, last: int) -> None:
+    """Delete the oldest messages of a stored stream beyond its bounds, but never the newest."""
+    events = StreamEvent.objects.filter(stream_id=stream_id, number__gt=last - settings.STREAM_EVENTS)
+    # Down to half of the bound at once, so that this is not done for each message.
+    size, keep_from = 0, last
+    for number, data in events.order_by("-number").values_list("number", "data"):
+        length = len(data.encode())
+        if number < last and size + length > settings.STREAM_BYTES // 2:
+            break
+        size, keep_from = size + length, number
+    StreamEvent.objects.filter(stream_id=stream_id, number__lt=keep_from).delete()
+    Stream.objects.filter(pk=stream_id).update(size=size)
+
+
+def keep_alive(stream_ids: Collection[str]) -> None:
+    """Say that the worker of the calls is there."""
+    Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
+
+
+def finish(stream_id: str, *messages: bytes, first: int | None = None) -> bool:
+    """End a stored stream, with its last messages if there are any; see :func:`append`."""
+    return append(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
+
+
+def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
+    """Store questions to the client as requests on the stream; the call waits until they are answered.
+
+    Returns the requests; there are none when the stream is over.
+    """
+    asked, messages = [], []
+    for number, question in enumerate(questions):
+        identifier = f"{stream_id}.{secrets.token_hex(4)}.{number}"
+        wire = question.to_wire(version)
+        messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
+        asked.append({"id": identifier, "key": question.key, "method": question.method})
+    state = answers.state(questions)
+    is_open = append(stream_id, messages, state=Stream.State.ASKING, questions=asked, answers=state)
+    return messages if is_open else []
+
+
+# Answers of the client
+
+
+def answer_question(session: ClientSession, response: ClientResponse) -> Resumption | None:
+    """Store the client's answer to a question of this session's calls; other answers are ignored.
+
+    Returns what has to be run again when this was the last answer that a call was waiting for.
+    """
+    stream_id = str(response.id).partition(".")[0]
+    with transaction.atomic():
+        rows = Stream.objects.filter(pk=stream_id, session_id=session.id, state=Stream.State.ASKING)
+        # Locks the row on every database, so that two answers do not overwrite each other.
+        if not rows.update(alive=F("alive")):
+            return None
+        stream = rows.get()
+        asked = next((item for item in stream.questions if item["id"] == response.id and "result" not in item), None)
+        if asked is None:
+            return None
+        asked["result"] = response.result if response.result is not None else {"error": response.error}
+        if all("result" in item for item in stream.questions):
+            stream.state = Stream.State.RUNNING
+        stream.alive = _sign_of_life() if stream.state == Stream.State.RUNNING else stream.alive
+        stream.save(update_fields=["questions", "state", "alive"])
+    if stream.state != Stream.State.RUNNING:
+        return None
+    given = {item["key"]: item["result"] for item in stream.questions}
+    return Resumption(stream.pk, stream.call.encode(), stream.version, Answers(given, stream.answers), stream.events)
+
+
+def cancel(session: ClientSession, request_id: Id) -> None:
+    """Cancel a call that waits for its client (basic/utilities/cancellation); its stored stream ends without answer."""
+    waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
+    for stream_id in list(waiting.values_list("pk", flat=True)):
+        finish(stream_id)
+
+
+# Reading
+
+
+def read_events(stream_id: str, after: int, *, bury: bool = False) -> Events:
+    """Read the messages of a stored stream after number ``after``; a stream that does not exist is over.
+
+    With ``bury`` a stream whose worker is silent is ended with an error.
+    """
+    row = Stream.objects.filter(pk=stream_id).values_list("state", "events", "alive", "request_id").first()
+    if row is None:
+        return Events([], True)
+    state, last, alive, request_id = row
+    is_silent = state != Stream.State.DONE and not _is_alive(state, alive)
+    if is_silent and bury:
+        _bury(stream_id, state, request_id, after)
+        return read_events(stream_id, after)
+    if after >= last:
+        return Events([], state == Stream.State.DONE, is_silent)
+    found = StreamEvent.objects.filter(stream_id=stream_id, number__gt=after).order_by("number")[:PAGE]
+    messages = [(number, data.encode()) for number, data in found.values_list("number", "data")]
+    is_complete = bool(messages) and messages[-1][0] >= last
+    return Events(messages, state == Stream.State.DONE and (is_complete or not messages), is_silent)
+
+
+def _is_alive(state: str, alive: Any) -> bool:
+    """Return whether a worker still runs the stored stream's call, or its question is still open."""
+    patience = settings.QUESTION_TIMEOUT if state == Stream.State.ASKING else DEAD_AFTER
+    return bool(timezone.now() - alive < timedelta(seconds=patience))
+
+
+def interrupted(request_id: Id) -> bytes:
+    """Return the error response of a call whose worker died on the way."""
+    return _error(request_id, "The call was interrupted; see what it has done before you repeat it")
+
+
+def _error(request_id: Id, text: str) -> bytes:
+    return encode(error_response(request_id, InternalError(text), modern=False))
+
+
+def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
+    """End a stored stream whose worker is dead. ``after`` is the last number that its client has."""
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        dead = Stream.objects.filter(pk=stream_id, state=state)
+        # Locks the row on every database, so that its end is written once.
+        if not dead.update(alive=F("alive")):
+            return
+        stream = dead.get()
+        if _is_alive(state, stream.alive):
+            return
+        # Who no longer waits for an answer says so (basic/utilities/cancellation).
+        unanswered = [item["id"] for item in stream.questions if "result" not in item]
+        messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
+        if request_id is not None and state == Stream.State.ASKING:
+            messages.append(_error(request_id, "The question was not answered in time; nothing was changed"))
+        elif request_id is not None:
+            messages.append(interrupted(request_id))
+        first = max(stream.events, min(after, MOST_UNSTORED + stream.events)) + 1
+        finish(stream_id, *messages, first=first)
+
+
+# Cleaning
+
+
+def _is_old(state: Any, done: Any, silent: Any) -> Q:
+    """Return the condition of stored streams that are over, or silent, since these moments."""
+    is_done = Q(Exact(F("state"), state)) & Q(LessThan(F("alive"), done))
+    return is_done | Q(LessThan(F("alive"), silent))
+
+
+def _horizons() -> tuple[datetime, datetime]:
+    done = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
+    return done, done - timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
+
+
+def _old_streams() -> QuerySet[Any]:
+    """Return the stored streams of a session that are to be deleted."""
+    own = Q(Exact(F("session_id"), Bind(Slot(0))))
+    return Stream.objects.filter(own & _is_old(*(Bind(Slot(number)) for number in (1, 2, 3)))).values_list("pk")
+
+
+def _clear(streams: QuerySet[Stream]) -> int:
+    old = streams.filter(_is_old(Stream.State.DONE, *_horizons()))
+    return old.delete()[1].get(Stream._meta.label, 0)
+
+
+def clear_streams() -> int:
+    """Delete stored streams that can no longer be resumed; return how many."""
+    return _clear(Stream.objects.all())

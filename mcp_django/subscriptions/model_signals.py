@@ -1,0 +1,339 @@
+"""Receivers of the signals of Django's models: collect saved and deleted rows, and publish them on commit.
+
+Signals say what changed; a queryset that updates rows by itself sends none, which is what :func:`notify_changed` is
+for. Only the models that some site may expose are listened to: a listener costs Django its shortcuts for deletion.
+Rows of proxies, of parents and children, and the two ends of a many-to-many relation are one row.
+"""
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import DatabaseError, router, transaction
+from django.db.backends.signals import connection_created
+from django.db.models import ManyToManyField, Model, QuerySet
+from django.db.models.signals import m2m_changed, post_delete, post_save
+from django.db.transaction import TransactionManagementError
+
+from ..conf import settings
+from ..exceptions import NotFound
+from ..signals import models_registered, rows_changed, switches_changed
+from ..sites import MCPSite, _sites, is_open
+from .changes import KINDS, MAX_ROWS, SWITCHES, Changes
+
+Models = tuple[tuple[type[Model], str | None], ...]
+# Labels of models, with the primary keys of rows, or None where it is not known which rows they are.
+Rows = list[tuple[str, list[str] | None]]
+
+
+@lru_cache(maxsize=4096)
+def same_rows(model: type[Model]) -> Models:
+    """Return the models that share rows with this one (proxies, parents, children), and the key's attribute in each.
+
+    These are the model itself and its proxies, its parents and their other children. The attribute is None where the
+    primary key there is not known from the instance.
+    """
+    concrete = model._meta.concrete_model or model
+    tables = {concrete, *(parent._meta.concrete_model or parent for parent in concrete._meta.get_parent_list())}
+    found: list[tuple[type[Model], str | None]] = []
+    for other in apps.get_models():
+        table: Any = other._meta.concrete_model or other
+        if table is concrete:
+            found.append((other, "pk"))
+        elif table in tables:
+            found.append((other, table._meta.pk.attname))
+        elif not tables.isdisjoint(table._meta.get_parent_list()):
+            # The attribute of the parent among the tables whose primary key is the child's.
+            while table is not None and table not in tables:
+                relation = table._meta.pk.remote_field
+                is_parent = relation is not None and relation.parent_link
+                table = relation.model._meta.concrete_model if is_parent else None
+            found.append((other, None if table is None else table._meta.pk.attname))
+    return tuple(found)
+
+
+def relations_of(model: type[Model]) -> Iterator[type[Model]]:
+    """Yield the through models of the many-to-many relations from and to the model."""
+    for field in model._meta.get_fields(include_hidden=True):
+        relation: Any = getattr(field, "field", field)
+        through = relation.remote_field.through if isinstance(relation, ManyToManyField) else None
+        if through is not None:
+            yield through
+
+
+@lru_cache(maxsize=4096)
+def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
+    """Return the models that a many-to-many through model relates, and the attributes of their keys.
+
+    It is empty for a model that is no table of such a relation.
+    """
+    found: dict[str, type[Model]] = {}
+    for owner in apps.get_models():
+        for field in owner._meta.local_many_to_many:
+            relation: Any = field.remote_field
+            if relation.through is model:
+                for name in (field.m2m_field_name(), field.m2m_reverse_field_name()):
+                    key: Any = model._meta.get_field(name)
+                    if key.target_field.primary_key:
+                        found[key.attname] = key.related_model
+    return tuple((target, attname) for attname, target in found.items())
+
+
+logger = logging.getLogger("mcp_django")
+
+# Models that some site may expose, which are listened to, and those that an admin knows and no site may.
+_exposed: set[type[Model]] = set()
+_closed: set[type[Model]] = set()
+
+
+def connect() -> None:
+    """Connect signal receivers to the models that are registered by now, and to those that follow.
+
+    The admin's registry is looked at again when a database is first used once every app is ready.
+    """
+    models_registered.connect(_registered, dispatch_uid="mcp_django")
+    connection_created.connect(_first_used, dispatch_uid="mcp_django")
+    rows_changed.connect(_changed_by_a_tool, dispatch_uid="mcp_django")
+    switches_changed.connect(_switched, dispatch_uid="mcp_django")
+    connect_models()
+
+
+def _switched(**kwargs: Any) -> None:
+    from .bus import bus
+
+    bus.publish(SWITCHES, None)
+
+
+def _registered(**kwargs: Any) -> None:
+    try:
+        connect_models()
+    except Exception:
+        logger.exception("Some models are not listened to")
+
+
+def _first_used(**kwargs: Any) -> None:
+    _registered()
+    if apps.ready:
+        connection_created.disconnect(dispatch_uid="mcp_django")
+
+
+def connect_models() -> None:
+    """Connect signal receivers to the models that some site may expose by now, once each."""
+    for site in tuple(_sites):
+        admin_site = site.admin_site if settings.AUTO_REGISTER else None
+        new = site._registry.keys() - _exposed
+        if admin_site is not None:
+            for model in admin_site._registry.keys() - _exposed - _closed:
+                (new if is_open(model) else _closed).add(model)
+        for model in new:
+            _exposed.add(model)
+            _connect(model)
+
+
+def _connect(model: type[Model]) -> None:
+    for other, _ in same_rows(model):
+        post_save.connect(_saved, sender=other, dispatch_uid="mcp_django")
+        post_delete.connect(_saved, sender=other, dispatch_uid="mcp_django")
+        for through in relations_of(other):
+            m2m_changed.connect(_related, sender=through, dispatch_uid="mcp_django")
+            if not through._meta.auto_created:
+                post_save.connect(_saved, sender=through, dispatch_uid="mcp_django")
+                post_delete.connect(_saved, sender=through, dispatch_uid="mcp_django")
+
+
+# Transactions
+
+
+class _Batch:
+    """The changes of one transaction or savepoint, published when it commits."""
+
+    def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
+        self.savepoints, self.changes = savepoints, changes
+        self.is_told = False
+
+    def tell(self) -> None:
+        # Behind the bus are the channel layers, which nobody needs who changes nothing.
+        from .bus import bus
+
+        self.is_told = True
+        bus.put(self.changes)
+
+
+# By alias, the batch of the open transaction of this thread. Only Django's list of what to do on commit holds it: when
+# the transaction or a savepoint is rolled back, it is gone.
+_open = threading.local()
+
+
+def after_commit(using: str | None, changes: Changes, *, explicit: bool = False) -> None:
+    """Publish changes when the transaction of this thread commits, at once when there is none.
+
+    They are not told when the transaction, or a savepoint around this call, is rolled back. Where Django cannot know of
+    the commit, because autocommit was turned off by hand, only what is ``explicit`` is told, and at once.
+    """
+    connection = transaction.get_connection(using)
+    savepoints = tuple(connection.savepoint_ids)
+    blocks = connection.atomic_blocks
+    # In a test's own transaction nothing is committed, and callbacks are run by what the test captured.
+    if blocks and not getattr(blocks[-1], "_from_testcase", False):
+        reference = _open.__dict__.get(connection.alias)
+        batch = reference() if reference is not None else None
+        if batch is not None and batch.savepoints == savepoints and not batch.is_told:
+            batch.changes.merge(changes)
+            return
+    batch = _Batch(savepoints, changes)
+    try:
+        transaction.on_commit(batch.tell, using=using, robust=True)
+    except TransactionManagementError:
+        if explicit:
+            batch.tell()
+    except (SynchronousOnlyOperation, DatabaseError):
+        # A coroutine has no transaction, and a database that is not there has none to commit.
+        batch.tell()
+    else:
+        _open.__dict__[connection.alias] = weakref.ref(batch)
+
+
+# Signals
+
+
+def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
+    """Return a signal receiver that collects changes and never fails the project's own ``save()``."""
+
+    def receive(*, using: str, **kwargs: Any) -> None:
+        if not settings.EVENTS:
+            return
+        try:
+            if changes := read(**kwargs):
+                after_commit(using, changes)
+        except Exception:
+            logger.exception("A change of %s could not be told", kwargs.get("sender"))
+
+    return receive
+
+
+@_recorded
+def _saved(*, instance: Model, **kwargs: Any) -> Changes:
+    """Receive ``post_save`` and ``post_delete``: collect the row and those that it relates."""
+    return _changes(_rows_of(instance))
+
+
+def _changed_by_a_tool(rows: list[Model], **kwargs: Any) -> None:
+    try:
+        notify_changed(rows)
+    except Exception:
+        logger.exception("A change of %s could not be told", kwargs.get("sender"))
+
+
+@_recorded
+def _related(*, action: str, instance: Model, model: type[Model], pk_set: set[Any] | None, **kwargs: Any) -> Changes:
+    if not action.startswith("post_") or pk_set == set():
+        return Changes()
+    return _changes([*_rows_of(instance), *_rows_by_keys(model, pk_set)])
+
+
+def _changes(rows: Rows) -> Changes:
+    changes = Changes()
+    for label, pks in rows:
+        changes.add_rows(label, pks)
+    return changes
+
+
+def _rows_of(instance: Model) -> Rows:
+    model = type(instance)
+    # By attribute: the models that share a table share a primary key.
+    texts: dict[str | None, list[str] | None] = {None: None}
+    found: Rows = []
+    for other, attname in same_rows(model):
+        if other in _exposed:
+            if attname not in texts:
+                texts[attname] = _texts(other, [getattr(instance, str(attname))])
+            found.append((other._meta.label_lower, texts[attname]))
+    for target, attname in ends_of(model):
+        found += _rows_by_keys(target, [getattr(instance, attname)])
+    return found
+
+
+def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
+    """Return changed rows by their primary keys in the model, None for unknown rows."""
+    own, texts = ("pk", model._meta.pk.attname), None if pks is None else _texts(model, pks)
+    return [
+        (other._meta.label_lower, texts if attname in own else None)
+        for other, attname in same_rows(model)
+        if other in _exposed
+    ]
+
+
+def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
+    """Return primary keys of saved rows as text, whatever the project's code put into the attribute."""
+    from ..orm.column_values import pk_text
+
+    fields: Any = model._meta.pk_fields
+    texts = []
+    for pk in pks:
+        if pk is not None:
+            parts = pk if isinstance(pk, tuple) else (pk,)
+            with suppress(Exception):
+                parts = tuple(field.to_python(part) for field, part in zip(fields, parts, strict=True))
+            texts.append(pk_text(parts if isinstance(pk, tuple) else parts[0]))
+    return texts
+
+
+# What the project tells
+
+
+def notify_changed(*targets: Any, using: str | None = None) -> None:
+    """Notify subscribers of changes without a signal, such as ``QuerySet.update()``, when the transaction commits.
+
+    A target is an instance, several of them in a list, a queryset, a model class for any rows of it, or the URI of a
+    resource. A queryset is asked for its rows here: call this before the update if that changes which rows match. One
+    that has no rows stands for any rows of its model. ``using`` is the database whose transaction it belongs to, for
+    targets that do not say.
+    """
+    if not settings.EVENTS:
+        return
+    connect_models()
+    for target in targets:
+        alias, changes = _read(target)
+        if changes:
+            after_commit(alias or using, changes, explicit=True)
+
+
+def _read(target: Any) -> tuple[str | None, Changes]:
+    """Return the database of a target of :func:`notify_changed`, None without one, and its changes."""
+    match target:
+        case str():
+            from ..orm.uris import parse_uri
+
+            with suppress(NotFound):
+                address = parse_uri(target)
+                if address.pk is not None:
+                    return None, Changes(rows={address.label: {address.pk}})
+            return None, Changes(uris={target})
+        case type() if issubclass(target, Model):
+            return router.db_for_write(target), _changes(_rows_by_keys(target, None))
+        case QuerySet():
+            pks = list(target.values_list("pk", flat=True)[: MAX_ROWS + 1])
+            return target.db, _changes(_rows_by_keys(target.model, pks or None))
+    rows: Any = target if isinstance(target, (list, tuple, set, frozenset)) else [target]
+    if not all(isinstance(row, Model) for row in rows):
+        raise TypeError(f"{type(target).__name__} is no row, queryset, model or URI")
+    alias = next((row._state.db or router.db_for_write(type(row), instance=row) for row in rows), None)
+    return alias, _changes([found for row in rows for found in _rows_of(row)])
+
+
+def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
+    """Notify subscribers that lists have changed: "tools", "prompts" or "resources", by default all of them.
+
+    ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
+    """
+    if unknown := set(kinds) - set(KINDS):
+        raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")
+    name = site.name if site is not None else None
+    if settings.EVENTS:
+        after_commit(None, Changes(lists={(kind, name) for kind in kinds or KINDS}), explicit=True)

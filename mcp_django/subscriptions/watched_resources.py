@@ -1,0 +1,231 @@
+"""Watched resources: what a caller can watch at a URI, and whether they may see a change of its rows.
+
+The answers are those of the one gate: a row counts where reading it would give it, a page where its rows do. A row that
+left the caller's rows is not there any more, and says nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import orjson
+from django.db import router
+from django.db.models import Model
+
+from ..context.request import MCPRequest
+from ..exceptions import CallRefused, NotFound, ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..orm.access import access_of, has_every_row, parse_pk
+from ..orm.column_values import pk_text
+from ..orm.columns import is_file
+from ..orm.pagination import chunks
+from ..orm.uris import SCHEME, parse_uri
+from ..protocol.errors import InvalidParams
+from ..resources.model_resources import Resources
+from ..tools.models import Description
+from ..tools.query import RecordCall
+
+T = TypeVar("T")
+
+PERMISSION_LOST: Final = "a permission was lost"
+# Rows that are looked at where it is not known which have changed.
+SAMPLE: Final = 20
+# Changed rows that are looked up at a time to find one that the reader of a page may view.
+STEP: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watched resource, by its URI as the client spelt it: a row or a file of it, a page, or anything else.
+
+    ``label`` and ``pk`` are those of the row; a page has no ``pk``, and what is not made of rows has no ``label``.
+    """
+
+    uri: str
+    label: str = ""
+    pk: str | None = None
+    field: str | None = None
+
+    @property
+    def is_page(self) -> bool:
+        return bool(self.label) and self.pk is None
+
+    @property
+    def is_schema(self) -> bool:
+        return not self.label and self.uri.startswith(SCHEME)
+
+
+class Rows:
+    """Watched rows by their primary keys, as callers see them; rows that all callers see alike are read once.
+
+    ``wanted`` are the keys, by label, that some caller will be asked about.
+    """
+
+    def __init__(self, wanted: Mapping[str, Iterable[str]]) -> None:
+        self._wanted = {label: set(pks) for label, pks in wanted.items()}
+        self._shared: dict[ModelExposure, dict[str, Model | None]] = defaultdict(dict)
+        self._existing: dict[tuple[str, str], bool] = {}
+
+    def visible(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> dict[str, Model]:
+        """Return those of the watched rows that the caller may view; the exposure is one that the caller may."""
+        if has_every_row(exposure):
+            shared = self._shared_rows(request, exposure, pks)
+            found = {pk: row for pk in pks if (row := shared[pk]) is not None}
+        else:
+            found = _read(request, exposure, pks)
+        return {pk: row for pk, row in found.items() if access_of(request)[exposure].may_row("view", row)}
+
+    def _shared_rows(
+        self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]
+    ) -> Mapping[str, Model | None]:
+        shared = self._shared[exposure]
+        if not shared.keys() >= set(pks):
+            missing = self._wanted.get(exposure.label, set()).union(pks) - shared.keys()
+            shared.update(dict.fromkeys(missing))
+            shared.update(_read(request, exposure, missing))
+        return shared
+
+    def gone(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> set[str]:
+        if has_every_row(exposure):
+            shared = self._shared_rows(request, exposure, pks)
+            return {pk for pk in pks if shared[pk] is None}
+        unknown = [pk for pk in pks if (exposure.label, pk) not in self._existing]
+        values = _values(exposure, unknown)
+        using = router.db_for_read(exposure.model)
+        for some in chunks(list(values.values())):
+            rows = exposure.model._base_manager.using(using).filter(pk__in=some).values_list("pk", flat=True)
+            self._existing.update(((exposure.label, pk_text(pk)), True) for pk in rows)
+        return {pk for pk in pks if not self._existing.setdefault((exposure.label, pk), False)}
+
+
+def _values(exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Any]:
+    found = {}
+    for pk in pks:
+        try:
+            found[pk] = parse_pk(exposure, pk)
+        except NotFound:
+            continue
+    return found
+
+
+def _read(request: MCPRequest, exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Model]:
+    found: dict[str, Model] = {}
+    for some in chunks(list(_values(exposure, pks).values())):
+        found.update((pk_text(row.pk), row) for row in exposure.get_queryset(request).filter(pk__in=some))
+    return found
+
+
+def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
+    """Return whether the caller may view any row of a watched model, by a look at the first ones."""
+    rows = exposure.get_queryset(request)[:SAMPLE]
+    return any(access_of(request)[exposure].may_row("view", row) for row in rows)
+
+
+def content_digest(request: MCPRequest, watch: Watch) -> int:
+    """Return a digest of a watched page's rows, or of a watched schema, that differs when it has changed."""
+    address = parse_uri(watch.uri)
+    exposure = access_of(request).get_exposure(address.label)
+    if address.is_schema:
+        return hash(orjson.dumps(Description(access_of(request)[exposure]).in_lines(), default=str))
+    try:
+        query = RecordCall(access_of(request)[exposure], address.query).query()
+        found = query.rows(exposure.get_queryset(request))
+        pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
+        return hash(tuple(islice(pks, query.limit + 1)))
+    except (CallRefused, ToolError, InvalidParams):
+        raise NotFound from None
+
+
+def list_digests(request: MCPRequest) -> dict[str, int]:
+    """Return a digest of each of the caller's lists (tools, prompts, resources), that differs when it has changed."""
+    site = request.mcp.site
+    resources = Resources(request)
+    shown = [*resources.list(None)[0], *resources.templates()]
+    names = [item.get("uri") or item["uriTemplate"] for item in shown]
+    names += [exposure.label for exposure in access_of(request).exposures]
+    return {
+        "tools": hash(tuple(tool.name for tool in site.get_tools(request))),
+        "prompts": hash(tuple(prompt.name for prompt in site.get_prompts(request))),
+        "resources": hash(tuple(names)),
+    }
+
+
+def is_readable(request: MCPRequest, watch: Watch) -> bool:
+    """Return whether the caller may read a watched resource that is neither a row nor a page."""
+    function = request.mcp.site.get_function_resource(request, watch.uri)
+    if function is not None:
+        return function.has_scopes(request)
+    try:
+        access_of(request).get_exposure(parse_uri(watch.uri).label)
+    except (NotFound, CallRefused):
+        return False
+    return True
+
+
+def reason_lost(request: MCPRequest, watch: Watch) -> str:
+    """Return why the caller may no longer watch a resource, "" while they may."""
+    try:
+        if not watch.label:
+            return "" if is_readable(request, watch) else PERMISSION_LOST
+        access_of(request).get_exposure(watch.label)
+    except NotFound:
+        return PERMISSION_LOST
+    except CallRefused as refused:
+        return refused.message
+    return ""
+
+
+def needs_digest(request: MCPRequest, watch: Watch) -> bool:
+    """Return whether a watched resource needs a digest to see a change: a schema, or a page of restricted rows."""
+    if watch.is_schema:
+        return True
+    return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
+
+
+def shows(request: MCPRequest, exposure: ModelExposure, watch: Watch, row: Model) -> bool:
+    if watch.field is None:
+        return True
+    return watch.field in access_of(request)[exposure].fields_of(row) and is_file(exposure, watch.field)
+
+
+# Subscribing
+
+
+def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
+    """Return the resources at these URIs that the caller may watch; others are left out."""
+    asked = [watch for uri in dict.fromkeys(uris) if (watch := _asked(request, uri)) is not None]
+    rows: dict[str, set[str]] = defaultdict(set)
+    for watch in asked:
+        if watch.pk is not None:
+            rows[watch.label].add(watch.pk)
+    reader = Rows(rows)
+    exposures = request.mcp.site.exposures_by_label
+    seen = {label: reader.visible(request, exposures[label], pks) for label, pks in rows.items()}
+    found = []
+    for watch in asked:
+        row = seen[watch.label].get(watch.pk) if watch.pk is not None else None
+        if watch.pk is None or (row is not None and shows(request, exposures[watch.label], watch, row)):
+            found.append(watch)
+    return found
+
+
+def _asked(request: MCPRequest, uri: str) -> Watch | None:
+    """Return the resource that the caller may watch at a URI, whether or not its row exists."""
+    function = request.mcp.site.get_function_resource(request, uri)
+    if function is not None:
+        return Watch(uri) if function.has_scopes(request) else None
+    try:
+        address = parse_uri(uri)
+        if address.label != address.label.lower():
+            return None
+        exposure = access_of(request).get_exposure(address.label)
+        if address.is_schema:
+            return Watch(uri)
+        if address.pk is None:
+            RecordCall(access_of(request)[exposure], address.query).query()
+            return Watch(uri, exposure.label)
+        return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)
+    except (NotFound, CallRefused, ToolError, InvalidParams):
+        return None

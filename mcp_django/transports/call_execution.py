@@ -1,0 +1,90 @@
+"""Execute calls over any transport: begin a call, do its deferred work where it belongs, within its timeout."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from asgiref.sync import async_to_sync
+
+from ..conf import settings
+from ..context.call_record import CallRecord
+from ..context.request import Client, MCPRequest
+from ..operating.call_lifecycle import finish, outcome_of, refused
+from ..orm.permissions import load_permissions
+from ..protocol.eras import Call
+from ..protocol.errors import InternalError
+from ..protocol.messages import encode, error_response
+from ..runtime.cache_and_rate_limits import caller_of
+from ..runtime.thread_pools import BUSY, Busy, LaneName, in_thread
+from ..server.kernel import Kernel, Reply
+from ..server.methods.handler_interface import Asked, Later, Listen
+
+T = TypeVar("T")
+
+# Where calls of a method run: those that read rows and run functions hold up nobody who asks for a list ("reads").
+LANES: Final[Mapping[str, LaneName]] = dict.fromkeys(
+    ("tools/call", "resources/read", "prompts/get", "completion/complete"), "queries"
+)
+
+
+def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
+    """Begin a call: fill in the request's context, load permissions, and run what runs in this thread."""
+    context = request.mcp
+    if context.record.method:
+        # Others of a batch have the same request.
+        context.record = CallRecord()
+    context.version, context.capabilities = call.version, call.capabilities
+    context.client = Client(str(call.client.get("name", "")), str(call.client.get("version", "")))
+    context.progress_token, context.log_level = call.progress_token, call.log_level
+    context.trace = call.trace
+    if call.method != "ping":
+        load_permissions(request.user)
+    return Kernel(request, call).serve()
+
+
+def conclude(request: MCPRequest, call: Call, outcome: Reply | Later | Asked | Listen) -> Reply:
+    """Finish a call that has begun in this thread, deferred work included, and return its reply."""
+    if isinstance(outcome, Later):
+        kernel = Kernel(request, call)
+        outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
+    assert isinstance(outcome, Reply)
+    return outcome
+
+
+async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
+    """Do the deferred work of a call: on the event loop, or in the thread pool for the project's own code."""
+    if later.is_async:
+        return await Kernel(request, call).resume_async(later)
+    work = partial(Kernel(request, call).resume, later)
+    sensitive = request.mcp.site.needs_middleware
+    try:
+        return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
+    except Busy:
+        refused(request, outcome_of(503), BUSY)
+        body = encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern))
+        return Reply(body, 503)
+
+
+async def in_time(request: MCPRequest, call: Call, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
+    """Return the result of a call's work, or the reply that it took longer than ``CALL_TIMEOUT``.
+
+    The work is given ``seconds``. Who cancels this cancels the work, and it is waited for no longer: what goes on in a
+    thread all the same stops at its next report.
+    """
+    task = asyncio.ensure_future(work)
+    outcome = "cancelled"
+    done: set[asyncio.Task[T]] = set()
+    try:
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        outcome = "error:timeout"
+    finally:
+        request.mcp.cancelled = True
+        task.cancel()
+        if not done:
+            # It may never come to an end of its own.
+            in_thread("streams", partial(finish, request, outcome))
+    if done:
+        return task.result()
+    error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")
+    return Reply(encode(error_response(call.id, error, modern=call.era.modern)))

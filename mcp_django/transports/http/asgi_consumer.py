@@ -1,0 +1,309 @@
+"""The ASGI consumer of one HTTP request: its connection to the client, and the steps to the answer.
+
+What a client does not read is bounded: everything goes out in pieces, each of which waits for the one before it, and a
+client that reads nothing for ``WRITE_TIMEOUT`` seconds is cut off.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import struct
+import sys
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from channels.consumer import AsyncConsumer
+
+from ...conf import settings
+from ...exceptions import Cancelled
+from ...protocol.messages import BASE_HEADERS, KEEP_ALIVE, Response
+from ...runtime.thread_pools import in_thread
+from .http_exchange import SHORT_BODY, Exchange, Refused
+from .open_streams import registry
+
+# Seconds after which a read is watched for its client leaving: most are over sooner.
+WATCH_AFTER: Final = 0.5
+
+# Seconds between the comments that keep a quiet stream open.
+KEEP_ALIVE_EVERY: Final = 15.0
+# Seconds that a client may take to read what was sent before it counts as gone; servers wait for it without end.
+WRITE_TIMEOUT: Final = 15.0
+# Bytes of one piece; bytes from which an answer counts as held for its client, and that are held for all connections of
+# one caller: beyond that the connection that has waited longest is cut off.
+PIECE: Final = 64 * 1024
+LARGE: Final = 256 * 1024
+MAX_HELD: Final = 32 * 1024 * 1024
+# Seconds between two looks at whether a client of daphne, which never waits itself, has read what was sent.
+LOOK_EVERY: Final = 0.05
+DAPHNE: Final = "daphne.server"
+REACTOR: Final = "twisted.internet.reactor"
+# Where the system, unless it is Windows, lists the open files of the process.
+DESCRIPTORS: Final = "/dev/fd"
+STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no"))
+
+
+class BodyTooLarge(Exception):
+    """The body crossed ``MAX_BODY_BYTES``."""
+
+
+class ClientGone(Exception):
+    """The connection closed before the answer."""
+
+
+class Connection:
+    """The ASGI connection of one HTTP request: it reads the body, and writes responses and event streams."""
+
+    def __init__(self, receive: Any, send: Any, client: Sequence[Any] | None = None) -> None:
+        self._receive, self._send, self._client = receive, send, client
+        # The workers of ``uvicorn --workers`` share a socket for which asyncio leaves Nagle's algorithm on. Head and
+        # body of an answer are two writes there, and the second would wait 40 ms for the first to be acknowledged.
+        if (transport := _transport(send)) is not None:
+            connected = transport.get_extra_info("socket")
+            if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.is_streaming = False
+        # Whose large answers are counted together.
+        self.owner = ""
+        self._limit: asyncio.Timeout | None = None
+        # Daphne's end of the connection; False under other servers, None while it is not known.
+        self._twisted: Any = None if DAPHNE in sys.modules else False
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    async def read_body(self, enough: int | None = None) -> bytes | None:
+        """Read the request's body, or return None when ``enough`` bytes of it have come and there are more."""
+        while enough is None or self._size <= enough:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk = message.get("body", b"")
+            self._size += len(chunk)
+            if self._size > settings.MAX_BODY_BYTES:
+                self._chunks.clear()
+                raise BodyTooLarge
+            self._chunks.append(chunk)
+            if not message.get("more_body", False):
+                body = b"".join(self._chunks)
+                self._chunks.clear()
+                return body
+        return None
+
+    async def closed(self) -> None:
+        """Wait until the client has closed the connection. Only one may wait for it at a time."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def respond(self, response: Response) -> None:
+        head = _head(response.status, response.header_list())
+        await self._write(head, {"type": "http.response.body", "body": response.body})
+
+    async def open_stream(self, headers: Mapping[str, str]) -> None:
+        """Send the head of an event stream on the connection, once."""
+        if not self.is_streaming:
+            self.is_streaming = True
+            await self._write(_head(200, [*STREAM_HEADERS, *headers.items()]))
+
+    async def send_event(self, data: bytes = KEEP_ALIVE) -> None:
+        await self._write({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end_stream(self, data: bytes = b"") -> None:
+        await self._write({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _write(self, *messages: Mapping[str, Any]) -> None:
+        large = 0
+        for message in messages:
+            large += len(message.get("body", b""))
+        if large > LARGE:
+            # Over the bound of one caller, whoever has not read theirs for longest is cut off.
+            held = _held[self.owner]
+            held[self] = large
+            while len(held) > 1 and sum(held.values()) > MAX_HELD:
+                oldest, _ = held.popitem(last=False)
+                if oldest._limit is not None and not oldest._limit.expired():
+                    oldest._limit.reschedule(0)
+        # What is short goes out as one, and each piece of the rest has its own time.
+        parts = [messages] if large <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
+        try:
+            for part in parts:
+                async with asyncio.timeout(WRITE_TIMEOUT) as self._limit:
+                    for message in part:
+                        await self._send(message)
+                    if self._twisted is not False and message.get("body"):
+                        await self._until_read()
+        except TimeoutError:
+            if self._twisted:
+                self._twisted.abortConnection()
+            elif (transport := _transport(self._send)) is not None:
+                transport.abort()
+            else:
+                cut_off(self._client)
+            raise ClientGone from None
+        finally:
+            if large > LARGE:
+                _held[self.owner].pop(self, 0)
+                if not _held[self.owner]:
+                    del _held[self.owner]
+
+    async def _until_read(self) -> None:
+        if self._twisted is None:
+            self._twisted = _twisted_transport(self._client) or False
+        while self._twisted and self._twisted.producerPaused and self._twisted.connected:
+            await asyncio.sleep(LOOK_EVERY)
+
+
+# By caller, the connections that large answers are being sent on, and the bytes of each.
+_held: defaultdict[str, "OrderedDict[Connection, int]"] = defaultdict(OrderedDict)
+
+
+class Runner(Protocol):
+    """Interface of what runs on the connection after the consumer: a call at work, a batch, a stream."""
+
+    async def run(self, connection: Connection) -> None:
+        """Answer on the connection."""
+
+
+class MCPConsumer(AsyncConsumer):
+    """Channels consumer that answers one HTTP request, of which ``exchange(scope)`` gives the exchange.
+
+    A consumer of Channels dispatches neither disconnects nor layer events while it answers, so its ``__call__`` is this
+    package's own: each kind of answer watches its connection while it works.
+    """
+
+    def __init__(self, exchange: Callable[[Mapping[str, Any]], Exchange]) -> None:
+        self.new_exchange = exchange
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        """Answer a request as an ASGI application.
+
+        1. What needs neither body nor database is refused at the front door.
+        2. The body is read, a long one only when it is known who sends it.
+        3. A worker thread finds out who calls and what for, and runs it as far as it goes there.
+        4. The answer goes out as a whole, or what came of it runs on the connection: a call, a batch, a stream.
+        """
+        self.exchange = exchange = self.new_exchange(scope)
+        self.connection = connection = Connection(receive, send, scope.get("client"))
+        if not registry.watches_signals:
+            registry.watch_signals()
+        try:
+            outcome = exchange.guarded(exchange.front_door) or await self.read_body()
+            if isinstance(outcome, bytes):
+                outcome = await self.answered(outcome)
+            if hasattr(exchange.request, "user"):
+                connection.owner = exchange.caller
+            if isinstance(outcome, Response):
+                await connection.respond(outcome)
+            else:
+                await outcome.run(connection)
+        except (ClientGone, Cancelled):
+            return
+        except Exception as error:
+            response = exchange.failed(error)
+            with contextlib.suppress(ClientGone):
+                # Where the head is out already, the end of the stream is for the client to come back.
+                await (connection.end_stream() if connection.is_streaming else connection.respond(response))
+        finally:
+            if not exchange.outlives_connection:
+                exchange.close()
+
+    async def read_body(self) -> bytes | Response:
+        exchange = self.exchange
+        try:
+            async with asyncio.timeout(settings.BODY_TIMEOUT):
+                length = exchange.header("content-length")
+                if length is None or int(length) <= SHORT_BODY:
+                    body = await self.connection.read_body(SHORT_BODY)
+                    if body is not None:
+                        return body
+                refusal = await self.at_the_door(partial(exchange.guarded, exchange.admit_body))
+                return refusal or await self.connection.read_body() or b""
+        except BodyTooLarge:
+            raise exchange.too_large() from None
+        except TimeoutError:
+            remedy = f"It has {settings.BODY_TIMEOUT} seconds; a proxy that holds bodies back must be faster."
+            raise Refused(408, "The body did not arrive in time", remedy, {"Connection": "close"}) from None
+
+    def at_the_door(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Run work in a thread that no call holds up, until it is known who calls."""
+        return in_thread("door", work, thread_sensitive=self.exchange.request.mcp.site.needs_middleware)
+
+    async def answered(self, body: bytes) -> Any:
+        """Run the message of the body in a thread, and return the response or what runs on the connection.
+
+        A read has changed nothing: the wait for it ends when its client has gone, or with the time of a call.
+        """
+        work, watch = self.at_the_door(partial(self.exchange.answer, body)), None
+        try:
+            done, _ = await asyncio.wait([work], timeout=WATCH_AFTER)
+            if not done:
+                watch = asyncio.ensure_future(self.connection.closed())
+                limit = self.exchange.time_left
+                await asyncio.wait([work, watch], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            if watch is not None and watch.done():
+                raise ClientGone
+            raise self.exchange.too_long()
+        finally:
+            work.cancel()
+            if watch is not None:
+                watch.cancel()
+
+
+def _pieces(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Split an ASGI message into several, none of which has a long body."""
+    body = message.get("body", b"")
+    starts = range(0, len(body), PIECE) if len(body) > PIECE else ()
+    for start in starts:
+        more = message.get("more_body", False) or start + PIECE < len(body)
+        yield {"type": message["type"], "body": body[start : start + PIECE], "more_body": more}
+    if not starts:
+        yield message
+
+
+def _transport(send: Any) -> asyncio.Transport | None:
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    return transport if isinstance(transport, asyncio.Transport) else None
+
+
+def cut_off(client: Sequence[Any] | None) -> bool:
+    """Break the TCP connection to a client's address, whichever ASGI server has it; return whether there was one.
+
+    A server that is told to close waits without end until the client has read what was sent.
+    """
+    is_cut = False
+    with contextlib.suppress(OSError):
+        for name in os.listdir(DESCRIPTORS) if client and client[1] else ():
+            # Of anything but a socket a copy of the descriptor would be left open.
+            with contextlib.suppress(OSError):
+                if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    continue
+                with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as found:
+                    if tuple(found.getpeername()[:2]) == tuple(client[:2]):  # type: ignore[index]
+                        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        found.shutdown(socket.SHUT_RDWR)
+                        is_cut = True
+    return is_cut
+
+
+def _twisted_transport(client: Sequence[Any] | None) -> Any:
+    """Return daphne's transport of the connection to a client's address, None under other servers.
+
+    Its ``send`` returns at once, whatever the client reads, so its transport has to be asked.
+    """
+    if REACTOR not in sys.modules or not client:
+        return None
+    reactor = sys.modules[REACTOR]
+    for found in (*reactor.getReaders(), *reactor.getWriters()):
+        address = getattr(found, "client", None)
+        if address is not None and hasattr(found, "producerPaused") and tuple(address[:2]) == tuple(client[:2]):
+            return found
+    return None
+
+
+def _head(status: int, headers: list[tuple[str, str]]) -> dict[str, Any]:
+    encoded = [(name.lower().encode(), value.encode("latin1")) for name, value in headers]
+    return {"type": "http.response.start", "status": status, "headers": encoded}

@@ -1,0 +1,425 @@
+"""Runners of calls over HTTP: on the call's own connection, in a batch, or in a session on a stream that outlives it.
+
+A call of a session runs apart from any connection. An answer that is ready at once, with nothing told before, still
+goes out as JSON and leaves no trace. Otherwise its messages are numbered in a
+:class:`~mcp_django.transports.http.event_streams.CallLog`, and the database is written behind. A failure to store never
+changes the answer: messages are sent to who is connected here, and stored as soon as the database takes them.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from django.db import Error as DatabaseUnavailable
+
+from ...context.request import MCPRequest
+from ...exceptions import Cancelled, InsufficientScope
+from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
+from ...protocol.errors import InvalidRequest
+from ...protocol.messages import KEEP_ALIVE, ClientResponse, Response, encode, error_response, event
+from ...protocol.versions import PRIMED
+from ...runtime.thread_pools import Busy, in_thread
+from ...server import sessions, stored_streams
+from ...server.kernel import Reply
+from ...server.methods.handler_interface import Asked, Later, Listen
+from ...subscriptions.bus import bus
+from ..call_execution import begin, conclude, in_time, perform
+from ..notification_queues import Outbox
+from .asgi_consumer import KEEP_ALIVE_EVERY, ClientGone, Connection
+from .event_streams import GRACE, LAST_WORDS, CallLog, Tail
+from .http_exchange import Exchange
+from .open_streams import registry
+
+logger = logging.getLogger("mcp_django")
+
+T = TypeVar("T")
+
+# Seconds after which a call that is still running becomes an event stream.
+STREAM_AFTER: Final = 5.0
+# Seconds for which a message is tried to be stored, and between two attempts.
+KEEP_TRYING: Final = 60.0
+TRY_EVERY: Final = 0.5
+
+
+class CallRunner:
+    """Base of runners: runs the work of one call within its timeout, and passes on its notifications (:meth:`tell`)."""
+
+    outbox: Outbox
+
+    def __init__(self, exchange: Exchange, call: Call, outcome: Reply | Later | Asked) -> None:
+        self.exchange, self.call, self.outcome = exchange, call, outcome
+        self.work: asyncio.Future[Reply | Asked] | None = None
+
+    async def do(self, later: Later) -> Reply | Asked:
+        """Return what comes of the work."""
+        exchange = self.exchange
+        work = perform(exchange.request, self.call, later)
+        self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
+        self.work.add_done_callback(lambda _: self.outbox.end())
+        try:
+            while (messages := await self.outbox.next()) is not None:
+                await self.tell(messages)
+            if self.work.cancelled():
+                raise Cancelled
+            return self.work.result()
+        finally:
+            self.work.cancel()
+
+    async def tell(self, messages: list[bytes]) -> None:
+        """Pass the call's notifications to its client; none of them when the call was quiet for long."""
+        raise NotImplementedError
+
+
+class DirectCall(CallRunner):
+    """Runner of a call without a session, answered on its own connection.
+
+    An answer that is ready at once goes out as JSON; one whose work runs elsewhere becomes an event stream when there
+    is something to tell or when it takes its time.
+    """
+
+    connection: Connection
+
+    async def run(self, connection: Connection) -> None:
+        self.connection, self.outbox = connection, Outbox(STREAM_AFTER)
+        self.exchange.request.mcp.notify = self.outbox.put if self.exchange.accepts_events else None
+        assert isinstance(self.outcome, Later)
+        watch = asyncio.ensure_future(self._watch())
+        try:
+            reply = await self.do(self.outcome)
+        finally:
+            watch.cancel()
+        assert isinstance(reply, Reply)
+        if connection.is_streaming:
+            await connection.end_stream(event(reply.body))
+        else:
+            await connection.respond(self.exchange.respond(reply))
+
+    async def _watch(self) -> None:
+        """Cancel the call when its client disconnects, in the era in which that cancels a call."""
+        await self.connection.closed()
+        if self.call.era.disconnect_cancels and self.work is not None:
+            self.work.cancel()
+
+    async def tell(self, messages: list[bytes]) -> None:
+        """Send the call's notifications on its connection; comments keep a quiet one alive."""
+        if not messages:
+            if not self.exchange.accepts_events:
+                return
+            self.outbox.patience = KEEP_ALIVE_EVERY
+        await self.connection.open_stream(self.exchange.cors())
+        await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
+
+    def in_this_thread(self) -> Response:
+        """Run the call in this thread and return the response, as a WSGI server must."""
+        exchange = self.exchange
+        return exchange.guarded(lambda: exchange.respond(conclude(exchange.request, self.call, self.outcome)))
+
+
+class BatchCall:
+    """Runner of a batch: several messages in one body, one after the other (2025-03-26)."""
+
+    def __init__(self, exchange: Exchange, batch: Batch) -> None:
+        self.exchange, self.batch = exchange, batch
+        self.resumptions: list[stored_streams.Resumption] = []
+
+    async def run(self, connection: Connection) -> None:
+        exchange = self.exchange
+        sensitive = exchange.request.mcp.site.needs_middleware
+        try:
+            async with asyncio.timeout(exchange.time_left):
+                response = await in_thread(
+                    "slow", self.in_this_thread, owner=exchange.caller, thread_sensitive=sensitive
+                )
+        except TimeoutError:
+            # The thread goes no further than to the end of the message that it is at.
+            exchange.request.mcp.cancelled = True
+            raise exchange.too_long() from None
+        await connection.respond(response)
+        for resumption in self.resumptions:
+            await Resumed(exchange, resumption).resume()
+
+    def in_this_thread(self) -> Response:
+        """Run the batch in this thread and return one response; answered questions are noted for :meth:`run`."""
+        return self.exchange.guarded(self._answer)
+
+    def _answer(self) -> Response:
+        exchange, bodies = self.exchange, []
+        for item in self.batch.items:
+            if exchange.request.mcp.cancelled:
+                # The client was told that it took too long.
+                break
+            match item:
+                case ClientResponse():
+                    assert exchange.session is not None
+                    resumption = stored_streams.answer_question(exchange.session, item)
+                    self.resumptions += [resumption] if resumption is not None else []
+                case Rejected():
+                    bodies.append(exchange.rejected(item).body)
+                case Call(id=None):
+                    exchange.take_notification(item)
+                case Call():
+                    request = exchange.request
+                    bodies.append(conclude(request, item, begin_late(request, item)).body)
+        if not bodies:
+            return Response(202, headers=exchange.cors())
+        return exchange.respond(Reply(b"[" + b",".join(bodies) + b"]"))
+
+
+def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
+    """Begin a call whose HTTP head is out, so that missing scopes become a JSON-RPC error."""
+    try:
+        outcome = begin(request, call)
+    except InsufficientScope as error:
+        return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
+    # Only the other era listens.
+    assert not isinstance(outcome, Listen)
+    return outcome
+
+
+class Resumed:
+    """Runner of a call that goes on, as this request brought the last answer to its questions."""
+
+    def __init__(self, exchange: Exchange, resumption: stored_streams.Resumption) -> None:
+        self.exchange, self.resumption = exchange, resumption
+
+    async def run(self, connection: Connection) -> None:
+        await connection.respond(Response(202, headers=self.exchange.cors()))
+        await self.resume()
+
+    async def resume(self) -> None:
+        exchange, resumption = self.exchange, self.resumption
+        exchange.outlives_connection = True
+        call, outcome = await in_thread("queries", self._run_again, owner=exchange.caller)
+        SessionCall(exchange, call, outcome, resumption.stream_id, resumption.last).start()
+
+    def _run_again(self) -> tuple[Call, Reply | Later | Asked]:
+        """Run the call again with the answers, by the authority of this request."""
+        request, resumption = self.exchange.request, self.resumption
+        call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
+        assert isinstance(call, Call)
+        request.mcp.live, request.mcp.answers = True, resumption.answers
+        return call, begin_late(request, call)
+
+
+class SessionCall(CallRunner):
+    """Runner of a session's call, which runs on whether or not its client is connected.
+
+    ``last`` is the number of the newest message of a stream that is there already.
+    """
+
+    # Whether its stream is that of other calls, too.
+    is_shared = False
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        call: Call,
+        outcome: Reply | Later | Asked,
+        stream_id: str | None = None,
+        last: int = 0,
+    ) -> None:
+        super().__init__(exchange, call, outcome)
+        assert exchange.session is not None
+        self.session, self.stream_id, self.last = exchange.session, stream_id, last
+        # What is given as the answer when the work is stopped.
+        self.last_words: Reply | None = None
+        self.keeper: asyncio.Future[None] | None = None
+        self.row_task: asyncio.Future[None] | None = None
+
+    async def run(self, connection: Connection) -> None:
+        self.exchange.outlives_connection = True
+        self.start()
+        gone: asyncio.Future[Any] = asyncio.ensure_future(connection.closed())
+        either: list[asyncio.Future[Any]] = [self.started, gone]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not self.started.done():
+            raise ClientGone
+        response = self.started.result()
+        if isinstance(response, Response):
+            await connection.respond(response)
+        elif response is None:
+            # A cancelled call has no answer, and the request must have one.
+            await connection.open_stream(self.exchange.cors())
+            await connection.end_stream()
+        else:
+            await Tail(self.exchange, response.id, 0, self.call.version, response).send(connection, self.hung_up)
+
+    def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        # The whole answer, or the log of the stream that will have it, or None for a call that was cancelled before.
+        self.started: asyncio.Future[Response | CallLog | None] = self.loop.create_future()
+        self.outbox, self.hung_up = Outbox(STREAM_AFTER), asyncio.Event()
+        # Whether the database has answered, or failed to, at least once.
+        self.was_tried = asyncio.Event()
+        later = self.outcome if isinstance(self.outcome, Later) else None
+        is_write = self.call.method == "tools/call" and later is not None and not later.is_async
+        # Whether nothing can be stored before the work is done, as its transaction may be the one that can write.
+        self.holds_lock = is_write and stored_streams.has_one_writer()
+        self.log = CallLog(self.stream_id or stored_streams.new_id(), self.last, sends_first=self.holds_lock)
+        if self.stream_id is not None:
+            self.log.has_row.set()
+            self.started.set_result(self.log)
+        context = self.exchange.request.mcp
+        context.notify = self.outbox.put
+        if self.call.version in PRIMED:
+            context.close_stream = self.hang_up
+        registry.keep(asyncio.ensure_future(self._run()))
+
+    def hang_up(self) -> None:
+        """Close the call's connection, but not its stream (2025-11-25, Sending Messages); from any thread."""
+        self.loop.call_soon_threadsafe(self.hung_up.set)
+        self.outbox.ring()
+
+    async def _run(self) -> None:
+        """Run the session's call to its end, or to its questions, and store its messages."""
+        leave = registry.enter(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
+        try:
+            outcome: Reply | Asked | Later | None = self.outcome
+            unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.heard)
+            try:
+                if isinstance(outcome, Later):
+                    if self.holds_lock and self.stream_id is None:
+                        # The stream's row cannot be made while the work writes.
+                        self.row_task = asyncio.ensure_future(self.make_row())
+                        await asyncio.wait([self.row_task], timeout=GRACE)
+                    outcome = await self.do(outcome)
+            except Cancelled:
+                outcome = self.last_words
+            finally:
+                unsubscribe()
+                self.outbox.end()
+                self.exchange.close()
+            await self.conclude(outcome)
+        except Exception as error:
+            response = self.exchange.failed(error)
+            if not self.started.done():
+                self.started.set_result(response)
+        finally:
+            leave()
+            self.log.close()
+
+    async def make_row(self) -> None:
+        with contextlib.suppress(DatabaseUnavailable, Busy):
+            await in_thread("streams", self.write_row)
+            self.log.has_row.set()
+
+    def write_row(self) -> None:
+        stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
+
+    def heard(self, news: Any) -> None:
+        """Cancel the call when its client cancels it or ends the session (basic/utilities/cancellation)."""
+        if isinstance(news, dict) and (
+            news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
+        ):
+            self.loop.call_soon_threadsafe(self.cancel)
+
+    def cancel(self) -> None:
+        """Cancel the call's work, or have it stop at its first report of progress."""
+        self.exchange.request.mcp.cancelled = True
+        if self.work is not None:
+            self.work.cancel()
+
+    def interrupt(self) -> None:
+        assert self.call.id is not None
+        self.last_words = Reply(stored_streams.interrupted(self.call.id))
+        self.cancel()
+
+    async def tell(self, messages: list[bytes]) -> None:
+        """Send and store messages of the session's call; the first of them opens its stream."""
+        await self.open()
+        self.add(messages)
+        self.outbox.patience = None
+
+    def add(self, messages: list[bytes], *, is_over: bool = False) -> None:
+        """Send and store messages of the session's call, unless another worker has ended its stream."""
+        if not self.log.is_closed:
+            self.log.add(*messages, is_over=is_over)
+
+    async def open(self) -> None:
+        if self.keeper is None:
+            if not self.is_shared:
+                self.log.open()
+            self.keeper = asyncio.ensure_future(self.keep())
+            if not (self.holds_lock or self.log.has_row.is_set()):
+                # Who is told of the stream can come back to it.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.was_tried.wait(), GRACE)
+        if not self.started.done():
+            self.started.set_result(self.log)
+
+    async def keep(self) -> None:
+        """Store what the log has, until there will be no more."""
+        log = self.log
+        while True:
+            log.changed.clear()
+            is_last, is_over = log.is_complete, log.is_over
+            first, messages = log.unstored()
+            if not self.holds_lock or self.outbox.is_over:
+                if messages or not log.has_row.is_set() or is_over:
+                    if not await self.persist(partial(self.write, first, messages, is_over)):
+                        log.abandon()
+                        self.cancel()
+                        return
+                    log.was_stored(first + len(messages) - 1)
+                if is_last:
+                    return
+            await log.changed.wait()
+
+    async def persist(self, write: Callable[[], T]) -> T:
+        """Store messages of the call, trying again for ``KEEP_TRYING`` s while the database does not answer."""
+        deadline = self.loop.time() + KEEP_TRYING
+        while True:
+            try:
+                return await in_thread("streams", write)
+            except (DatabaseUnavailable, Busy) as error:
+                # Who is connected here does not wait for it.
+                self.log.release()
+                if self.loop.time() > deadline:
+                    logger.error("What a call told is not kept, as the database did not answer", exc_info=error)
+                    raise
+            finally:
+                self.was_tried.set()
+            await asyncio.sleep(TRY_EVERY)
+
+    def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
+        """Store the call's messages in a thread; return False when another worker has ended its stream."""
+        if not self.log.has_row.is_set():
+            self.write_row()
+            self.loop.call_soon_threadsafe(self.log.has_row.set)
+        if is_over:
+            return stored_streams.finish(self.log.id, *messages, first=first)
+        return not messages or stored_streams.append(self.log.id, messages, first=first)
+
+    async def conclude(self, outcome: Reply | Asked | None) -> None:
+        """Send the reply or the questions of the session's call on its stream, or as one JSON response."""
+        if isinstance(outcome, Asked):
+            # Questions are sent once they are stored, as the answers may reach any worker.
+            await self.open()
+            await self.kept()
+            answers, version = self.exchange.request.mcp.answers, self.call.version
+            ask = partial(stored_streams.ask, self.log.id, outcome.questions, answers, version)
+            self.log.add(*await self.persist(ask))
+            self.log.was_stored(self.log.last)
+        elif self.keeper is None and self.stream_id is None and not self.hung_up.is_set():
+            self.started.set_result(self.exchange.respond(outcome) if outcome is not None else None)
+            if self.row_task is not None:
+                await self.row_task
+                with contextlib.suppress(DatabaseUnavailable, Busy):
+                    await in_thread("streams", partial(stored_streams.discard, self.log.id))
+        else:
+            await self.open()
+            self.add([outcome.body] if outcome is not None else [], is_over=True)
+            await self.kept()
+
+    async def kept(self) -> None:
+        """Wait until everything is stored, or nothing can be."""
+        self.log.complete()
+        assert self.keeper is not None
+        with contextlib.suppress(DatabaseUnavailable, Busy):
+            await self.keeper

@@ -1,0 +1,242 @@
+"""Django views of the endpoint (the plain road): they run the ASGI consumer inside Django's own handler.
+
+Django has checked, routed and run its middleware by then; the consumer gets the body Django has read and its messages
+become Django responses. Under WSGI the same exchange runs in the calling thread, without streams.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_not_required
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.urls import URLPattern, re_path
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import conditional_page
+
+from ...conf import settings
+from ...context.request import middleware_attributes, scope_from_wsgi
+from ...oauth.cors_and_refusals import cors
+from ...oauth.well_known_metadata import CARD, MAX_AGE
+from ...protocol.messages import Response
+from ...runtime.thread_pools import run_through
+from ...server.methods.lifecycle_and_subscriptions import card
+from ...sites import MCPSite
+from . import http_with_sse
+from .asgi_consumer import LARGE, WRITE_TIMEOUT, cut_off
+from .file_links import file_urls
+from .http_exchange import DJANGOS_REQUEST
+from .open_streams import registry
+from .streamable_http import StreamableExchange, as_application
+
+_OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
+
+
+def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
+    """Return the URL patterns of the endpoint's views, or of the older transport, relative to the mount."""
+    if sse:
+        return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
+    return [
+        re_path(r"^(?:/)?$", endpoint(site), name="endpoint"),  # type: ignore[arg-type]
+        re_path(r"^(?:/)?server-card/?$", server_card, name="card"),
+        *file_urls(site),
+    ]
+
+
+def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Return the Django view of a site's endpoint. Its ``mcp_site`` is how the fast road finds it."""
+
+    async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+        attributes = hook_attributes(request)
+        if isinstance(request, ASGIRequest):
+            return await run_consumer(as_application(site, attributes), request)
+        return await sync_to_async(answer_wsgi)(site, request, attributes)
+
+    view.mcp_site = site  # type: ignore[attr-defined]
+    return _exempt(view)
+
+
+def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Return the Django view of a site's mount for HTTP with SSE, which a WSGI server cannot serve."""
+
+    async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+        if isinstance(request, ASGIRequest):
+            return await run_consumer(http_with_sse.as_application(site, hook_attributes(request)), request)
+        return HttpResponse("This server cannot stream.", status=405, content_type="text/plain")
+
+    view.mcp_sse_site = site  # type: ignore[attr-defined]
+    return _exempt(view)
+
+
+def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
+    """Exempt a Django view from CSRF, login middleware and ``ATOMIC_REQUESTS``."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return csrf_exempt(login_not_required(view))
+
+
+def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
+    """Return the attributes of Django's request for hooks: what middleware added, and the URL match."""
+    return {**middleware_attributes(request), "resolver_match": request.resolver_match}
+
+
+# Bytes of a body that are handed on at once.
+CHUNK: Final = 64 * 1024
+# The status where nobody is there to see it.
+GONE: Final = 499
+
+
+async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
+    """Run the ASGI consumer inside a Django view, and return its messages as a Django response."""
+    outgoing, has_left, is_read = Outgoing(), asyncio.Event(), False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal is_read
+        if is_read or has_left.is_set():
+            await has_left.wait()
+            return {"type": "http.disconnect"}
+        chunk = request.read(CHUNK)
+        is_read = len(chunk) < CHUNK
+        return {"type": "http.request", "body": chunk, "more_body": not is_read}
+
+    def leave() -> None:
+        # Django cancels the view when the client goes; what that means for the call is the consumer's to decide.
+        has_left.set()
+        outgoing.open()
+
+    task = asyncio.ensure_future(application({**request.scope, DJANGOS_REQUEST: request}, receive, outgoing.put))
+    registry.keep(task)
+    task.add_done_callback(lambda _: outgoing.end())
+    try:
+        start, body, more = await _begin(outgoing)
+        if start["status"] == GONE:
+            await task
+    except asyncio.CancelledError:
+        leave()
+        raise
+    if not more:
+        return _copy_headers(HttpResponse(body, status=start["status"]), start)
+    chunks = _chunks(body, outgoing, leave, request.scope.get("client"))
+    stream = StreamingHttpResponse(chunks, status=start["status"])
+    # GZipMiddleware would hold events back, and compress each piece by itself; it leaves alone what is encoded already.
+    stream["Content-Encoding"] = "identity"
+    return _copy_headers(stream, start)
+
+
+async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
+    """Return the head of the consumer's answer, and its body or the beginning of a long one or a stream.
+
+    A consumer that ends before has nobody to answer.
+    """
+    start = message = await outgoing.get()
+    is_answer = any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
+    body = b""
+    while message["type"] != "done":
+        message = await outgoing.get()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+        if message["type"] != "done" and (not (more and is_answer) or len(body) > LARGE):
+            return start, body, more
+    return {"status": GONE, "headers": ()}, b"", False
+
+
+class Outgoing:
+    """Queue of messages from the consumer to the Django view, one of which waits at a time."""
+
+    def __init__(self) -> None:
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._room, self._is_open = asyncio.Semaphore(1), False
+
+    async def put(self, message: dict[str, Any]) -> None:
+        """Pass a message to the Django view, once the one before it was taken."""
+        if not self._is_open:
+            await self._room.acquire()
+        self._messages.put_nowait(message)
+
+    async def get(self) -> dict[str, Any]:
+        message = await self._messages.get()
+        self._room.release()
+        return message
+
+    def open(self) -> None:
+        """Let the consumer wait no longer, as the Django view takes nothing any more."""
+        self._is_open = True
+        self._room.release()
+
+    def end(self) -> None:
+        self._messages.put_nowait({"type": "done"})
+
+
+async def _chunks(
+    body: bytes, outgoing: Outgoing, leave: Callable[[], None], client: Sequence[Any] | None
+) -> AsyncIterator[bytes]:
+    loop, handler, more = asyncio.get_running_loop(), asyncio.current_task(), True
+
+    def cut() -> None:
+        if not cut_off(client) and handler is not None:
+            handler.cancel()
+
+    try:
+        while True:
+            # Django waits without end for a client that does not read.
+            limit = loop.call_later(WRITE_TIMEOUT, cut)
+            try:
+                yield body
+            finally:
+                limit.cancel()
+            if not more:
+                return
+            message = await outgoing.get()
+            if message["type"] != "http.response.body":
+                # The client was cut off: an end would say that the answer is whole. Django hears of it from the server
+                # and cancels this.
+                await asyncio.sleep(WRITE_TIMEOUT)
+                return
+            body, more = message.get("body", b""), message.get("more_body", False)
+    finally:
+        leave()
+
+
+def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:
+    del response["Content-Type"]
+    for name, value in start["headers"]:
+        response[name.decode("latin1").title()] = value.decode("latin1")
+    return response
+
+
+def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, Any]) -> HttpResponse:
+    scope = {**scope_from_wsgi(request), DJANGOS_REQUEST: request}
+    exchange = StreamableExchange(site, scope, attributes, can_stream=False)
+    try:
+        outcome: Any = exchange.guarded(exchange.front_door)
+        if outcome is None:
+            body = request.read(settings.MAX_BODY_BYTES + 1)
+            if len(body) > settings.MAX_BODY_BYTES:
+                outcome = exchange.failed(exchange.too_large())
+            else:
+                outcome = run_through(lambda: exchange.answer(body))
+        # Whatever needs a stream was refused before.
+        response: Response = outcome if isinstance(outcome, Response) else outcome.in_this_thread()
+    finally:
+        exchange.close()
+    plain = HttpResponse(response.body, status=response.status)
+    del plain["Content-Type"]
+    for name, value in response.header_list():
+        plain[name] = value
+    return plain
+
+
+@login_not_required
+@cors("GET", "HEAD")
+@conditional_page
+def server_card(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+    """Django view of the server card of an endpoint, where ``SERVER['card']`` lets anyone read it."""
+    if not settings.SERVER["card"]:
+        return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
+    if request.method not in ("GET", "HEAD"):
+        return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
+    found = card(request, _OWN_CARD.sub("", request.path_info))
+    return JsonResponse(found, content_type=CARD, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

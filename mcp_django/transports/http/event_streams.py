@@ -1,0 +1,514 @@
+"""Event streams on an HTTP connection: of changes (``subscriptions/listen``, the GET of a session), and of calls.
+
+Each message of a session goes out on one of its streams (basic/transports, Multiple Connections). Which of them has
+the place is kept in Django's default cache, for as long as its holder renews it. Where workers do not share a cache,
+each of them lets one stream have it, and a message may reach a client twice.
+
+The messages of a session's call are numbered in the worker that runs it, in a :class:`CallLog`. :class:`Tail` sends
+them to whichever connection the client has: from the log where it is of this worker, otherwise from the database.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from django.db import Error as DatabaseUnavailable
+
+from ...conf import settings
+from ...protocol import listen_messages
+from ...protocol.eras import Call
+from ...protocol.errors import ProtocolError
+from ...protocol.messages import encode, error_response, event, event_id, notification, priming, retry
+from ...protocol.versions import PRIMED
+from ...runtime.cache_and_rate_limits import cache
+from ...runtime.thread_pools import Worker, in_thread
+from ...server import sessions, stored_streams
+from ...server.kernel import Reply
+from ...server.methods.handler_interface import Listen
+from ...server.methods.lifecycle_and_subscriptions import identity
+from ...server.sessions import ClientSession, lease_key
+from ...subscriptions.bus import bus
+from ...subscriptions.subscribers import UPDATED, Subscription
+from ..notification_queues import LISTS, Mailbox, relay
+from .asgi_consumer import KEEP_ALIVE_EVERY, Connection
+from .http_exchange import Exchange
+from .open_streams import OpenStream, registry
+
+logger = logging.getLogger("mcp_django")
+
+# Seconds after which a place that was not renewed is free: twice the time between two signs of life of a stream.
+TTL: Final = 30
+# Milliseconds after which a client may come back to a stream that broke: of changes, and of a call.
+RETRY: Final = 1_000
+CALL_RETRY: Final = 500
+# Messages of a call, and bytes of them, that are kept here although they are stored; bytes of those that are not yet.
+MAX_KEPT: Final = 64
+MAX_KEPT_BYTES: Final = 64 * 1024
+MAX_UNSTORED_BYTES: Final = 512 * 1024
+# Seconds that a message waits to be stored before it is sent, where it is stored first.
+GRACE: Final = 1.0
+# Seconds between two looks at a stream whose news do not come through the bus, as without a shared channel layer.
+LOOK_EVERY: Final = 2.0
+# Seconds that a call has left when its worker stops.
+LAST_WORDS: Final = 2.0
+
+
+class Lease:
+    """The lease, in the cache, by which one of a session's event streams gets the session's messages."""
+
+    def __init__(self, session_id: str) -> None:
+        self.key = lease_key(session_id)
+        self.token = secrets.token_hex(8)
+
+    def hold(self, *, take_over: bool = False) -> bool:
+        """Take or renew the lease; return whether this event stream has it."""
+        try:
+            if not take_over and cache.add(self.key, self.token, TTL):
+                return True
+            if take_over or cache.get(self.key) == self.token:
+                cache.set(self.key, self.token, TTL)
+                return True
+        except Exception as error:
+            logger.warning("Streams are not told apart, as the cache does not answer: %s", type(error).__name__)
+            return True
+        return False
+
+    def release(self) -> None:
+        try:
+            if cache.get(self.key) == self.token:
+                cache.delete(self.key)
+        except Exception as error:
+            logger.warning("A stream's place is not given up, as the cache does not answer: %s", type(error).__name__)
+
+
+class SessionChanges:
+    """The changes for a session's event stream: its mailbox, subscription and lease, kept up to date."""
+
+    def __init__(self, exchange: Exchange, session: ClientSession, mailbox: Mailbox) -> None:
+        self.exchange, self.session, self.mailbox = exchange, session, mailbox
+        self.lease = Lease(session.id)
+        self.subscription: Subscription | None = None
+        # What the session is subscribed to since it changed, and what whoever changed it waits for.
+        self.news: deque[tuple[Sequence[str], str]] = deque()
+        # Whether that has to be looked up again, as something was lost.
+        self.is_stale = False
+
+    @contextlib.asynccontextmanager
+    async def followed(self, *, take_over: bool = False) -> AsyncIterator[None]:
+        unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.heard)
+        try:
+            await self.hold(take_over=take_over)
+            uris = await in_thread("reads", self.session.stored_uris)
+            request, owner = self.exchange.request, self.exchange.caller
+            self.subscription = await self.mailbox.subscribed(request, uris=uris, lists=LISTS, owner=owner)
+            with contextlib.closing(self.subscription):
+                self.mailbox.wake.set()
+                yield
+        finally:
+            unsubscribe()
+            await in_thread("reads", self.lease.release)
+
+    async def hold(self, *, take_over: bool = False) -> bool:
+        """Return whether the session's messages go out here."""
+        return await in_thread("reads", lambda: self.lease.hold(take_over=take_over))
+
+    def heard(self, news: Any) -> None:
+        """Receive news of the session (ended, other resources) for its event stream; in the bus's thread."""
+        if not isinstance(news, dict):
+            # The subscription tells what it may have missed; what it is to is looked up again.
+            self.is_stale = True
+        elif news.get("ended"):
+            self.mailbox.end()
+        elif "uris" in news:
+            uris, token = news["uris"], news["token"]
+            # What the session is not subscribed to is not told any more, whatever waits.
+            self.mailbox.keep_only(uris)
+            self.news.append((uris, token))
+            if self.subscription is not None and set(uris).issubset(self.subscription.uris):
+                self.say_known(token)
+        self.mailbox.ring()
+
+    async def catch_up(self) -> None:
+        """Subscribe the event stream to the resources that the session subscribes to by now."""
+        if not (self.is_stale or self.news):
+            return
+        assert self.subscription is not None
+        self.is_stale = False
+        news = [self.news.popleft() for _ in range(len(self.news))]
+        uris = await in_thread("reads", self.session.stored_uris)
+        overtaken = set(uris).difference(news[-1][0]) if news else set()
+        if overtaken or not news:
+            self.mailbox.keep_only(uris)
+        await in_thread("reads", partial(self.subscription.set_uris, uris), owner=self.exchange.caller)
+        for uri in overtaken.intersection(self.subscription.uris):
+            self.mailbox.put(UPDATED, {"uri": uri})
+        for _, token in news:
+            self.say_known(token)
+
+    def say_known(self, token: str) -> None:
+        """Let the request that changed the session's resources wait no longer."""
+        if token:
+            bus.publish(sessions.topic(self.session.id), {"known": token})
+
+    def tell_all(self) -> None:
+        """Tell of everything that may have changed meanwhile."""
+        for kind in sorted(LISTS):
+            self.mailbox.put(f"notifications/{kind}/list_changed", {})
+        for uri in self.subscription.uris if self.subscription is not None else ():
+            self.mailbox.put(UPDATED, {"uri": uri})
+
+
+class ChangeStream:
+    """Base of event streams of changes; subclasses render notifications, begin and end the stream."""
+
+    # What opens it, for whoever looks at what is open.
+    method: ClassVar[str]
+    connection: Connection
+    mailbox: Mailbox
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.is_gone = False
+
+    async def run(self, connection: Connection) -> None:
+        self.exchange.swap_place()
+        self.connection, self.mailbox = connection, Mailbox()
+        await self.tell()
+
+    async def tell(self) -> None:
+        raise NotImplementedError
+
+    async def send_changes(self) -> None:
+        """Send notifications on the event stream until its mailbox is over or the client goes."""
+        exchange = self.exchange
+        stream = OpenStream.of(exchange.request, exchange.session, self.method)
+        leave_registry = registry.enter(self.mailbox.end, stream)
+        watch = asyncio.ensure_future(self._watch())
+        try:
+            # A task of its own, so that news do not wake the whole way from the server to here.
+            await asyncio.ensure_future(relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY))
+        finally:
+            leave_registry()
+            watch.cancel()
+        if not self.is_gone:
+            await self.goodbye()
+
+    async def _watch(self) -> None:
+        await self.connection.closed()
+        self.is_gone = True
+        self.mailbox.end()
+
+    async def deliver(self) -> bool:
+        """Send waiting notifications on the event stream, or a comment; return whether there were any."""
+        waiting = self.mailbox.take()
+        if waiting:
+            await self.connection.send_event(b"".join(self.render(*item) for item in waiting))
+        elif not self.mailbox.is_over:
+            await self.connection.send_event()
+        return bool(waiting)
+
+    def render(self, method: str, params: Mapping[str, Any]) -> bytes:
+        raise NotImplementedError
+
+    async def goodbye(self) -> None:
+        """End the event stream in order; without more, the client may reconnect for what it misses."""
+        await self.connection.end_stream()
+
+
+class ListenStream(ChangeStream):
+    """The stream that answers ``subscriptions/listen`` (2026-07-28, basic/patterns/subscriptions)."""
+
+    method = "subscriptions/listen"
+
+    def __init__(self, exchange: Exchange, call: Call, wanted: Listen) -> None:
+        super().__init__(exchange)
+        assert call.id is not None
+        self.call, self.id, self.wanted = call, call.id, wanted
+
+    async def tell(self) -> None:
+        """Acknowledge ``subscriptions/listen``, then stream the changes; a bad filter is answered with the error."""
+        exchange, wanted = self.exchange, self.wanted
+        try:
+            subscription = await self.mailbox.subscribed(
+                exchange.request, uris=wanted.uris, lists=wanted.lists, owner=exchange.caller
+            )
+        except ProtocolError as error:
+            body = encode(error_response(self.id, error, modern=True))
+            await self.connection.respond(exchange.respond(Reply(body, self.call.era.status(error))))
+            return
+        with contextlib.closing(subscription):
+            await self.connection.open_stream(exchange.cors())
+            acknowledged = listen_messages.acknowledged(self.id, subscription.lists, subscription.uris)
+            await self.connection.send_event(event(encode(acknowledged)))
+            await self.send_changes()
+
+    def render(self, method: str, params: Mapping[str, Any]) -> bytes:
+        return event(encode(listen_messages.tagged(self.id, method, params)))
+
+    async def goodbye(self) -> None:
+        """Answer the ``subscriptions/listen`` request, which ends its event stream."""
+        await self.connection.end_stream(event(encode(listen_messages.ended(self.id, identity()))))
+
+
+class SessionStream(ChangeStream):
+    """The event stream that a GET of a session opens (2025-11-25, Listening for Messages from the Server).
+
+    Of several that a session has open, one has the messages and the others wait to take its place. ``missed`` says that
+    the client had it before, and what came meanwhile.
+    """
+
+    method = "GET"
+
+    def __init__(self, exchange: Exchange, session: ClientSession, *, missed: bool = False) -> None:
+        super().__init__(exchange)
+        self.session, self.missed, self.number = session, missed, 0
+
+    async def tell(self) -> None:
+        self.changes = SessionChanges(self.exchange, self.session, self.mailbox)
+        async with self.changes.followed(take_over=self.missed):
+            # Whoever sees that the stream is open misses nothing from then on.
+            await self.connection.open_stream(self.exchange.cors())
+            if self.session.version in PRIMED:
+                await self.connection.send_event(priming(event_id(self.session.id, 0), RETRY))
+            await self.send_changes()
+
+    async def deliver(self) -> bool:
+        """Send waiting notifications, if this event stream of the session has the lease."""
+        await self.changes.catch_up()
+        if not await self.changes.hold():
+            self.missed |= bool(self.mailbox.take())
+            await self.connection.send_event()
+            return True
+        if self.missed:
+            self.missed = False
+            self.changes.tell_all()
+        return await super().deliver()
+
+    def render(self, method: str, params: Mapping[str, Any]) -> bytes:
+        self.number += 1
+        return event(encode(notification(method, params)), identifier=event_id(self.session.id, self.number))
+
+
+# The streams of calls
+
+
+class CallLog:
+    """The numbered messages of one call's event stream in its worker: unstored ones, and the newest stored ones.
+
+    With ``sends_first`` a message is sent without being stored; otherwise it is stored first, if that takes no longer
+    than ``GRACE``. All of it happens on one loop.
+    """
+
+    def __init__(self, stream_id: str, last: int = 0, *, sends_first: bool = False) -> None:
+        self.id, self.sends_first = stream_id, sends_first
+        # Numbers of the newest message, the newest that is stored, that may be sent, and that is not here any more.
+        self.last = self.stored = self.sendable = self.gone = last
+        # Whether nothing will be added, whether nothing will be sent that was not, and whether the stream ends with it.
+        self.is_complete = self.is_closed = self.is_over = False
+        self.changed, self.has_row = asyncio.Event(), asyncio.Event()
+        self.followers: set[asyncio.Event] = set()
+        self._messages: deque[bytes] = deque()
+        self._loop = asyncio.get_running_loop()
+
+    def open(self) -> None:
+        """Let connections of this worker find the call's event stream, and begin its signs of life."""
+        registry.logs[self.id] = self
+        if not stored_streams.has_one_writer():
+            _alive.wake()
+
+    def add(self, *messages: bytes, is_over: bool = False) -> None:
+        """Number messages of the call's event stream and have them sent; ``is_over`` ends the stream."""
+        self._messages.extend(messages)
+        self.last += len(messages)
+        self.is_over |= is_over
+        self._forget()
+        if self.sends_first:
+            self.release()
+        else:
+            self._loop.call_later(GRACE, self.release, self.last)
+        self.changed.set()
+
+    def _forget(self) -> None:
+        """Drop the oldest messages of the log beyond its bounds, never the newest."""
+        size = sum(map(len, self._messages))
+        while len(self._messages) > 1:
+            is_stored = self.gone < self.stored
+            most, most_bytes = (MAX_KEPT, MAX_KEPT_BYTES) if is_stored else (settings.STREAM_EVENTS, MAX_UNSTORED_BYTES)
+            if len(self._messages) <= most and size <= most_bytes:
+                return
+            size -= len(self._messages.popleft())
+            self.gone += 1
+
+    def release(self, number: int | None = None) -> None:
+        """Let messages of the log up to a number be sent, or all of them."""
+        self.sendable = max(self.sendable, self.last if number is None else number)
+        for wake in self.followers:
+            wake.set()
+
+    def unstored(self) -> tuple[int, list[bytes]]:
+        first = max(self.stored, self.gone) + 1
+        return first, list(self._messages)[first - self.gone - 1 :]
+
+    def was_stored(self, last: int) -> None:
+        self.stored = max(self.stored, last)
+        self.release(last)
+        self._forget()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self.changed.set()
+
+    def close(self) -> None:
+        self.release()
+        self._leave()
+
+    def abandon(self) -> None:
+        """Send nothing more of the call's event stream, as another worker took this one for dead and ended it."""
+        while self.last > self.sendable and self._messages:
+            self._messages.pop()
+            self.last -= 1
+        self.is_over = False
+        self._leave()
+
+    def _leave(self) -> None:
+        self.is_closed = True
+        if registry.logs.get(self.id) is self:
+            del registry.logs[self.id]
+        self.changed.set()
+        self.release(self.last)
+
+    def read(self, after: int) -> stored_streams.Events | None:
+        """Return the messages of the log after a number that may be sent; None where the database has to be asked."""
+        if after < min(self.gone, self.stored):
+            return None
+        start = max(after, self.gone)
+        if start >= self.last and self.is_closed and not self.is_over:
+            return None
+        numbered = enumerate(self._messages, self.gone + 1)
+        messages = [(number, data) for number, data in numbered if start < number <= self.sendable]
+        reached = messages[-1][0] if messages else start
+        return stored_streams.Events(messages, self.is_over and reached >= self.last)
+
+
+def say_alive() -> float | None:
+    """Store a sign of life of all calls with event streams in this worker; return the seconds until the next."""
+    if not (running := list(registry.logs)):
+        return None
+    # The calls go on, and so do the attempts.
+    with contextlib.suppress(DatabaseUnavailable):
+        stored_streams.keep_alive(running)
+    return stored_streams.ALIVE_EVERY
+
+
+_alive: Final = Worker("mcp-alive", say_alive)
+
+
+class Tail:
+    """Sends a call's event stream to a connection, from event number ``after`` on, until it ends or is closed."""
+
+    def __init__(
+        self, exchange: Exchange, stream_id: str, after: int, version: str, log: CallLog | None = None
+    ) -> None:
+        self.exchange, self.stream_id, self.after = exchange, stream_id, after
+        self.version, self.log = version, log
+        self.is_leaving = self.is_taken = self.was_silent = False
+        self.wake = asyncio.Event()
+        # Later connections have greater tokens: news of an earlier one may come after those of this one.
+        self.token = f"{time.time_ns():020d}.{secrets.token_hex(4)}"
+
+    async def run(self, connection: Connection) -> None:
+        self.exchange.swap_place()
+        await self.send(connection)
+
+    async def send(self, connection: Connection, hung_up: asyncio.Event | None = None) -> None:
+        """Send stored and new events of the call's stream; leave early when the call hangs up or the worker stops.
+
+        A message goes out on one connection (Multiple Connections): the one that was there before is closed.
+        """
+        self.connection, self.loop = connection, asyncio.get_running_loop()
+        exchange, news = self.exchange, {"taken": self.token}
+        # News of the bus come later than the next message may.
+        if before := registry.tails.get(self.stream_id):
+            before.heard(news)
+        registry.tails[self.stream_id] = self
+        bus.publish(stored_streams.topic(self.stream_id), news)
+        unsubscribe = bus.subscribe(stored_streams.topic(self.stream_id), self.heard)
+        if hung_up is None:
+            leave_registry = registry.enter(self.leave, OpenStream.of(exchange.request, exchange.session, "GET"))
+        else:
+            # A call that this worker runs has its last words first.
+            leave_registry = registry.enter(lambda: self.loop.call_later(LAST_WORDS + 0.8, self.leave))
+        happenings = [connection.closed, *([hung_up.wait] if hung_up is not None else [])]
+        watch = [asyncio.ensure_future(self.leave_after(happened)) for happened in happenings]
+        try:
+            await connection.open_stream(exchange.cors())
+            if self.version in PRIMED:
+                await connection.send_event(priming(event_id(self.stream_id, self.after), CALL_RETRY))
+            is_over = await self.follow()
+            await connection.end_stream(b"" if is_over else retry(CALL_RETRY))
+        finally:
+            unsubscribe()
+            leave_registry()
+            if registry.tails.get(self.stream_id) is self:
+                del registry.tails[self.stream_id]
+            if self.log is not None:
+                self.log.followers.discard(self.wake)
+            for task in watch:
+                task.cancel()
+
+    async def leave_after(self, happened: Callable[[], Any]) -> None:
+        await happened()
+        self.leave()
+
+    def leave(self) -> None:
+        self.is_leaving = True
+        self.wake.set()
+
+    def heard(self, news: Any) -> None:
+        """Read the call's event stream again, or leave it to a newer connection; called in the bus's thread."""
+        if isinstance(news, dict) and news.get("taken", self.token) > self.token:
+            self.is_leaving = self.is_taken = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self.wake.set)
+
+    async def follow(self) -> bool:
+        """Send events of the call's stream as they come; return whether the stream is over."""
+        quiet_since = self.loop.time()
+        while True:
+            self.wake.clear()
+            if self.is_leaving:
+                return False
+            found = await self.read()
+            for number, data in found.messages:
+                if self.is_taken:
+                    return False
+                await self.connection.send_event(event(data, identifier=event_id(self.stream_id, number)))
+                self.after, quiet_since = number, self.loop.time()
+            if found.is_over:
+                return not self.is_taken
+            if not found.messages and not self.is_leaving:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.wake.wait(), LOOK_EVERY)
+            if self.loop.time() - quiet_since > KEEP_ALIVE_EVERY:
+                await self.connection.send_event()
+                quiet_since = self.loop.time()
+
+    async def read(self) -> stored_streams.Events:
+        """Return the next events of the call's stream: from its log if this worker runs it, or from the database."""
+        self.log = registry.logs.get(self.stream_id) or self.log
+        if self.log is not None:
+            self.log.followers.add(self.wake)
+            found = self.log.read(self.after)
+            if found is not None:
+                return found
+        stored = await in_thread(
+            "reads", partial(stored_streams.read_events, self.stream_id, self.after, bury=self.was_silent)
+        )
+        self.was_silent = stored.is_silent and not stored.messages
+        return stored

@@ -1,0 +1,264 @@
+"""Links to files: the upload URLs that ``create_upload`` gives, and the download URLs of files of records.
+
+They are plain views of Django below the endpoint, on either road, that a ticket in the path opens. It is no proof that
+its user may still have what it is for: the user and their token are looked up again.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user_model
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import AnonymousUser
+from django.core.files.base import File
+from django.core.handlers.asgi import ASGIRequest
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, UnreadablePostError
+from django.urls import URLPattern, re_path
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+
+from ...conf import settings
+from ...context.refused_request_log import report
+from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
+from ...context.signing import MAX_AGE, TICKET, read_ticket
+from ...emulation.uploaded_files import remember_sent, upload_storage, was_sent
+from ...exceptions import CallRefused, NotFound, ToolError
+from ...oauth.bearer import Token
+from ...oauth.resource_urls import resource_url
+from ...oauth.stored_tokens import facts_of
+from ...operating import switches
+from ...operating.call_lifecycle import describe_caller, refuse_if_off
+from ...orm.query_limits import read_limits
+from ...orm.uris import DOWNLOADS, Address
+from ...problems import Problem
+from ...protocol.messages import body_length
+from ...resources.model_resources import RowFile
+from ...runtime.cache_and_rate_limits import caller_of, hit
+from ...scopes import READ, WRITE, expand
+from ...server.methods.handler_interface import log_failure
+from ...signin import is_current, restore
+from ...sites import MCPSite
+from ...tools.writes import UPLOADS, CreateUpload
+from ..call_limits import LimitExceeded, count_call
+from .http_exchange import Refused
+
+NOTHING: Final = "There is nothing here, or no more."
+# Seconds; a link that old has a cause of its own.
+LONG_AGO: Final = 30 * 24 * 3600
+# Why a link is good for nothing, which only the log may say.
+TOO_OLD: Final = Problem(f"it is older than {MAX_AGE // 60} minutes", "The client asks for another one.")
+NOT_MADE_HERE: Final = Problem(
+    "it was not made here", "Do all workers, those before a deployment too, share SECRET_KEY or its fallbacks?"
+)
+NO_USER: Final = Problem("its user is gone or not active", "Activate the user, or leave it so.")
+TOKEN_ENDED: Final = Problem(
+    "the token that it was made with has ended", "The client signs in again and asks for another link."
+)
+TAKEN_AWAY: Final = Problem(
+    "its record or file is gone, its user lost the permission, or a setting turned such links off",
+    "If the user should have it, mcp_inspect --user says what they see.",
+)
+SWITCHED_OFF: Final = "mcp_switch --list says what is off, and since when."
+WRONG_METHOD: Final = "The description of the tool that gives the link says which method it takes."
+HEADERS: Final = {
+    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+Answer = Callable[[HttpRequest, MCPRequest, tuple[str, ...]], HttpResponseBase]
+
+
+def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -> Callable[..., HttpResponseBase]:
+    """Return the view of an upload or download link, which checks the ticket in its URL.
+
+    ``answer`` gets Django's request, that of the user who asked for the ticket as hooks get it, and what it is about.
+    It may raise :class:`Refused`, ``NotFound``, ``LimitExceeded`` and ``ToolError``.
+    """
+
+    @csrf_exempt
+    @login_not_required
+    def view(request: HttpRequest, ticket: str, **kwargs: Any) -> HttpResponseBase:
+        request.get_host()
+        try:
+            if request.method != method:
+                text = f"Use {method}."
+                raise Refused(405, text, WRONG_METHOD, {"Allow": method}, seen=f"{request.method}: {text}")
+            response = answer(request, *_as_caller(request, site, use, ticket, scope))
+        except (NotFound, LimitExceeded, Refused, ToolError, CallRefused) as error:
+            match error:
+                case Refused():
+                    refusal = error
+                case LimitExceeded():
+                    headers = {"Retry-After": str(error.retry_after)}
+                    refusal = Refused(429, "Too many calls.", error.remedy, headers)
+                case CallRefused():
+                    refusal = Refused(403, error.message, SWITCHED_OFF)
+                case ToolError():
+                    # The database took too long, or was asked to do too much.
+                    remedy = "STATEMENT_TIMEOUT bounds what a read costs."
+                    refusal = Refused(503, error.message, remedy)
+                case _:
+                    refusal = _gone(TAKEN_AWAY)
+            # The ticket itself would let whoever reads the log in.
+            report(refusal.status, f"a link to {use}: {refusal.seen}", refusal.remedy)
+            response = said(refusal.status, refusal.text, **refusal.headers)
+        for name, value in HEADERS.items():
+            response[name] = value
+        return response
+
+    return view
+
+
+def _gone(reason: Problem) -> Refused:
+    return Refused(404, NOTHING, reason.remedy, seen=reason.what)
+
+
+def said(status: int, text: str, **headers: str) -> HttpResponse:
+    return HttpResponse(text + "\n", status=status, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _as_caller(
+    original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
+) -> tuple[MCPRequest, tuple[str, ...]]:
+    """Return the request of the user who got the link, counted as a call, and what its ticket is about."""
+    ticket, scopes = read_ticket(site.name, use, text), expand([scope])
+    if ticket is None:
+        is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
+        raise _gone(TOO_OLD if is_old else NOT_MADE_HERE)
+    user: Any = get_user_model()._default_manager.filter(pk=ticket.owner).first() if ticket.owner is not None else None
+    if ticket.owner is None and not settings.AUTHENTICATION_CLASSES:
+        user = AnonymousUser()
+    elif user is None or not user.is_active:
+        raise _gone(NO_USER)
+    expires = timezone.now() + timedelta(seconds=MAX_AGE)
+    if ticket.checksum and not Token.still_good([Token(scopes, "", expires, ticket.checksum)]):
+        raise _gone(TOKEN_ENDED)
+    facts = scope_from_wsgi(original)
+    request = build_request(facts, headers_of(facts), site)
+    request.META.pop("HTTP_AUTHORIZATION", None)
+    request.__dict__.update(middleware_attributes(original))
+    request.user, context = user, request.mcp
+    context.scopes = scopes
+    context.facts = facts_of(ticket.checksum) if ticket.checksum else {}
+    if not is_current(user, context.facts):
+        raise _gone(TOKEN_ENDED)
+    restore(request)
+    context.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
+    count_call(caller_of(request))
+    context.off = off = switches.board.current()
+    if off is not None:
+        describe_caller(request, context.record)
+        refuse_if_off(request)
+        if scope == WRITE and off.writes is not None:
+            raise off.writes.refusal()
+    return request, ticket.about
+
+
+CHUNK: Final = 64 * 1024
+SPOOL: Final = 1024 * 1024
+NOT_KEPT: Final = "The server could not keep the file. You can send it again to the same URL."
+TAKEN: Final = "A file was sent here before. Ask for another URL."
+ASK_ANEW: Final = "A URL takes one file; the client calls create_upload for each."
+CUT: Final = "The client or a proxy ended the connection; a proxy may bound bodies or their time."
+BREAKS_HTTP: Final = "The client or a proxy breaks HTTP."
+
+
+def file_urls(site: MCPSite) -> list[URLPattern]:
+    """Return the URL patterns of the site's upload and download links, relative to its endpoint."""
+    take, give = ticketed(site, UPLOADS, "PUT", WRITE, _take), ticketed(site, DOWNLOADS, "GET", READ, _give)
+    return [
+        re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{TICKET})$", take, name="upload"),
+        re_path(rf"^(?:/)?{DOWNLOADS}/(?P<ticket>{TICKET})$", give, name="file"),
+    ]
+
+
+def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
+    storage, (name,) = upload_storage(), about
+    if storage is None or not CreateUpload().has_permission(request):
+        raise NotFound
+    try:
+        announced = body_length(original.META.get("CONTENT_LENGTH") or None)
+    except ValueError:
+        raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
+    if announced is None and not isinstance(original, ASGIRequest):
+        # WSGI has no end of a body but its length.
+        remedy = "Under WSGI a client must announce the length; an ASGI server needs none."
+        raise Refused(411, "Content-Length is missing.", remedy)
+    if announced is not None and announced > settings.MAX_FILE_BYTES:
+        raise _too_large()
+    if was_sent(name) or storage.exists(name):
+        raise Refused(409, TAKEN, ASK_ANEW)
+    try:
+        wait = hit("uploads", caller_of(request), settings.RATES["uploads"])
+    except Exception as error:
+        text = "The server cannot take files at the moment. Send it again in some seconds."
+        seen = f"the cache does not count them: {type(error).__name__}"
+        raise Refused(503, text, "Without the cache no file is taken.", seen=seen) from None
+    if wait is not None:
+        raise LimitExceeded("Raise RATES['uploads'] if clients have to send more.", wait)
+    try:
+        with tempfile.SpooledTemporaryFile(SPOOL) as body:
+            size = _receive(original, body, announced)
+            kept = storage.save(name, File(body, name))
+    except Refused:
+        raise
+    except Exception as error:
+        # A full disk, or whatever a storage says: what it has of the file must not spend the URL.
+        identifier = log_failure("An upload", error)
+        with contextlib.suppress(Exception):
+            storage.delete(name)
+        text = f"{NOT_KEPT} (error {identifier})"
+        raise Refused(507, text, "The error of that number, logged before this, says why the storage failed.") from None
+    if kept != name:
+        # Another one was faster.
+        storage.delete(kept)
+        raise Refused(409, TAKEN, ASK_ANEW)
+    remember_sent(name)
+    return said(201, f"Received {size} bytes.")
+
+
+def _too_large() -> Refused:
+    text = f"The file has more than {settings.MAX_FILE_BYTES} bytes."
+    return Refused(413, text, "Raise MAX_UPLOAD_BYTES if clients have to send more.")
+
+
+def _receive(original: HttpRequest, body: Any, announced: int | None) -> int:
+    size = 0
+    try:
+        while data := original.read(CHUNK):
+            size += len(data)
+            if size > settings.MAX_FILE_BYTES:
+                raise _too_large()
+            body.write(data)
+    except UnreadablePostError:
+        raise Refused(400, "The body did not arrive.", CUT) from None
+    if announced is not None and announced != size:
+        raise Refused(400, "The body is shorter than announced.", CUT)
+    body.seek(0)
+    return size
+
+
+def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
+    with read_limits():
+        found = RowFile(request, Address(about[0], pk=about[1], field_name=about[2]))
+    name = os.path.basename(found.file.name or "")
+    stream = found.open()
+    response = FileResponse(stream, as_attachment=True, filename=name, content_type=found.type)
+    if isinstance(original, ASGIRequest):
+        # Django would read the whole of it before it sends any.
+        response.streaming_content = _chunks(stream)
+    # GZipMiddleware would drop the length.
+    response["Content-Encoding"] = "identity"
+    return response
+
+
+async def _chunks(stream: Any) -> AsyncIterator[bytes]:
+    while data := await sync_to_async(stream.read, thread_sensitive=False)(CHUNK):
+        yield data

@@ -1,0 +1,473 @@
+"""One HTTP exchange, request and response, without I/O: checks of host, origin, size and token, limits, and refusals.
+
+The order is the one clients rely on (a probe without a token is told how to get one, whatever its method or version):
+host, origin, size; then the token; then method, content type, and the message itself. What a message asks for is
+:mod:`~mcp_django.transports.http.streamable_http`'s.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from django.conf import settings as django_settings
+from django.core.exceptions import DisallowedHost, ImproperlyConfigured
+from django.db import Error as DatabaseUnavailable
+from django.template.loader import render_to_string
+from django.utils.functional import cached_property
+
+from ...conf import settings
+from ...context.admin_page import page_language
+from ...context.call_record import CallRecord
+from ...context.call_restrictions import UnreadableAddress, narrowed_by
+from ...context.refused_request_log import report
+from ...context.request import MCPRequest, read_scope
+from ...context.untrusted_text import plain
+from ...emulation.uploaded_files import upload_storage
+from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
+from ...oauth.bearer import authenticate, challenge
+from ...oauth.page_frame import content_security_policy, frame, url_of
+from ...oauth.resource_urls import came_to, metadata_url, origin, resource_url
+from ...operating.call_lifecycle import outcome_of, refused
+from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
+from ...protocol.eras import VERSION_HEADER, Call, Rejected
+from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
+from ...protocol.messages import (
+    EVENTS,
+    JSON,
+    Response,
+    accepts,
+    allowed_methods,
+    body_length,
+    decode,
+    encode,
+    error_response,
+    is_json,
+    origin_allowed,
+    readable_id,
+)
+from ...runtime.cache_and_rate_limits import caller_of
+from ...runtime.thread_pools import BUSY, Busy, renew_connections
+from ...scopes import default_scopes, join
+from ...server.kernel import Reply, rejection
+from ...server.methods.handler_interface import log_failure
+from ...server.sessions import ClientSession, find_session, topic
+from ...server.stored_streams import cancel
+from ...signin import restore
+from ...sites import MCPSite
+from ...subscriptions.bus import bus
+from ..call_limits import Held, LimitExceeded, body_room, concurrent, count_call, streaming
+from ..client_configs import set_ups
+from .open_streams import registry
+
+logger = logging.getLogger("mcp_django")
+
+T = TypeVar("T")
+
+# In the scope, the request that Django has made of it.
+DJANGOS_REQUEST: Final = "mcp_django.request"
+# Bytes of a body that are read before it is known who sends it.
+SHORT_BODY: Final = 8 * 1024
+CORS_REQUEST_HEADERS: Final = (
+    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"
+)
+CORS_RESPONSE_HEADERS: Final = "Mcp-Session-Id, WWW-Authenticate"
+# Characters of a client's header that it is told.
+SHOWN: Final = 100
+# Browsers name it first; programs that take anything do not name it.
+HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
+# Seconds, as text, after which a client may come back to a server that is busy.
+RETRY_AFTER: Final = {"Retry-After": "5"}
+
+
+class Refused(Exception):
+    """The HTTP request is refused with this status and text; the log gets ``seen``, or else the text, and ``remedy``.
+
+    ``remedy`` is one fixed text for each cause.
+    """
+
+    def __init__(
+        self, status: int, text: str, remedy: str, headers: Mapping[str, str] | None = None, *, seen: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.status, self.text, self.remedy = status, text, remedy
+        self.headers, self.seen = dict(headers or {}), seen or text
+
+
+class Exchange:
+    """One HTTP request to the endpoint and its response. A subclass takes the message (:meth:`take`).
+
+    ``attributes`` are what the project's middleware put on the request that Django made, for hooks to find.
+    ``can_stream`` is False under a server that cannot.
+    """
+
+    def __init__(
+        self,
+        site: MCPSite,
+        scope: Mapping[str, Any],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        can_stream: bool = True,
+    ) -> None:
+        self.request: MCPRequest
+        self.request, self.headers = read_scope(scope, site)
+        # The value of a header, None when it is absent or given more than once.
+        self.header = {name: values[0] for name, values in self.headers.items() if len(values) == 1}.get
+        self.version_header = self.header(VERSION_HEADER)
+        # Which may come in several lines.
+        self.accept = ",".join(self.headers.get("accept", [])) or None
+        self.request.__dict__.update(attributes or {})
+        self.request.mcp.can_stream = can_stream
+        self.can_stream = can_stream
+        # Where the URLconf has the endpoint that tokens are for.
+        self.resource_path = self.request.path_info
+        # It may narrow what the call reaches, and says nothing of what a token has to be for.
+        self.query = scope.get("query_string", b"").decode("latin1")
+        self.original: Any = scope.get(DJANGOS_REQUEST)
+        self.session: ClientSession | None = None
+        self.began = time.monotonic()
+        # As far as it has been read.
+        self.body = b""
+        # Whether a call goes on when its connection is over, and gives its place back itself.
+        self.outlives_connection = False
+        self._places: list[Held] = []
+        self._is_closed = False
+        self._is_admitted = False
+
+    @cached_property
+    def accepts_events(self) -> bool:
+        """Whether the client takes an event stream."""
+        return accepts(self.accept, EVENTS)
+
+    @property
+    def wants_page(self) -> bool:
+        """Whether a person opened the endpoint in a browser and wants an HTML page."""
+        is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
+        return not is_client and HTML.match(self.accept or "") is not None
+
+    @property
+    def allowed(self) -> str:
+        """The HTTP methods that the endpoint takes, as in the header ``Allow``."""
+        return allowed_methods(self.version_header, sessions=self.can_stream)
+
+    @property
+    def time_left(self) -> float:
+        """The seconds that are left of ``CALL_TIMEOUT`` since the HTTP request came."""
+        return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
+
+    @cached_property
+    def caller(self) -> str:
+        """Whose limits the request counts against."""
+        return caller_of(self.request)
+
+    def close(self) -> None:
+        """Give back the caller's place among running calls or open streams."""
+        self._is_closed = True
+        self._give_back()
+
+    def _hold(self, held: Held) -> None:
+        self._places.append(held)
+        # A thread may still be at a request that was given up.
+        if self._is_closed:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        # Two threads may do it at once.
+        with suppress(IndexError):
+            while True:
+                self._places.pop().give_back()
+
+    def swap_place(self) -> None:
+        """Swap the caller's place among running calls for one among open streams."""
+        self._give_back()
+        if registry.is_closing:
+            raise Refused(503, "The server is about to stop", "Clients come back.", {"Retry-After": "1"})
+        try:
+            self._hold(streaming(self.caller))
+        except LimitExceeded as limit:
+            raise self._over(limit, "Too many open streams") from None
+
+    # On the loop, before the body
+
+    def front_door(self) -> Response | None:
+        """Check host, origin and size of the HTTP request, and return a response that needs no body and no database."""
+        self.request.get_host()
+        origins = self.headers.get("origin", [])
+        allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
+        if len(origins) > 1 or not allowed:
+            remedy = "Add the origin to ALLOWED_ORIGINS if pages of it may call the endpoint."
+            seen = f"the Origin {', '.join(origins)!r} is not allowed"
+            raise Refused(403, "Origin not allowed", remedy, seen=seen)
+        if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
+            return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
+        try:
+            length = body_length(self.header("content-length"))
+        except ValueError:
+            raise Refused(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.") from None
+        if len(self.headers.get("content-length", [])) > 1:
+            raise Refused(400, "Content-Length is given twice", "The client and a proxy may add one each.")
+        if length is not None and length > settings.MAX_BODY_BYTES:
+            raise self.too_large()
+        return self._endpoint_page() if self.wants_page else None
+
+    def _endpoint_page(self) -> Response:
+        """Return the HTML page that a person sees who opens the endpoint in a browser. No cookie is read."""
+        elsewhere = came_to(self.request) if django_settings.DEBUG else None
+        if elsewhere is not None:
+            named = origin(self.request)
+            report(200, f"the page was opened at {elsewhere}, and BASE_URL sends clients to {named}", IS_IT_RIGHT)
+        with page_language(self.request):
+            url = resource_url(self.request, self.resource_path)
+            context = {"url": url, "set_ups": list(set_ups(url)), "access": url_of("access"), "elsewhere": elsewhere}
+            return _page("mcp_django/endpoint.html", context)
+
+    # In a worker thread
+
+    def admit_body(self) -> None:
+        """Authenticate the sender of a long body, and hold room for it, before the body is read."""
+        self.admit()
+        if self.request.method != "POST":
+            raise self.not_allowed()
+        length = self.header("content-length")
+        self._hold(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
+        self.check_types()
+
+    def answer(self, body: bytes) -> Any:
+        """Authenticate the HTTP request, take its message, and return a response or what has to run elsewhere."""
+        self.body = body
+        try:
+            self.admit()
+            return self.take()
+        except Exception as error:
+            return self.failed(error)
+
+    def take(self) -> Any:
+        """Take the message of an authenticated HTTP request; exceptions are answered."""
+        raise NotImplementedError
+
+    def admit(self) -> None:
+        """Authenticate the HTTP request by its token, once, count it against the rate, and hold a place for it."""
+        if self._is_admitted:
+            return
+        self._is_admitted = True
+        request, context = self.request, self.request.mcp
+        if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
+            raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
+        try:
+            authenticate(request, self.resource_path)
+        except DatabaseUnavailable:
+            # The first query of a call: nothing has run that would run twice.
+            if not renew_connections():
+                raise
+            authenticate(request, self.resource_path)
+        request.META.pop("HTTP_AUTHORIZATION", None)
+        if self.original is not None:
+            # Middleware that has kept the request asks it for the user when something is saved.
+            self.original.user = self.original._acached_user = request.user
+        if self.query:
+            context.facts = narrowed_by(context.facts, self.query)
+        restore(request)
+        count_call(self.caller)
+        self._hold(concurrent(self.caller))
+
+    # Messages of either transport
+
+    def enter(self, text: str | None) -> None:
+        """Check content type and ``Accept`` of the HTTP request, and find the session of this id, if one is named."""
+        if self.request.method == "POST":
+            self.check_types()
+        if text is None:
+            return
+        try:
+            self.session = self.request.mcp.session = find_session(self.request, text)
+        except NotFound:
+            raise self.session_not_found() from None
+
+    def take_notification(self, call: Call) -> None:
+        """Take a notification of the client: cancel a call of its session."""
+        session, request_id = self.session, call.params.get("requestId")
+        if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
+            logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
+            cancel(session, request_id)
+            bus.publish(topic(session.id), {"cancelled": request_id})
+
+    def check_types(self) -> None:
+        """Check ``Content-Type``, ``Content-Encoding`` and ``Accept`` of the HTTP request."""
+        takes_answers = self.accepts_events or accepts(self.accept, JSON)
+        if not is_json(self.header("content-type")):
+            given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
+            remedy = "The client's configuration or a proxy sends another Content-Type."
+            raise Refused(415, f"The content type must be {JSON}, not {given}", remedy)
+        if self.headers.get("content-encoding"):
+            raise Refused(415, "The body must not be encoded", "The client or a proxy compresses it.")
+        if not takes_answers:
+            raise self.not_acceptable(f"{JSON} and {EVENTS}")
+
+    # Answers
+
+    def respond(self, reply: Reply) -> Response:
+        if reply.status >= 400:
+            error = json.loads(reply.body)["error"]
+            # There are few codes.
+            report(reply.status, error["message"], f"The client's program sent it (JSON-RPC error {error['code']}).")
+        return Response(reply.status, reply.body, headers=self.cors())
+
+    def rejected(self, rejected: Rejected) -> Reply:
+        error, context = rejected.error, self.request.mcp
+        if context.record.duration:
+            # Others of a batch have the same request.
+            context.record = CallRecord()
+        refused(self.request, f"error:{error.code}", error.message, method=self._asked_for())
+        return rejection(rejected)
+
+    def cors(self) -> dict[str, str]:
+        """Return the CORS headers by which a browser lets a page of an allowed origin read the response."""
+        given = self.header("origin")
+        if given is None:
+            return {}
+        return {
+            "Access-Control-Allow-Origin": given,
+            "Access-Control-Allow-Methods": self.allowed,
+            "Access-Control-Allow-Headers": CORS_REQUEST_HEADERS,
+            "Access-Control-Expose-Headers": CORS_RESPONSE_HEADERS,
+        }
+
+    # Refusals
+
+    def too_large(self) -> Refused:
+        hint = "; create_upload gives a URL for a file" if upload_storage() is not None else ""
+        remedy = "Raise DATA_UPLOAD_MAX_MEMORY_SIZE if clients have to send more."
+        return Refused(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}", remedy)
+
+    def too_long(self) -> Refused:
+        remedy = "Make what is called faster, or raise CALL_TIMEOUT."
+        return Refused(503, f"The call took longer than {settings.CALL_TIMEOUT} s", remedy, RETRY_AFTER)
+
+    def not_allowed(
+        self, reason: str = "This endpoint takes POST", remedy: str = "Clients send POST.", allowed: str = ""
+    ) -> Refused:
+        seen = f"{plain(self.request.method, SHOWN)}: {reason}"
+        return Refused(405, reason, remedy, {"Allow": allowed or self.allowed}, seen=seen)
+
+    def not_acceptable(self, types: str) -> Refused:
+        given = plain(self.accept, SHOWN) or "nothing"
+        remedy = "The client's configuration or a proxy sends another Accept."
+        return Refused(406, f"Accept must admit {types}, and is {given}", remedy)
+
+    def session_not_found(self) -> Refused:
+        told = "Session not found. Begin a new one with initialize"
+        return Refused(404, told, "It ended, was unused for a week, or is another user's.")
+
+    def _over(self, limit: LimitExceeded, message: str = "Too many calls") -> Refused:
+        told = f"{message}. Try again in {limit.retry_after} s"
+        headers = {"Retry-After": str(limit.retry_after)}
+        remedy = limit.remedy
+        return Refused(429, told, remedy, headers, seen=f"{self.caller}: {message}")
+
+    # The one mapping of exceptions to answers
+
+    def guarded(self, work: Callable[[], T]) -> T | Response:
+        """Return the result of ``work``, or the HTTP response for its exception."""
+        try:
+            return work()
+        except Exception as error:
+            return self.failed(error)
+
+    def failed(self, error: Exception) -> Response:
+        """Map an exception to an HTTP response; log internal errors under an id."""
+        match error:
+            case Refused():
+                return self._refuse(error)
+            case AuthenticationFailed():
+                return self._unauthorized(error)
+            case LimitExceeded():
+                return self._refuse(self._over(error))
+            case Rejected():
+                return self.respond(self.rejected(error))
+            case UnreadableAddress():
+                return self._refuse(Refused(400, str(error), "The URL in the client's configuration has it."))
+            case DisallowedHost():
+                remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
+                seen = str(error).partition(". You may")[0]
+                return self._refuse(Refused(400, "Host not allowed", remedy, seen=seen))
+            case Busy():
+                return self._refuse(Refused(503, BUSY, "Run more workers, or raise THREADS.", RETRY_AFTER))
+        record = self.request.mcp.record
+        log_failure("The request", error, record)
+        status = 503 if isinstance(error, DatabaseUnavailable) else 500
+        # While a setting is wrong, nobody knows whether there is a log.
+        with suppress(ImproperlyConfigured):
+            refused(self.request, outcome_of(status), method=self._asked_for())
+        body = encode(error_response(None, InternalError(data={"errorId": record.error_id}), modern=True))
+        return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
+
+    def _refuse(self, refusal: Refused) -> Response:
+        """Refuse the HTTP request: with a JSON-RPC error, or with an HTML page for a browser."""
+        report(refusal.status, refusal.seen, refusal.remedy)
+        outcome = outcome_of(refusal.status)
+        refused(self.request, outcome, refusal.text, method=self._asked_for(), cause=refusal.remedy)
+        if self.wants_page:
+            # The text is in English, as client programs get it.
+            phrase = HTTPStatus(refusal.status).phrase
+            with page_language(self.request):
+                context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
+                return _page("mcp_django/error.html", context, refusal.status)
+        # Some clients show no error without the id of their request, if it was read.
+        body = encode(error_response(readable_id(self._message()), InvalidRequest(refusal.text), modern=True))
+        return Response(refusal.status, body, headers=refusal.headers)
+
+    def _message(self) -> Any:
+        if len(self.body) > SHORT_BODY:
+            return None
+        try:
+            return decode(self.body)
+        except ProtocolError:
+            return None
+
+    def _asked_for(self) -> str:
+        """Return the JSON-RPC method of the message, or the HTTP method where it has none."""
+        message = self._message() if self.request.method == "POST" else None
+        method = message.get("method") if isinstance(message, dict) else None
+        return method if isinstance(method, str) else self.request.method or ""
+
+    # Challenges (RFC 6750, section 3; RFC 9728, section 5.1)
+
+    def _unauthorized(self, error: AuthenticationFailed) -> Response:
+        reason = error.reason or NOT_SAID
+        seen, remedy, elsewhere = reason.what, reason.remedy, came_to(self.request)
+        if elsewhere is not None:
+            seen += f"; its Host says {elsewhere}, BASE_URL {origin(self.request)}"
+            remedy = IS_IT_RIGHT if django_settings.DEBUG and not error.invalid else remedy
+        header = challenge(
+            metadata_url(self.request, self.resource_path),
+            default_scopes(),
+            error="invalid_token" if error.invalid else None,
+            description=reason.told,
+        )
+        headers = {"WWW-Authenticate": header, **self.cors()}
+        return self._refuse(Refused(401, reason.told or "Authentication required", remedy, headers, seen=seen))
+
+    def forbidden(self, call: Call, error: InsufficientScope) -> Response:
+        """Return the HTTP 403 response to a call that takes more scopes than the token has."""
+        # All that the token has, whatever the call was narrowed to: what is not named here, a client loses.
+        granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
+        told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
+        header = challenge(
+            metadata_url(self.request, self.resource_path),
+            error.required | granted,
+            error="insufficient_scope",
+            description=told,
+        )
+        report(403, f"{call.method}: {told}", "The client asks the user for more; mcp_token has --scope.")
+        body = encode(error_response(call.id, InvalidRequest(str(error)), modern=call.era.modern))
+        return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
+
+
+def _page(template: str, context: dict[str, Any], status: int = 200) -> Response:
+    body = render_to_string(template, {**context, **frame()}).encode()
+    headers = {"Content-Security-Policy": content_security_policy(), "X-Frame-Options": "DENY"}
+    return Response(status, body, "text/html; charset=utf-8", {**headers, "Vary": "Accept, Accept-Language"})

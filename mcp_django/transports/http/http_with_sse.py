@@ -1,0 +1,155 @@
+"""HTTP with SSE, the transport of 2024-11-05, mounted by ``path("sse", site.sse_urls)``.
+
+A GET opens the stream that every message of the server goes out on; its first event names where the client posts to.
+A post may reach any worker: the stream is the same log in the database as the streams of calls are. Nobody is asked
+anything here: a client of this transport confirms by token.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qs, quote
+
+from ...context.call_restrictions import kept_query
+from ...protocol.eras import Call, Rejected, classify
+from ...protocol.messages import Response, encode, notification
+from ...runtime.thread_pools import Handover, in_thread
+from ...server import sessions, stored_streams
+from ...server.sessions import ClientSession
+from ...sites import MCPSite
+from ..call_execution import LANES
+from ..notification_queues import Mailbox, relay
+from .asgi_consumer import Connection, MCPConsumer, Runner
+from .call_runners import SessionCall, begin_late
+from .event_streams import SessionChanges, Tail
+from .http_exchange import Exchange, Refused
+
+MESSAGES: Final = "/messages"
+PARAMETER: Final = "session_id"
+# For the log.
+WITH_SSE: Final = "Is it a client of HTTP with SSE? Others have a mount of their own (site.urls)."
+
+Outcome = Response | Runner
+
+
+class SSEExchange(Exchange):
+    """One HTTP request of HTTP with SSE: the GET of the stream, or the POST of a message."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        path = self.request.path_info.rstrip("/")
+        self.is_post = path.endswith(MESSAGES)
+        self.resource_path = path.removesuffix(MESSAGES)
+
+    def take(self) -> Outcome | Handover[Outcome]:
+        """Take a message of HTTP with SSE: open the stream, or run a call whose reply goes out on the stream."""
+        allowed = "POST" if self.is_post else "GET"
+        if self.request.method != allowed:
+            raise self.not_allowed(f"This endpoint takes {allowed}", WITH_SSE, allowed)
+        if not self.is_post:
+            return SharedStream(self, sessions.open_session(self.request))
+        self.enter(parse_qs(self.query).get(PARAMETER, [""])[-1])
+        session = self.session
+        stream_id = stored_streams.shared_stream(session) if session is not None else None
+        if session is None or stream_id is None:
+            raise self.session_not_found()
+        accepted = Response(202, headers=self.cors())
+        try:
+            call = classify(self.body, {}, session=session)
+        except Rejected as rejected:
+            if rejected.id is None:
+                raise
+            stored_streams.append(stream_id, [self.rejected(rejected).body])
+            return accepted
+        if not isinstance(call, Call):
+            raise Refused(400, "The body must be one request or notification", WITH_SSE)
+        if call.id is None:
+            self.take_notification(call)
+            return accepted
+        work = partial(self.guarded, partial(self._run, session, call, stream_id))
+        return Handover(LANES.get(call.method, "reads"), self.caller, work)
+
+    def _run(self, session: ClientSession, call: Call, stream_id: str) -> "SharedCall":
+        outcome = begin_late(self.request, call)
+        if call.method == "initialize":
+            session.introduce(call)
+        return SharedCall(self, call, outcome, stream_id)
+
+
+class SharedCall(SessionCall):
+    """Runner of a call of HTTP with SSE, whose messages go out on the one stream of its session."""
+
+    is_shared = True
+
+    async def run(self, connection: Connection) -> None:
+        await connection.respond(Response(202, headers=self.exchange.cors()))
+        self.exchange.outlives_connection = True
+        self.start()
+
+    def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
+        return not messages or stored_streams.append(self.log.id, messages)
+
+
+class SharedStream:
+    """The one stream of a session of HTTP with SSE, with the messages of its calls and of changes."""
+
+    def __init__(self, exchange: Exchange, session_id: str) -> None:
+        self.exchange, self.session_id = exchange, session_id
+
+    async def run(self, connection: Connection) -> None:
+        exchange = self.exchange
+        exchange.swap_place()
+        run = partial(in_thread, "reads", thread_sensitive=exchange.request.mcp.site.needs_middleware)
+        session = await run(lambda: sessions.find_session(exchange.request, self.session_id))
+        self.stream_id = await run(lambda: stored_streams.open_stream(session, None, b"", session.version))
+        self.mailbox = Mailbox()
+        self.changes = SessionChanges(exchange, session, self.mailbox)
+        await connection.open_stream(exchange.cors())
+        path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource_path}{MESSAGES}"
+        narrowed = kept_query(exchange.query)
+        where = f"{path}?{PARAMETER}={quote(self.session_id)}{'&' if narrowed else ''}{narrowed}"
+        tail, is_listening = Tail(exchange, self.stream_id, 0, session.version), asyncio.Event()
+        forwarding = asyncio.ensure_future(self.forward(tail, is_listening))
+        try:
+            # Whoever knows where to post misses nothing from then on.
+            await is_listening.wait()
+            await connection.send_event(endpoint_event(where))
+            await tail.send(connection)
+        finally:
+            forwarding.cancel()
+            await run(session.end)
+
+    async def forward(self, tail: Tail, is_listening: asyncio.Event) -> None:
+        """Store notifications of changes in the session's SSE stream, with signs of life, until cancelled."""
+        try:
+            async with self.changes.followed():
+                is_listening.set()
+                await relay(self.mailbox, self.deliver, stored_streams.ALIVE_EVERY)
+        finally:
+            is_listening.set()
+        tail.leave()
+
+    async def deliver(self) -> bool:
+        """Store waiting notifications in the session's SSE stream, or a sign of life; return whether there were any."""
+        # Whoever changes what the session is subscribed to waits for a stream that has the place.
+        await self.changes.hold()
+        await self.changes.catch_up()
+        return await in_thread("reads", self.write)
+
+    def write(self) -> bool:
+        messages = [encode(notification(method, params)) for method, params in self.mailbox.take()]
+        if messages:
+            stored_streams.append(self.stream_id, messages)
+        else:
+            stored_streams.keep_alive([self.stream_id])
+        return bool(messages)
+
+
+def endpoint_event(uri: str) -> bytes:
+    """Return the first event of HTTP with SSE, which names the URL that the client posts to."""
+    return f"event: endpoint\ndata: {uri}\n\n".encode()
+
+
+def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
+    return MCPConsumer.as_asgi(exchange=partial(SSEExchange, site, attributes=attributes))

@@ -1,0 +1,142 @@
+"""Streamable HTTP: what a request of this transport asks for (a call, an answer, a stream, the end of a session).
+
+It is found out in a worker thread, and comes to a whole answer or to what has to run on the connection. A session is
+looked up before the message is read: it knows the revision and the client.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from ...exceptions import InsufficientScope
+from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
+from ...protocol.errors import InvalidRequest, ProtocolError
+from ...protocol.messages import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER, ClientResponse, Response, parse_event_id
+from ...protocol.versions import SESSIONLESS
+from ...runtime.thread_pools import Handover
+from ...server.kernel import Reply
+from ...server.methods.handler_interface import Later, Listen
+from ...server.sessions import open_session
+from ...server.stored_streams import answer_question, owns
+from ...sites import MCPSite
+from ..call_execution import LANES, begin
+from ..call_limits import count_call
+from .asgi_consumer import MCPConsumer, Runner
+from .call_runners import BatchCall, DirectCall, Resumed, SessionCall
+from .event_streams import ListenStream, SessionStream, Tail
+from .http_exchange import Exchange, Refused
+
+SESSION: Final = SESSION_HEADER.lower()
+LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
+# For the log: what mends a refusal.
+NEEDS_ASGI: Final = "Streams need an ASGI server: uvicorn or daphne."
+NO_SESSION: Final = "Clients that have none go on without it."
+
+Outcome = Response | Runner
+
+
+class StreamableExchange(Exchange):
+    """One request of Streamable HTTP."""
+
+    def take(self) -> Outcome | Handover[Outcome]:
+        """Take a POST, GET or DELETE of Streamable HTTP: return a response, or what has to run elsewhere."""
+        take = {"POST": self._post, "GET": self._get, "DELETE": self._delete}.get(self.request.method or "")
+        if take is None:
+            raise self.not_allowed()
+        return take()
+
+    def _session_id(self) -> str | None:
+        if not self.can_stream or self.version_header in SESSIONLESS:
+            return None
+        values = self.headers.get(SESSION)
+        # Two ids are none that was ever given.
+        return ",".join(values) if values else None
+
+    def _post(self) -> Outcome | Handover[Outcome]:
+        self.enter(self._session_id())
+        session = self.session
+        match classify(self.body, self.headers, session=session):
+            case ClientResponse() as response:
+                assert session is not None
+                resumption = answer_question(session, response)
+                return Response(202) if resumption is None else Resumed(self, resumption)
+            case Batch() as batch:
+                # All of them are counted before any is run: the request itself was the first.
+                for _ in batch.items[1:]:
+                    count_call(self.caller)
+                return BatchCall(self, batch)
+            case Call(id=None) as notification:
+                self.take_notification(notification)
+                return Response(202)
+            case Call() as call:
+                if call.method == "initialize" and session is not None:
+                    error = InvalidRequest("Invalid request: the session is initialized already")
+                    raise Rejected(error, call.era, call.id)
+                self.request.mcp.live = session is not None and self.accepts_events
+                return Handover(LANES.get(call.method, "reads"), self.caller, partial(self._run, call))
+
+    def _run(self, call: Call) -> Outcome:
+        try:
+            outcome = begin(self.request, call)
+        except InsufficientScope as error:
+            return self.forbidden(call, error)
+        except Exception as error:
+            return self.failed(error)
+        if isinstance(outcome, Reply):
+            response = self.respond(outcome)
+            if call.method == "initialize" and self.can_stream:
+                headers = {**response.headers, SESSION_HEADER: open_session(self.request, call)}
+                response = Response(response.status, response.body, headers=headers)
+            return response
+        if isinstance(outcome, Listen):
+            if not self.can_stream:
+                told = f"{call.method} is answered with {EVENTS}, which this server cannot send"
+                return self.failed(Refused(406, told, NEEDS_ASGI))
+            if not self.accepts_events:
+                return self.failed(self.not_acceptable(EVENTS))
+            return ListenStream(self, call, outcome)
+        if self.session is not None and self.accepts_events:
+            return SessionCall(self, call, outcome)
+        # Without a session nobody can be asked on the way, so that there is nothing to wait for.
+        assert isinstance(outcome, Later)
+        return DirectCall(self, call, outcome)
+
+    def _get(self) -> Outcome:
+        """Handle a GET of Streamable HTTP: open the session's stream, or resume a call's (``Last-Event-ID``)."""
+        if not self.can_stream:
+            raise self.not_allowed("This server cannot stream", NEEDS_ASGI)
+        self.enter(self._session_id())
+        if self.session is None:
+            raise self.not_allowed("Without a session there is nothing to stream", NO_SESSION)
+        self._check_version()
+        if not self.accepts_events:
+            raise self.not_acceptable(EVENTS)
+        if LAST_EVENT not in self.headers:
+            return SessionStream(self, self.session)
+        event = parse_event_id(self.header(LAST_EVENT) or "")
+        if event is not None and event[0] == self.session.id:
+            return SessionStream(self, self.session, missed=True)
+        if event is None or not owns(self.session, event[0]):
+            remedy = "The stream is over: it is kept for ten minutes after the answer."
+            raise Refused(400, "Last-Event-ID is none of this session's events", remedy)
+        return Tail(self, *event, self.session.version)
+
+    def _delete(self) -> Outcome:
+        self.enter(self._session_id())
+        if self.session is None:
+            raise self.not_allowed("Without a session there is nothing to end", NO_SESSION)
+        self._check_version()
+        self.session.end()
+        return Response(204, headers=self.cors())
+
+    def _check_version(self) -> None:
+        """Check the protocol version header of a GET or DELETE of Streamable HTTP."""
+        try:
+            LEGACY_ERA.version(self.headers, self.session)
+        except ProtocolError as error:
+            raise Rejected(error, LEGACY_ERA, None) from None
+
+
+def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
+    """Return an ASGI application that serves ``site`` by Streamable HTTP."""
+    return MCPConsumer.as_asgi(exchange=partial(StreamableExchange, site, attributes=attributes))

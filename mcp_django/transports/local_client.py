@@ -1,0 +1,101 @@
+"""A local client: calls of a site in this process, without HTTP and tokens, as ``manage.py`` commands make them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
+
+from ..context.request import MCPRequest, local_request
+from ..exceptions import AuthenticationFailed, InsufficientScope
+from ..protocol.eras import Call, Rejected, classify, client_meta
+from ..protocol.messages import decode, encode
+from ..scopes import expand
+from ..server.kernel import Reply
+from ..server.methods.handler_interface import Later
+from ..signin import act_as
+from ..sites import MCPSite
+from .call_execution import begin, conclude
+
+# What commands call themselves.
+NAME: Final = "manage.py"
+
+
+class CallFailed(Exception):
+    """The local client's call has no result. The text says why; ``data`` is what else the server says of it."""
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.data = data
+
+
+class LocalUser:
+    """A user of this machine who calls ``site`` with ``scopes``; account and permissions are read for each call."""
+
+    def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
+        self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
+
+    def new_request(self) -> MCPRequest:
+        return local_request(self.site)
+
+    def authorize(self, request: MCPRequest) -> None:
+        """Give the request of a local call its user, with the permissions of now; in a worker thread."""
+        user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
+        if user is None or not user.is_active:
+            raise AuthenticationFailed(invalid=True)
+        act_as(request, user, self.scopes)
+
+
+class LocalClient:
+    """A client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
+
+    ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
+    itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.
+    ``is_signed_in`` says that the user is in front of a page, and not whoever calls from this machine.
+    """
+
+    def __init__(
+        self,
+        site: MCPSite,
+        user: AbstractBaseUser,
+        scopes: Iterable[str],
+        facts: Mapping[str, Any] | None = None,
+        *,
+        name: str = NAME,
+        capabilities: Mapping[str, Any] | None = None,
+        is_signed_in: bool = False,
+    ) -> None:
+        self._user = LocalUser(site, user, scopes)
+        self._facts = facts or {}
+        self._kind = "person" if is_signed_in else ""
+        self._meta = client_meta(name, capabilities=capabilities)
+
+    def new_request(self) -> MCPRequest:
+        """Return a request of the local client's user, as hooks get it."""
+        request = self._user.new_request()
+        request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
+        try:
+            self._user.authorize(request)
+        except AuthenticationFailed:
+            raise CallFailed("The user is not active.") from None
+        return request
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method of 2026-07-28 as the local client and return its result."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": self._meta}}
+        try:
+            call = classify(encode(message), None, session=None)
+            assert isinstance(call, Call)
+            request = self.new_request()
+            outcome = begin(request, call)
+            if not isinstance(outcome, Reply | Later):
+                raise CallFailed(f"{method} goes on after its answer, which is not possible here.")
+            answer = decode(conclude(request, call, outcome).body)
+        except Rejected as rejected:
+            raise CallFailed(rejected.error.message, rejected.error.data) from None
+        except InsufficientScope as error:
+            raise CallFailed(str(error)) from None
+        if "error" in answer:
+            raise CallFailed(answer["error"]["message"], answer["error"].get("data"))
+        result: dict[str, Any] = answer["result"]
+        return result

@@ -1,0 +1,86 @@
+"""Rows to read, and sites that show them in the ways that tests compare."""
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+from mcp_django import MCPSite, ModelExposure
+from mcp_django.context.request import MCPRequest
+from mcp_django.orm.access import access_of, columns_of
+from mcp_django.orm.ordering import default_ordering
+from mcp_django.orm.pagination import PageQuery
+from mcp_django.orm.row_reading import Page, read_instances, read_tuples
+from tests.factories import make_author, make_book
+from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
+from tests.tool_calls import request_of
+
+SCOPES = frozenset({"mcp:read", "mcp:write"})
+MODELS = (AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag)
+
+
+def site_with(*models: Any, **options: Any) -> MCPSite:
+    """Return a site that shows every field of the models, or what the options say."""
+    site = MCPSite()
+    for model in models:
+        many = [field.name for field in model._meta.many_to_many]
+        plain = [field.name for field in model._meta.concrete_fields if field.name != "secret_token"]
+        site.register(model, ModelExposure, **{"fields": [*plain, *many], **options})
+    return site
+
+
+def reader(user: Any, site: MCPSite) -> MCPRequest:
+    return request_of(user, site, scopes=SCOPES)
+
+
+def make_library(number: int = 5, owner: Any = None) -> list[Book]:
+    """Make rows of each model, with empty and odd values among them."""
+    tags = [Tag.objects.create(name=f"tag {i}") for i in range(3)]
+    books = []
+    for i in range(number):
+        book = make_book(
+            title=f"Bøøk {i % 3}",
+            author=make_author(f"Author {i}", secret_token="hidden value"),
+            owner=owner if i % 2 else None,
+            pages=i,
+            rating=None if i % 2 else i / 3,
+            published=date(2024, 1, 1 + i % 28) if i % 3 else None,
+            reading_time=timedelta(hours=i) if i % 2 else None,
+            address="::1" if i % 2 else None,
+            data={"ünï": [i, None, 1.5]},
+            blob=b"\0\1",
+            cover="covers/a.txt" if i % 2 else "",
+        )
+        book.tags.set(tags[: i % 4])
+        Profile.objects.create(author=book.author, biography="x" * (400 * (i % 2)))
+        Loan.objects.create(book=book, borrower=f"Reader {i}", due=datetime(2024, 1, 1 + i % 28, tzinfo=UTC))
+        shelf = Shelf.objects.create(code=f"A/{i} ?")
+        Placement.objects.create(shelf=shelf, book=book, position=i)
+        section = Section.objects.create(name=f"Section {i}", parent=Section.objects.first() if i % 2 else None)
+        Note.objects.create(target=section, text=f"note {i}")
+        books.append(book)
+    AudioBook.objects.create(title="Heard", author=books[0].author, isbn="x", price=5, narrator="N")
+    return books
+
+
+def query_of(
+    request: MCPRequest, exposure: ModelExposure, names: Iterable[str] | None = None, **options: Any
+) -> PageQuery:
+    """Return a query of the first page, of all visible columns where none is named."""
+    columns = columns_of(exposure, access_of(request)[exposure].fields if names is None else names)
+    ordering = options.pop("ordering", None) or default_ordering(request, exposure)
+    return PageQuery(request, exposure, columns, ordering, options.pop("limit", 50), **options)
+
+
+def read(query: PageQuery, road: str) -> Page:
+    """Read a page as instances, or as tuples from a "plan", or as "tuples" by SQL that is compiled for it."""
+    if road == "instances":
+        return read_instances(query)
+    if road == "plan":
+        return read_tuples(query)
+    with patch.object(PageQuery, "has_one_sql", False):
+        return read_tuples(query)
+
+
+def shown(page: Page) -> Any:
+    return page.names, page.rows, page.keys, page.more

@@ -1,0 +1,175 @@
+import pytest
+from django.contrib import admin
+
+from mcp_django import MCPSite, site
+from mcp_django.context.request import MCPContext, MCPRequest
+from mcp_django.emulation.admin_exposure import AdminExposure
+from mcp_django.orm.permissions import load_permissions
+from mcp_django.testing import MCPClient
+from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.query import QueryRecords
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.oddapp.admin import odd
+from tests.oddapp.models import Kind
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.tool_calls import call
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+
+
+def request_of(user, own=site):
+    request = MCPRequest()
+    request.user = user
+    request.mcp = MCPContext(site=own)
+    return request
+
+
+@pytest.fixture
+def books():
+    return site.exposures[Book]
+
+
+def test_columns_are_the_lists_then_the_change_pages(books):
+    fields = books.get_fields(request_of(make_superuser()))
+    assert fields[:8] == ("id", "title", "author", "status", "price", "published", "is_long", "owner")
+    assert {"tags", "pages", "uuid", "created"} <= set(fields)
+
+
+def test_what_neither_the_list_nor_the_change_page_shows_is_not_there(books):
+    assert not {"blob", "address", "opens"} & set(books.get_fields(request_of(make_superuser())))
+
+
+def test_G129_secrets_are_left_out_though_the_change_page_shows_them():
+    assert "secret_token" not in site.exposures[Author].get_fields(request_of(make_superuser()))
+
+
+def test_the_columns_of_a_page_are_those_of_the_list(books):
+    found = books.get_list_display(request_of(make_superuser()))
+    assert found == ("id", "title", "author", "status", "price", "published", "is_long")
+
+
+def test_rows_are_those_that_the_admin_lists_for_the_caller(books):
+    user = make_user("seller", "testapp.view_book")
+    mine, shared, other = make_book(owner=user), make_book(), make_book(owner=make_superuser())
+    found = set(books.get_queryset(request_of(user)))
+    assert found == {mine, shared}
+    assert other not in found
+
+
+def test_H139_only_members_of_the_staff_have_anything_of_the_admin(books):
+    outsider = make_user("outsider", "testapp.view_book", "testapp.publish_book", staff=False)
+    assert not books.has_view_permission(request_of(outsider))
+    assert books.get_actions(request_of(outsider)) == {}
+    assert MCPClient(outsider).tools() == []
+
+
+def test_permissions_of_an_object_are_the_admins(books):
+    user = make_user("seller", "testapp.view_book", "testapp.change_book")
+    mine, shared = make_book(owner=user), make_book()
+    request = request_of(user)
+    assert books.has_change_permission(request)
+    assert books.has_change_permission(request, mine)
+    assert not books.has_change_permission(request, shared)
+    assert not books.has_add_permission(request)
+
+
+def test_actions_are_those_that_the_admin_would_offer(books):
+    assert set(books.get_actions(request_of(make_superuser()))) == {"publish", "withdraw", "export"}
+    viewer = make_user("viewer", "testapp.view_book")
+    assert set(books.get_actions(request_of(viewer))) == {"export"}
+
+
+class StockAdmin(admin.ModelAdmin):
+    actions = ("mark", "look", "either", "plain")
+
+    @admin.action(permissions=["change"])
+    def mark(self, request, queryset): ...
+
+    @admin.action(permissions=["view"])
+    def look(self, request, queryset): ...
+
+    @admin.action(permissions=["add", "delete"])
+    def either(self, request, queryset): ...
+
+    def plain(self, request, queryset): ...
+
+
+@pytest.mark.parametrize("granted", ["", "view", "add", "change", "delete", "publish", "view publish", "change delete"])
+def test_known_permissions_offer_what_djangos_own_hook_does(books, granted):
+    request = request_of(make_user("member", *(f"testapp.{name}_book" for name in granted.split())))
+    stock = AdminExposure(Book, site, StockAdmin(Book, admin.site))
+    expected = [set(exposure.get_actions(request)) for exposure in (books, stock)]
+    for exposure, found in zip((books, stock), expected, strict=True):
+        assert found <= set(exposure.model_admin.get_actions(request))
+    request.user = type(request.user).objects.get(pk=request.user.pk)
+    load_permissions(request.user)
+    assert [set(exposure.get_actions(request)) for exposure in (books, stock)] == expected
+
+
+def test_actions_of_stock_hooks_are_found_without_djangos_way_to_permissions(monkeypatch):
+    request = request_of(make_user("member", "testapp.change_book"))
+    stock = AdminExposure(Book, site, StockAdmin(Book, admin.site))
+    load_permissions(request.user)
+    monkeypatch.setattr(type(request.user), "has_perm", None)
+    assert set(stock.get_actions(request)) == {"mark", "look", "plain"}
+    monkeypatch.setattr(stock.model_admin, "actions", None)
+    assert stock.get_actions(request) == {}
+
+
+def test_a_method_of_the_model_admin_is_a_column(books):
+    assert books.get_computed("is_long")(make_book(pages=600)) is True
+    assert books.get_computed("title") is None
+
+
+def test_G127_rows_that_the_manager_hides_stay_hidden():
+    assert not site.exposures[Loan].options.has_stable_queryset
+
+
+def test_an_overridden_get_queryset_is_not_taken_for_stable(books):
+    assert not books.options.has_stable_queryset
+    assert site.exposures[Tag].options.has_stable_queryset
+
+
+def test_a_subclass_refines_what_the_admin_says():
+    class Narrow(AdminExposure):
+        fields = ["title"]
+        ordering = ["-title"]
+
+    own = MCPSite("own")
+    own.register(Book, Narrow)
+    exposure = own.exposures[Book]
+    request = request_of(make_superuser())
+    assert exposure.get_fields(request) == ("id", "title")
+    assert exposure.get_ordering(request) == ["-title"]
+    assert exposure.model_admin is admin.site.get_model_admin(Book)
+
+
+def test_search_is_the_admins(books):
+    ada = make_author("Ada")
+    book = make_book("Notes", author=ada)
+    make_book("Other")
+    found, _ = books.get_search_results(request_of(make_superuser()), Book.objects.all(), "ada")
+    assert list(found) == [book]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("narrows", [True, False])
+def test_a_search_of_the_admins_own_narrows_its_list_while_nothing_is_searched_for(monkeypatch, narrows):
+    class Found(admin.ModelAdmin):
+        search_fields = ["name"]
+        list_display = ["name"]
+
+        def get_search_results(self, request, queryset, search_term):
+            queryset, duplicates = super().get_search_results(request, queryset, search_term)
+            return (queryset.filter(active=True) if narrows and not search_term else queryset), duplicates
+
+    monkeypatch.setitem(odd._registry, Kind, Found(Kind, odd))
+    request = request_of(make_superuser(), MCPSite("found", admin_site=odd))
+    kinds = [Kind.objects.create(name=f"k{number}", active=bool(number % 2)) for number in range(4)]
+    shown = kinds[1::2] if narrows else kinds
+    for _ in range(2):
+        rows = call(QueryRecords(), request, model="oddapp.kind")["rows"]
+        assert sorted(row[0] for row in rows) == [kind.pk for kind in shown]
+    counted = call(AggregateRecords(), request, model="oddapp.kind", aggregates=["count"])
+    assert counted["rows"] == [[len(shown)]]
+    assert len(call(QueryRecords(), request, model="oddapp.kind", search="k")["rows"]) == 4

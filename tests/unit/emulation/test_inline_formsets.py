@@ -1,0 +1,292 @@
+"""Rows of inlines are written by the admin's own rules: what its page would save, refuse and log."""
+
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+
+from mcp_django.tools.writes import CreateRecord, UpdateRecord
+from tests.factories import make_superuser, make_user
+from tests.inlineapp.admin import LineInline
+from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
+from tests.inlineapp.models import Claim, Invoice, Label, Line, Note, Order, Product, Remark, Shipment
+from tests.tool_calls import call, refusal
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+CREATE, UPDATE = CreateRecord(), UpdateRecord()
+ALL = ("view", "add", "change", "delete")
+
+
+@pytest.fixture
+def root() -> Any:
+    return shop_request(make_superuser())
+
+
+def staff(**verbs: tuple[str, ...]) -> Any:
+    """Return a request of a user with permissions by model: `staff(order=("view", "change"), line=ALL)`."""
+    names = [f"inlineapp.{verb}_{model}" for model, given in verbs.items() for verb in given]
+    return shop_request(make_user("clerk", *names))
+
+
+def products(count: int) -> list[Product]:
+    return [Product.objects.get_or_create(name=f"P{number}")[0] for number in range(count)]
+
+
+# What is saved
+
+
+def test_a_row_is_created_with_rows_of_each_kind_of_inline(root: Any) -> None:
+    first, second = products(2)
+    label = Label.objects.create(name="red")
+    values = {
+        "number": "7",
+        "lines": [{"product": first.pk, "quantity": 2}, {"product": [second.pk, "P1"], "price": "3.5"}],
+        "shipments": [{"code": "S1"}],
+        "remarks": [{"text": "hello"}],
+        "Order_labels": [{"label": label.pk}],
+        "invoice": [{"text": "paid"}],
+        "note_set": [{"text": "mind"}],
+    }
+    created = call(CREATE, root, **ORDER, values=values)
+    order = Order.objects.get()
+    assert rows_of(order) == [("P0", 2, Decimal("1.00")), ("P1", 1, Decimal("3.50"))]
+    assert list(order.shipments.all()) == [Shipment(code="S1")]
+    assert list(order.remarks.values_list("text", flat=True)) == ["hello"]
+    assert list(order.labels.all()) == [label]
+    assert (order.invoice.text, order.note_set.get().text) == ("paid", "mind")
+    assert set(values) < set(created["changed"])
+    assert created["inlines"]["lines"][1]["product"] == [second.pk, "P1"]
+
+
+def test_the_add_page_shows_what_the_admin_gives_it_at_first(root: Any) -> None:
+    root.GET = {"customer": "a query has no part in it"}
+    call(CREATE, root, **ORDER, values={"number": "7"})
+    assert Order.objects.get().customer == "root"
+
+
+def test_rows_are_changed_added_and_deleted_in_one_call_and_others_stay(root: Any) -> None:
+    order = make_order("1", 1, 2, 3)
+    kept, changed, deleted = order.lines.order_by("pk")
+    new = Product.objects.create(name="new")
+    rows = [{"product": new.pk}, {"pk": changed.pk, "quantity": 9}, {"pk": str(deleted.pk), "delete": True}]
+    found = call(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
+    assert found["changed"] == ["lines"]
+    assert rows_of(order) == [("P0", 1, 1), ("P1", 9, 1), ("new", 1, 1)]
+    assert Line.objects.get(pk=kept.pk).updated == kept.updated
+    assert Order.objects.get().customer == "Ada"
+
+
+def test_what_get_record_shows_can_be_sent_back(root: Any) -> None:
+    from mcp_django.tools.record import GetRecord
+
+    order = make_order("1", 1, 2)
+    shown = call(GetRecord(), root, **ORDER, pk=order.pk)["inlines"]["lines"]
+    rows = [{name: row[name] for name in ("pk", "product", "quantity", "price")} for row in shown]
+    before = list(Line.objects.values())
+    assert call(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})["changed"] == []
+    assert list(Line.objects.values()) == before
+
+
+def test_two_inlines_of_one_model_are_told_apart_by_their_relation(root: Any) -> None:
+    order, other = make_order("1"), make_order("2")
+    Shipment.objects.create(code="S1", order=other, returned_for=order)
+    values = {"shipments": [{"code": "S2"}], "returns": [{"pk": "S1", "order": order.pk}]}
+    call(UPDATE, root, **ORDER, pk=order.pk, values=values)
+    found = Shipment.objects.order_by("code").values_list("code", "order", "returned_for")
+    assert list(found) == [("S1", order.pk, order.pk), ("S2", order.pk, None)]
+
+
+def test_keys_of_every_kind_select_a_row(root: Any) -> None:
+    order = make_order("1")
+    Shipment.objects.create(code="S1", order=order)
+    Invoice.objects.create(order=order, text="old")
+    remark = Remark.objects.create(target=order, text="old")
+    line = Line.objects.create(order=order, product=products(1)[0])
+    values = {
+        "shipments": [{"pk": "S1", "lines": [line.pk]}],
+        "invoice": [{"pk": order.pk, "text": "new"}],
+        "remarks": [{"pk": remark.pk, "text": "new"}],
+    }
+    call(UPDATE, root, **ORDER, pk=order.pk, values=values)
+    assert (Invoice.objects.get().text, Remark.objects.get().text) == ("new", "new")
+    assert list(Shipment.objects.get().lines.all()) == [line]
+
+
+def test_rows_may_come_as_text_as_some_clients_send_them(root: Any) -> None:
+    product = products(1)[0]
+    order = make_order("1")
+    call(UPDATE, root, **ORDER, pk=order.pk, values={"lines": f'[{{"product": {product.pk}}}]'})
+    assert rows_of(order) == [("P0", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (5, "lines must be a list of at most 200 rows."),
+        ([{}] * 201, "lines must be a list of at most 200 rows."),
+        ({"product": 1}, "lines must be a list of at most 200 rows."),
+        ([{"quantity": 1}], "lines[0]: nothing differs from an empty row"),
+        ([{"pk": True, "quantity": 1}], "lines[0]: lines has no row with this pk"),
+        ([{"pk": [1], "quantity": 1}], "lines[0]: lines has no row with this pk"),
+        ([{"pk": "1", "delete": "perhaps"}], "lines[0]"),
+        ([{"delete": True}], "lines[0]: you may not delete such a row"),
+        ([{"quantity": 2}], "lines[0].product: This field is required."),
+    ],
+)
+def test_row_85_what_is_no_row_is_refused(root: Any, rows: Any, error: str) -> None:
+    order = make_order("1")
+    assert error in refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
+    assert not LogEntry.objects.exists()
+
+
+def test_a_row_is_named_once(root: Any) -> None:
+    order = make_order("1", 1)
+    rows = [{"pk": order.lines.get().pk, "quantity": 2}] * 2
+    assert "lines[1]: this row is named twice" in refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
+
+
+def test_there_are_no_more_rows_than_the_page_offers(root: Any) -> None:
+    order = make_order("1", 1, 2)
+    rows = [{"product": Product.objects.create(name=f"new {number}").pk} for number in range(3)]
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
+    assert "lines: there may be at most 4 rows, and not 5" in text
+    call(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows[:2]})
+    assert order.lines.count() == 4
+
+
+def test_rows_that_have_to_be_there_are_asked_for(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LineInline, "min_num", 1)
+    text = refusal(CREATE, root, **ORDER, values={"number": "1"})
+    assert text == "Nothing was saved:\nlines[0].product: This field is required."
+
+
+# Security
+
+
+def test_H147_rows_and_keys_of_other_parents_are_out_of_reach(root: Any) -> None:
+    order, other = make_order("1", 1), make_order("2", 5)
+    theirs = other.lines.get()
+    before = list(Line.objects.order_by("pk").values())
+    missing = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [{"pk": 10**6, "quantity": 3}]})
+    for row in ({"pk": theirs.pk, "quantity": 3}, {"pk": theirs.pk, "delete": True}):
+        assert refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [row]}) == missing
+    for name in (
+        "order",
+        "order_id",
+        "id",
+        "DELETE",
+        "ORDER",
+        "__prefix__",
+        "secret_code",
+        "total",
+        "updated",
+        "_state",
+    ):
+        row = {"pk": order.lines.get().pk, name: other.pk}
+        text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [row]})
+        assert f"you cannot write '{name}'; valid: product, quantity, price" in text
+        text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [{"product": theirs.product_id, name: 1}]})
+        assert f"you cannot write '{name}'" in text
+    for name, row in (("remarks", {"content_type": 1}), ("remarks", {"object_id": other.pk}), ("note_set", {"id": 1})):
+        text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={name: [{"text": "x", **row}]})
+        assert "you cannot write" in text
+    assert list(Line.objects.order_by("pk").values()) == before
+
+
+def test_H147_a_key_that_people_choose_is_chosen_once(root: Any) -> None:
+    order = make_order("1")
+    Shipment.objects.create(code="S1", order=order)
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"shipments": [{"pk": "S1", "code": "S2"}]})
+    assert "shipments[0]: you cannot write 'code'" in text
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"shipments": [{"code": "S1"}]})
+    assert "shipments[0].code: Shipment with this Code already exists." in text
+    assert list(Shipment.objects.values_list("code", flat=True)) == ["S1"]
+
+
+def test_H127_a_row_that_the_inline_leaves_out_is_not_there(root: Any) -> None:
+    order = make_order("1")
+    Shipment.objects.create(code="X1", order=make_order("2"), returned_for=order)
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"returns": [{"pk": "X1", "order": order.pk}]})
+    assert "returns has no row with this pk" in text
+
+
+@pytest.mark.parametrize(
+    ("verbs", "row", "error"),
+    [
+        (("view",), {"pk": 0, "quantity": 2}, "You cannot write 'lines'"),
+        ((), {"product": 0}, "You cannot write 'lines'"),
+        (("view", "add"), {"pk": 0, "quantity": 2}, "lines[0]: you may not change this row"),
+        (("view", "add"), {"pk": 0, "delete": True}, "lines[0]: you may not delete this row"),
+        (("view", "change"), {"product": 0}, "lines[0]: you may not add such a row"),
+        (("view", "change"), {"pk": 0, "delete": True}, "lines[0]: you may not delete this row"),
+        (("view", "delete"), {"pk": 0, "quantity": 2}, "lines[0]: you may not change this row"),
+        (("add",), {"pk": 0, "quantity": 2}, "lines[0]: lines has no row with this pk"),
+        (("view", "add"), {"product": 0}, None),
+        (("add",), {"product": 0}, None),
+        (("view", "change"), {"pk": 0, "quantity": 2}, None),
+        (("view", "delete"), {"pk": 0, "delete": True}, None),
+    ],
+)
+def test_H137_the_permissions_of_the_inline_decide(verbs: Any, row: dict[str, Any], error: str | None) -> None:
+    order = make_order("1", 1)
+    line, new = order.lines.get(), Product.objects.create(name="new")
+    request = staff(order=("view", "change"), product=("view",), line=verbs)
+    row = {**row, **({"pk": line.pk} if "pk" in row else {}), **({"product": new.pk} if "product" in row else {})}
+    if error is not None:
+        assert error in refusal(UPDATE, request, **ORDER, pk=order.pk, values={"lines": [row]})
+        assert rows_of(order) == [("P0", 1, 1)]
+        assert not LogEntry.objects.exists()
+    else:
+        assert call(UPDATE, request, **ORDER, pk=order.pk, values={"lines": [row]})["changed"] == ["lines"]
+        assert rows_of(order) != [("P0", 1, 1)]
+
+
+def test_H137_a_row_of_an_inline_may_be_closed_to_all(root: Any) -> None:
+    order = make_order("1")
+    note = Note.objects.create(order=order, text="old")
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"pk": str(note.pk), "text": "new"}]})
+    assert "note_set[0]: you may not change this row" in text
+    call(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"pk": str(note.pk), "delete": True}]})
+    assert not Note.objects.exists()
+    assert refusal(
+        UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"pk": str(uuid.uuid4()), "delete": True}]}
+    ).endswith("get_record shows those that there are")
+
+
+def test_H141_a_row_that_is_protected_stays_and_only_visible_rows_are_named(root: Any) -> None:
+    order = make_order("1", 1)
+    line = order.lines.get()
+    claim = Claim.objects.create(line=line, text="broken")
+    values = {"lines": [{"pk": line.pk, "delete": True}]}
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values=values)
+    assert text == (
+        "Nothing was saved:\nlines[0]: it cannot be deleted, because rows that refer to it are protected: "
+        f"1 claims (such as inlineapp.claim {claim.pk}: broken)"
+    )
+    request = staff(order=("view", "change"), product=("view",), line=ALL)
+    text = refusal(UPDATE, request, **ORDER, pk=order.pk, values=values)
+    assert "1 claims" in text
+    assert "broken" not in text
+    assert Line.objects.count() == 1
+
+
+def test_G133_a_constraint_that_only_the_database_knows_is_told_without_sql(root: Any) -> None:
+    order = make_order("1", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Line, "validate_constraints", lambda *args, **kwargs: None)
+        patch.setattr(LineInline, "formset", LineInline.formset.__mro__[1])
+        rows = [{"pk": order.lines.get().pk, "quantity": 1001}]
+        text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
+    assert text == "Nothing was changed: the values break a constraint of the database."
+    assert rows_of(order) == [("P0", 1, 1)]
+
+
+def test_an_inline_of_more_rows_than_a_page_holds_stays_untouched(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_django.emulation.inline_formsets.MAX_ON_PAGE", 2)
+    order = make_order("1", 1, 2, 3)
+    call(UPDATE, root, **ORDER, pk=order.pk, values={"customer": "Bob"})
+    assert Order.objects.get().customer == "Bob"
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [{"product": 1}]})
+    assert text == "lines has more than 2 rows: write them one by one. Nothing was saved."

@@ -1,0 +1,26 @@
+import pytest
+from django.contrib.auth import get_user_model
+from oauth2_provider.models import AccessToken, Application
+
+from mcp_django.oauth.bearer import verify
+from mcp_django.oauth.stored_tokens import create_token, issue_token
+from tests.oauth_flow import RESOURCE
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_token_acts_for_its_user_at_its_endpoint() -> None:
+    user = get_user_model().objects.create_user("ada")
+    found, token = verify(issue_token(user, scopes=["mcp:write"], resource=RESOURCE), RESOURCE)
+    assert found == user
+    assert token.scopes == {"mcp:read", "mcp:write"}
+
+
+def test_tokens_share_one_client_and_are_stored_hashed() -> None:
+    user = get_user_model().objects.create_user("ada")
+    row, raw = create_token(user, scopes=["own", "mcp:read"], resources=[RESOURCE, "http://testserver/other"])
+    create_token(user, scopes=[], resources=[RESOURCE])
+    row.refresh_from_db()
+    assert (row.token, row.scope) == ("", "mcp:read own")
+    assert raw not in str(list(AccessToken.objects.values()))
+    assert Application.objects.get().client_id == "mcp_token"

@@ -1,0 +1,95 @@
+"""Streams that are open are known to whoever asks, and can be ended, in this worker and in others."""
+
+from os import getpid
+from socket import gethostname
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.test import Client
+from django.urls import reverse
+
+from mcp_django.subscriptions.bus import bus
+from mcp_django.transports.http.open_streams import MAX_NAME, TOPIC, OpenStreams, registry
+from tests.factories import make_superuser, make_user
+from tests.session_client import SessionClient
+from tests.unit.transports.http.test_event_streams import listen
+
+pytestmark = pytest.mark.django_db(transaction=True)
+URL = reverse("admin:mcp_django_console_connections")
+
+
+async def called():
+    return await sync_to_async(registry.ask_workers)()
+
+
+async def test_streams_of_both_eras_are_on_the_roll_while_they_are_open(token):
+    assert await called() == OpenStreams(0, 0, ())
+    client = SessionClient(token)
+    await client.initialize()
+    one = await client.listen()
+    other = await listen(token, toolsListChanged=True)
+    await other.message()
+    found = await called()
+    assert (found.count, found.workers) == (2, 1)
+    assert {(row.method, row.version, row.username, row.client, bool(row.session)) for row in found.streams} == {
+        ("GET", "2025-11-25", "root", "tests", True),
+        ("subscriptions/listen", "2026-07-28", "root", "mcp_token", False),
+    }
+    assert {(row.worker, row.site) for row in found.streams} == {(f"{gethostname()}:{getpid()}", "mcp_django")}
+    assert all(row.opened for row in found.streams)
+    await one.close()
+    await other.close()
+    assert await called() == OpenStreams(0, 0, ())
+    assert TOPIC not in bus._subscribers
+
+
+@sync_to_async
+def ended_by(user, stream_id):
+    browser = Client()
+    browser.force_login(user)
+    return browser.post(URL, {"end_stream": stream_id}).status_code
+
+
+@sync_to_async
+def page_of(user):
+    browser = Client()
+    browser.force_login(user)
+    return browser.get(URL).text
+
+
+async def test_a_stream_is_disconnected_by_who_may_and_ends_in_order(token):
+    stream = await listen(token, toolsListChanged=True)
+    await stream.message()
+    (row,) = (await called()).streams
+    reader = await sync_to_async(make_user)("reader", "mcp_django.view_callentry")
+    assert await ended_by(reader, row.id) == 403
+    page = await page_of(reader)
+    assert row.worker in page
+    assert "Disconnect" not in page
+    admin = await sync_to_async(make_superuser)("other")
+    assert f'name="end_stream" value="{row.id}"' in await page_of(admin)
+    assert await ended_by(admin, row.id) == 302
+    end = await stream.message()
+    assert end["result"]["resultType"] == "complete"
+    assert await stream.message() is None
+
+
+async def test_what_is_no_stream_ends_none(token):
+    stream = await listen(token, toolsListChanged=True)
+    await stream.message()
+    for nonsense in ("", "nothing", "\0", "x" * 5_000):
+        registry.disconnect(nonsense)
+    assert (await called()).count == 1
+    await stream.close()
+
+
+async def test_a_client_that_names_itself_at_length_or_in_markup_is_cut_and_inert(token):
+    client = SessionClient(token, name="<b>bold</b>" + "x" * 500)
+    await client.initialize()
+    stream = await client.listen()
+    (row,) = (await called()).streams
+    assert len(row.client) == MAX_NAME
+    page = await page_of(await sync_to_async(make_superuser)("other"))
+    assert "&lt;b&gt;bold" in page
+    assert "<b>bold" not in page
+    await stream.close()
