@@ -26,9 +26,10 @@ PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # The first that knows dependency groups.
 PIP = "pip>=25.1"
 # The protocol, each kind of method through the endpoint, the check of tokens, the system checks.
-LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/tools/test_query.py \
-	tests/unit/tools/test_functions.py tests/unit/resources/test_base.py tests/unit/resources/test_models.py \
-	tests/unit/prompts tests/unit/oauth/test_bearer.py tests/unit/checks
+LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/tools/test_query_records.py \
+	tests/unit/tools/test_function_tools.py tests/unit/resources/test_function_resources.py \
+	tests/unit/resources/test_model_resources.py tests/unit/resources/test_prompts.py tests/unit/oauth/test_bearer.py \
+	tests/unit/checks
 
 # What of coverage is measured stands in pyproject.toml.
 COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py

@@ -10,8 +10,9 @@ from mcp_django.conf.value_kinds import Group, Setting
 PAGE = Path(__file__).with_name("settings.md")
 HEAD = """# Settings
 
-All settings are keys of one dict, `MCP_DJANGO`. Only `BASE_URL` has to be set; every other key has a safe default.
-`manage.py check` reports unknown keys and invalid values.
+After this page you can set what your project needs, and leave the rest. All settings are keys of one dict,
+`MCP_DJANGO`. Only `BASE_URL` has to be set; every other key has a safe default. `manage.py check` reports unknown keys
+and invalid values.
 
 ```python
 # settings.py

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .emulation.admin_exposure import AdminExposure
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
     from .exposures.model_exposure import ModelExposure
-    from .functions.asking import Ask, Roots, Sample
+    from .functions.asked_parameters import Ask, Roots, Sample
     from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
     from .resources.function_resources import embed
     from .resources.prompts import Message
@@ -59,7 +59,7 @@ _NAMES = {
     "emulation.admin_exposure": "AdminExposure",
     "exceptions": "AlreadyRegistered Declined NotRegistered ToolError",
     "exposures.model_exposure": "ModelExposure",
-    "functions.asking": "Ask Roots Sample",
+    "functions.asked_parameters": "Ask Roots Sample",
     "resources.prompts": "Message",
     "protocol.content": "Audio EmbeddedResource Image ResourceLink Text",
     "resources.function_resources": "embed",

@@ -24,7 +24,8 @@ from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity,
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """Leads everybody who may enter the admin to their own applications. It has no rows and no other page.
+    """Admin entry that leads everybody who may enter the admin to their own applications. It has no rows and no other
+    page.
 
     Applications ask for access, and the page removes it.
     """
@@ -49,7 +50,8 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
         return bool(url_of("authorized-token-list"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Tell the same of the entry, which is all that there is to see."""
+        """Return whether the admin shows the entry, as :meth:`has_module_permission` does; there are no rows to
+        view."""
         return obj is None and self.has_module_permission(request)
 
 
@@ -66,7 +68,7 @@ class ClientHostForm(ModelForm):  # type: ignore[type-arg]
 
 @admin.register(ClientHost)
 class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Hosts whose applications describe themselves by a document: allow, block, or see who asked for which."""
+    """Admin of hosts whose applications describe themselves by a document: allow, block, or see who asked for which."""
 
     form = ClientHostForm
     list_display = ("host", "decision", "url", "user", "created")
@@ -79,13 +81,13 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ("allow", "block")
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Tell whether there are pages for applications to come to, and whether the user may see the hosts."""
+        """Return whether the admin lists the hosts: the authorization page is mounted, and the user may see hosts."""
         from .oauth.page_frame import url_of
 
         return bool(url_of("authorize")) and super().has_module_permission(request)
 
     def save_model(self, request: HttpRequest, obj: ClientHost, form: Any, change: bool) -> None:
-        """Save the host; one that is blocked takes the access of its applications with it."""
+        """Save the host from its admin page; blocking a host ends the access of its applications."""
         with transaction.atomic():
             super().save_model(request, obj, form, change)
             _end_access(obj)
@@ -99,7 +101,7 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         description=_("Block the chosen hosts, and end all access of their applications"), permissions=["change"]
     )
     def block(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
-        """Let none in, and take the access that applications of these hosts have."""
+        """Admin action: block the hosts, and end all access of their applications."""
         self._decide(request, queryset, ClientHost.Decision.BLOCKED)
 
     def _decide(self, request: HttpRequest, queryset: QuerySet[ClientHost], decision: str) -> None:
@@ -123,7 +125,7 @@ admin.site.register(CallEntry, CallEntryAdmin)
 
 @admin.register(Switch)
 class SwitchAdmin(ReadOnlyAdmin):
-    """What is off, and was; nothing is changed here, as all workers have to be told."""
+    """Read-only admin of switches, active and past; changes are made elsewhere, as all workers have to be told."""
 
     list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))

@@ -19,7 +19,8 @@ class MCPDjangoConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import the ``mcp`` module of every installed app, as the admin does with ``admin``."""
+        """Set up the app when all apps are loaded: import the ``mcp`` module of every installed app, as the admin does
+        with ``admin``."""
         from .conf import faults, settings
         from .sites import site
         from .subscriptions.model_signals import connect
@@ -47,7 +48,7 @@ class MCPDjangoConfig(AppConfig):
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Run the checks of the app, which are loaded by who runs them."""
+    """Run the system checks of the app; the modules of the checks are loaded only then."""
     from .checks.settings import CHECKS
 
     return [message for check in CHECKS for message in check(**kwargs)]

@@ -15,7 +15,7 @@ E = TypeVar("E", bound=type[ModelExposure])
 
 
 def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E], E]:
-    """Register the decorated :class:`ModelExposure` for the models, on the default site or on ``site``.
+    """Decorator: register a :class:`ModelExposure` for the models, on the default site or on ``site``.
 
     Raises:
         AlreadyRegistered: one of the models is registered explicitly already.
@@ -41,7 +41,7 @@ def register_viewset(
     site: MCPSite | None = None,
     **options: Any,
 ) -> Any:
-    """Register a ViewSet of REST framework, with the arguments of a router's ``register``; also as a decorator of it.
+    """Decorator or function: register a ViewSet of REST framework, with the arguments of a router's ``register``.
 
     See :meth:`~mcp_django.sites.MCPSite.register_viewset`.
     """
@@ -54,7 +54,8 @@ def register_viewset(
 
 
 def tool(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Make a tool of a function ``(request, **arguments)``; see :class:`~mcp_django.tools.functions.FunctionTool`.
+    """Decorator: make a tool of a function ``(request, **arguments)``; see
+    :class:`~mcp_django.tools.function_tools.FunctionTool`.
 
     The schema comes from the signature and the docstring. Used bare or with the tool's attributes as options. The
     annotations are read when a server starts or the system checks run, not by every command.
@@ -67,12 +68,13 @@ def tool(function: F | None = None, *, site: MCPSite | None = None, **options: A
 
 
 def prompt(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.resources.prompts.Prompt`."""
+    """Decorator: make a prompt of a function ``(request, **arguments)``; see
+    :class:`~mcp_django.resources.prompts.Prompt`."""
     return _decorator((site or default_site).add_prompt, function, options)
 
 
 def resource(uri: str, *, site: MCPSite | None = None, **options: Any) -> Callable[[F], F]:
-    """Make a resource of a function; a URI with ``{parameters}`` makes a resource template.
+    """Decorator: make a resource of a function; a URI with ``{parameters}`` makes a resource template.
 
     See :class:`~mcp_django.resources.function_resources.FunctionResource`.
     """
@@ -100,7 +102,7 @@ def action(
     destructive: bool = True,
     **options: Any,
 ) -> Any:
-    """Mark a method ``(self, request, queryset, **arguments)`` of an exposure as an action.
+    """Decorator: make an action of an exposure's method ``(self, request, queryset, **arguments)``.
 
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
     destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also

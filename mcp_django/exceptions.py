@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """How a call that was refused is put right: ``mend`` makes the right arguments of those that the tool got.
+    """Repair that a :class:`ToolError` carries: ``mend`` makes the right arguments of those that the tool got.
 
     It gives None where they cannot be mended so. ``is_spelling`` says that it gives a name or a choice its right
     spelling and changes nothing else, so that it can be proposed for calls that write, too.
@@ -28,7 +28,7 @@ class Repair:
 
 
 class ToolError(Exception):
-    """A failure that the model can act on: one line of cause, the valid alternatives, the next step.
+    """Exception that the AI model can act on: one line of cause, the valid alternatives, the next step.
 
     Raise it in a tool, an action or a hook; the text reaches the model as a tool result with ``isError: true``
     (specification, server/tools, Error Handling). Never put secrets, SQL or a traceback in it.
@@ -45,19 +45,20 @@ class ToolError(Exception):
 
 
 class NotPermitted(ToolError):
-    """The caller may see what the call is about, and not do this to it."""
+    """Exception: the caller may see the object of the call, but lacks the permission for the operation."""
 
     outcome = "refused:permission"
 
 
 class NotConfirmed(ToolError):
-    """What came with the call is no confirmation of it, or not any more."""
+    """Exception: the confirmation sent with the call is not valid for the call, or no longer."""
 
     outcome = "refused:confirmation"
 
 
 class Declined(ToolError):
-    """The client's user declined a question (``action`` "decline") or dismissed it ("cancel"): nothing is done."""
+    """Exception: the client's user declined a question (``action`` "decline") or dismissed it ("cancel"); nothing is
+    done."""
 
     outcome = "refused:confirmation"
 
@@ -71,7 +72,8 @@ class Declined(ToolError):
 
 
 class CallRefused(Exception):
-    """Those who run the site do not let the call go on; ``message`` is for the caller.
+    """Exception: the operators of the site refuse the call, by a switch, a budget or a signal receiver; ``message`` is
+    for the caller.
 
     ``reason`` is one word for the log of calls, which has it as the outcome ``refused:<reason>``.
     """
@@ -82,7 +84,7 @@ class CallRefused(Exception):
 
 
 class Unreadable(ToolError):
-    """A row holds a value that cannot be read, so that a write could not leave it as it is."""
+    """Exception: a row holds a value that cannot be read, so a write could not leave the value as it is."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -92,11 +94,12 @@ class Unreadable(ToolError):
 
 
 class NotFound(Exception):
-    """What was asked for does not exist for this caller, whether it is missing, filtered out or forbidden."""
+    """Exception: the object does not exist for this caller, whether missing, filtered out or forbidden."""
 
 
 class AuthenticationFailed(Exception):
-    """The credentials of the request are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
+    """Exception: the credentials of the request are missing (``invalid=False``) or not acceptable
+    (``invalid=True``)."""
 
     def __init__(self, *, invalid: bool, reason: "Problem | None" = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
@@ -104,7 +107,10 @@ class AuthenticationFailed(Exception):
 
 
 class InsufficientScope(Exception):
-    """The token lacks scopes; ``required`` are all the scopes that the operation needs (RFC 6750, section 3.1)."""
+    """Exception: the token lacks scopes.
+
+    ``required`` are all the scopes that the operation needs (RFC 6750, section 3.1).
+    """
 
     def __init__(self, required: Iterable[str]) -> None:
         self.required = frozenset(required)
@@ -112,14 +118,14 @@ class InsufficientScope(Exception):
 
 
 class Cancelled(BaseException):
-    """The client has gone: raised at the next progress report, so that an open transaction rolls back.
+    """Exception: the client has gone. Raised at the next progress report, so that an open transaction rolls back.
 
     A ``BaseException``, so that a tool's own ``except Exception`` does not carry on with work nobody waits for.
     """
 
 
 class InputRequired(BaseException):
-    """The call needs answers first, and is run again from its beginning when they are there.
+    """Exception: the call needs answers first, and runs again from its beginning when they are there.
 
     A ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not keep it.
     """
@@ -130,8 +136,8 @@ class InputRequired(BaseException):
 
 
 class AlreadyRegistered(ImproperlyConfigured):
-    """The model, tool, resource or prompt is registered already."""
+    """Exception: the model, tool, resource or prompt is registered already."""
 
 
 class NotRegistered(ImproperlyConfigured):
-    """The model, tool, resource or prompt is not registered."""
+    """Exception: the model, tool, resource or prompt is not registered."""

@@ -19,7 +19,8 @@ from .exceptions import CallRefused
 
 
 class Session(models.Model):
-    """A session that has something to remember, or that has ended before its id did (basic/transports, Sessions)."""
+    """Database model of a session that has something to remember, or that has ended before its id did
+    (basic/transports, Sessions)."""
 
     id = models.CharField(max_length=32, primary_key=True)
     user = models.ForeignKey(
@@ -39,10 +40,11 @@ class Session(models.Model):
 
 
 class Stream(models.Model):
-    """The event stream of one call, which goes on whether or not its client is connected."""
+    """Database model of the event stream of one call, which goes on whether or not its client is connected."""
 
     class State(models.TextChoices):
-        """Whether a worker runs the call, the client has to answer a question first, or it is over."""
+        """Choices of a model field, the state of a stream: a worker runs the call, the client has to answer first, or
+        the call is over."""
 
         RUNNING = "running"
         ASKING = "asking"
@@ -82,7 +84,7 @@ class StreamEvent(models.Model):
 
 
 class KeyedCall(models.Model):
-    """A call that a client made under a key of its own, so that it can be repeated without being done again."""
+    """Database model of a call that a client made under a key of its own, so that a repeat is not done again."""
 
     id = models.CharField(
         max_length=64, primary_key=True, help_text="The digest of user, client, endpoint, tool and key."
@@ -101,7 +103,7 @@ class KeyedCall(models.Model):
 
 
 class TokenFacts(models.Model):
-    """What is known of an access token, or of a code before it becomes one, beside what its own row holds.
+    """Database model of facts about an access token, or a code before it becomes one, beside the token's own row.
 
     There is no foreign key to the token: the tables of django-oauth-toolkit can be swapped, or not be there at all.
     """
@@ -117,7 +119,8 @@ class TokenFacts(models.Model):
 
 
 class UsedAssertion(models.Model):
-    """A signed assertion that was accepted, kept until it expires so that no worker accepts it again (RFC 7523)."""
+    """Database model of a signed assertion that was accepted, kept until its expiry so that no worker accepts it again
+    (RFC 7523)."""
 
     id = models.CharField(max_length=64, primary_key=True, help_text="The SHA-256 of its issuer and its jti.")
     expires = models.DateTimeField(db_index=True)
@@ -127,7 +130,8 @@ class UsedAssertion(models.Model):
 
 
 class ClientKeys(models.Model):
-    """The public keys by which a client that describes itself proves who it is (RFC 7523), as its document has them.
+    """Database model of the public keys from a client's metadata document, by which the client proves who it is (RFC
+    7523).
 
     There is no foreign key to the application: the tables of django-oauth-toolkit can be swapped, or not be there.
     """
@@ -149,7 +153,8 @@ def _in_a_year() -> datetime:
 
 
 class ServiceAccount(models.Model):
-    """A program that works without a person: as which user it acts, how far, and how it proves who it is."""
+    """Database model of a service account, a program without a person: the user it acts as, its limits, and its proof
+    of identity."""
 
     client_id = models.CharField(_("client id"), max_length=64, unique=True, default=_new_client_id, editable=False)
     name = models.CharField(_("name"), max_length=80)
@@ -174,12 +179,12 @@ class ServiceAccount(models.Model):
 
     @classmethod
     def usable(cls) -> "models.QuerySet[ServiceAccount]":
-        """Return the accounts that may act now, as far as their users may."""
+        """Return the rows of the service accounts that are active and not expired."""
         return cls._default_manager.filter(is_active=True, expires__gt=timezone.now())
 
 
 class LinkedIdentity(models.Model):
-    """Who a user of this site is at an identity provider."""
+    """Database model that links a user of this site with an account at an identity provider."""
 
     issuer = models.CharField(_("identity provider"), max_length=255)
     subject = models.CharField(_("subject there"), max_length=255)
@@ -201,7 +206,8 @@ class LinkedIdentity(models.Model):
 
 
 class ConnectedApplication(TokenFacts):
-    """A name in the admin for the page of the applications that have access; nothing is read or written through it."""
+    """Proxy model that gives the admin an entry for the page of connected applications; nothing is read or written
+    through it."""
 
     class Meta:
         proxy = True
@@ -211,10 +217,12 @@ class ConnectedApplication(TokenFacts):
 
 
 class ClientHost(models.Model):
-    """What administrators say to applications of a host that describe themselves by a document there."""
+    """Database model of an administrator's decision on a host, whose applications describe themselves by a document
+    there."""
 
     class Decision(models.TextChoices):
-        """Whether they are let in; a host that waits is one that somebody wanted to connect."""
+        """Choices of a model field, the decision on a host: allowed, blocked, or waiting since somebody wanted to
+        connect."""
 
         WAITING = "waiting", _("to be decided")
         ALLOWED = "allowed", _("allowed")
@@ -244,13 +252,14 @@ class ClientHost(models.Model):
 
 
 class CallEntry(models.Model):
-    """One call of a client, or one that was refused, for those who run the site.
+    """Database model of one call of a client, allowed or refused, for the operators of the site.
 
     Users, clients and tokens are named as they were then: the log has no foreign keys, which would hold it up.
     """
 
     class Kind(models.TextChoices):
-        """Who called: a person's client, a program with an account of its own, or a process of this machine."""
+        """Choices of a model field, the kind of caller: a person's client, a program with a service account, or a local
+        process."""
 
         PERSON = "person", _("person")
         SERVICE = "service", _("service")
@@ -303,7 +312,7 @@ class CallEntry(models.Model):
 
 
 class Switch(models.Model):
-    """Something that is off from one time to another, and what callers are told of it.
+    """Database model of a switch: something that is off from one time to another, and the reason that callers are told.
 
     Users, clients and service accounts are named by their keys: ``target`` is the key, ``name`` what it was called.
     """

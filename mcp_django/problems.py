@@ -1,4 +1,4 @@
-"""What is wrong, and what mends it: the causes for which requests are refused, by name.
+"""Problems and their remedies: why requests and sign-ins are refused, by name.
 
 What is wrong with settings and declarations is said by the system checks, in the same shape.
 """
@@ -10,7 +10,8 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, in detail and without credentials, and what mends it: both are for the log.
+    """A problem in detail (why a request or sign-in is refused), without credentials, and its remedy: both are for the
+    log.
 
     ``told`` is for who sent the request, "" where they may not know. ``remedy`` is one fixed text for each cause; where
     it mends several, ``cause`` tells them apart by another fixed text.
@@ -23,7 +24,8 @@ class Problem:
 
 
 def nearest(name: Any, known: Iterable[str], least: float = 0.6) -> str:
-    """Return " Did you mean ...?" with the nearest of the names, or "" where none is as near as ``least`` (to 1)."""
+    """Return the remedy for a misspelled name, " Did you mean ...?" with the nearest known name, or "" if none is
+    similar enough."""
     found = closest(str(name), known, least)
     return f" Did you mean {found!r}?" if found is not None else ""
 

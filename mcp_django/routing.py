@@ -43,7 +43,7 @@ def _urlconf() -> Any:
 
 
 def known_urlconfs() -> list[Any]:
-    """Return the URLconf of the request; without a request, all URLconfs that the settings name."""
+    """Return the URLconf that routes the request; without a request, all URLconfs that the settings name."""
     active = get_urlconf()
     return [active] if active else list(dict.fromkeys([django_settings.ROOT_URLCONF, *settings.URLCONFS]))
 
@@ -67,12 +67,12 @@ def _prefix(route: Route) -> str:
 
 
 def mounted_endpoints() -> "dict[str, MCPSite]":
-    """Return the endpoints that the URLconf mounts at a fixed path: the path without a trailing slash, and the site."""
+    """Return the endpoints that the URLconf routes at a fixed path: the path without a trailing slash, and the site."""
     return _fixed(ENDPOINT)
 
 
 def mounted_sse() -> "dict[str, MCPSite]":
-    """Return the URLconf's mounts of HTTP with SSE: path without a trailing slash, and its site."""
+    """Return the mounts of the older transport in the URLconf: path without a trailing slash, and its site."""
     return _fixed(SSE)
 
 
@@ -83,7 +83,7 @@ def _fixed(attribute: str) -> "dict[str, MCPSite]":
 
 
 def mounted_prefixes() -> list[str]:
-    """Return the URL prefixes of mounted endpoints as the URLconf spells them, with parameters."""
+    """Return the URL prefixes of mounted endpoints as the URLconf spells them, with route parameters."""
     return list(dict.fromkeys(_prefix(route) for route, _ in _known_routes(ENDPOINT)))
 
 
@@ -94,12 +94,13 @@ def mounted_sites() -> "list[MCPSite]":
 
 
 def has_parameters() -> bool:
-    """Return whether the route of a mounted endpoint has parameters, so that it has many paths."""
+    """Return whether the route of a mounted endpoint has parameters, and so many paths."""
     return any(not _is_fixed(route) for route, _ in _known_routes(ENDPOINT))
 
 
 def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None:
-    """Resolve ``path``, with or without a trailing slash, and return Django's match if it is a mounted endpoint.
+    """Resolve ``path`` in the URLconf, with or without a trailing slash, and return Django's match if a mounted
+    endpoint is there.
 
     The site is its ``func.mcp_site``; ``attribute`` "mcp_sse_site" asks for a mount of HTTP with SSE.
     """
@@ -128,7 +129,7 @@ def _fits(route: Route, path: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _fixed_match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
-    """Resolve a fixed path; None where another view stands before the endpoint in the URLconf."""
+    """Resolve a fixed path in the URLconf; None where another route stands before the endpoint."""
     try:
         match = resolve(path, urlconf)
     except Resolver404:
@@ -137,7 +138,7 @@ def _fixed_match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | Non
 
 
 def shadowed() -> Iterator[tuple[str, str, str]]:
-    """Yield each endpoint that another URL pattern shadows: the URLconf, the path, and that pattern."""
+    """Yield each mounted endpoint that another route shadows: the URLconf, the path, and the shadowing URL pattern."""
     for urlconf in known_urlconfs():
         for mounted in _by_path(urlconf, ENDPOINT):
             for path in (mounted, f"{mounted}/"):

@@ -12,7 +12,7 @@ HIERARCHY: Final = (READ, WRITE, ADMIN)
 
 
 def expand(scopes: Iterable[str]) -> frozenset[str]:
-    """Return scopes with the weaker scopes that they imply (basic/authorization, Scope Challenge Handling)."""
+    """Expand OAuth scopes with the weaker scopes that they imply (basic/authorization, Scope Challenge Handling)."""
     return _expanded(frozenset(scopes))
 
 
@@ -24,13 +24,13 @@ def _expanded(scopes: frozenset[str]) -> frozenset[str]:
 
 
 def default_scopes() -> tuple[str, ...]:
-    """Return the default scopes, for ordinary users of clients that cannot ask for more later."""
+    """Return the default OAuth scopes, for ordinary users of clients that cannot ask for more later."""
     from .conf import settings  # the project's settings module imports this one
 
     return (READ,) if settings.READ_ONLY else (READ, WRITE)
 
 
 def join(scopes: Iterable[str]) -> str:
-    """Return scopes as one space-separated parameter, without repeats, in a stable order."""
+    """Join scopes into one space-separated OAuth ``scope`` parameter, without repeats, in a stable order."""
     ranks = {scope: rank for rank, scope in enumerate(HIERARCHY)}
     return " ".join(sorted(set(scopes), key=lambda scope: (ranks.get(scope, len(ranks)), scope)))

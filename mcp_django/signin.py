@@ -94,7 +94,8 @@ class OTPDevice(SignInFact):
         return None if device is None else str(device.persistent_id)
 
     def restore(self, request: HttpRequest, value: Any) -> None:
-        """Verify the user by the stored OTP device, if it still exists, is confirmed and belongs to the user."""
+        """Verify the user by the OTP device of the sign-in, if it still exists, is confirmed and belongs to the
+        user."""
         user: Any = request.user
         if not _has_otp():
             return
@@ -107,7 +108,7 @@ class OTPDevice(SignInFact):
         user.is_verified = lambda: user.otp_device is not None
 
     def assume(self, request: HttpRequest) -> None:
-        """Verify the user as if by an OTP device."""
+        """Verify the user as if an OTP device had been used at sign-in."""
         user: Any = request.user
         user.otp_device, user.is_verified = self, lambda: True
 
@@ -156,7 +157,8 @@ def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
 
 
 def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
-    """Return whether an admin site would let the user in after the strongest sign-in; True if it cannot be asked."""
+    """Return whether an admin site would let the user in after the strongest sign-in, True if the admin site cannot be
+    asked."""
     assumed = copy(request)
     assumed.user = copy(request.user)
     try:
@@ -171,7 +173,7 @@ def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
 
 
 def credential_of(user: Any) -> dict[str, str]:
-    """Return the mark of the user's password to store with sign-in facts; empty for users without one."""
+    """Return the mark of the user's password at sign-in, to store with sign-in facts; empty for users without one."""
     hashed = getattr(user, "get_session_auth_hash", None)
     return {} if hashed is None else {CREDENTIAL: _mark(hashed())}
 
@@ -201,7 +203,8 @@ def _has_otp() -> bool:
 
 @lru_cache(maxsize=256)
 def _is_stock(model: Any) -> bool:
-    """Return whether the user model computes its session hash of the password as Django does."""
+    """Return whether the user model computes its session hash of the password as Django does, for the sign-in's
+    password mark."""
     # No model can be imported before the apps are loaded.
     from django.contrib.auth.base_user import AbstractBaseUser
 
@@ -211,7 +214,7 @@ def _is_stock(model: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _stock_mark(password: str) -> str:
-    """Return the mark of a stored password, computed at the first call with it."""
+    """Return the mark of a stored password at sign-in, computed at the first call with the password."""
     from django.contrib.auth.base_user import AbstractBaseUser
 
     holder: Any = SimpleNamespace(password=password)
@@ -228,5 +231,6 @@ setting_changed.connect(_forget)
 
 
 def _mark(hashed: str) -> str:
-    """Return the mark of a session hash: it tells passwords apart, and no session can be made of it."""
+    """Return the password mark of a sign-in from a session hash: it tells passwords apart, and no session can be made
+    of it."""
     return hashlib.sha256(b"mcp_django.signin " + hashed.encode()).hexdigest()[:32]

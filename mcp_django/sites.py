@@ -22,7 +22,7 @@ from django.urls import URLPattern
 
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
-from .functions.declarations import Declared, Unread, look
+from .functions.declared_functions import Declared, Unread, look
 from .schema.secrets import has_secret_key
 from .signals import models_registered
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from .resources.completions import Completer
     from .resources.function_resources import FunctionResource
     from .resources.prompts import Prompt
-    from .tools.actions import ActionTools
+    from .tools.action_tools import ActionTools
     from .tools.base import Tool
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool", bound="Tool")
 # What reads functions that are declared; few processes load it.
-FUNCTION_TOOL = "mcp_django.tools.functions.FunctionTool"
+FUNCTION_TOOL = "mcp_django.tools.function_tools.FunctionTool"
 PROMPT = "mcp_django.resources.prompts.Prompt"
 RESOURCE = "mcp_django.resources.function_resources.FunctionResource"
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
@@ -118,7 +118,8 @@ class Mount(list[Any]):
 
 
 class MCPSite:
-    """An MCP endpoint, as ``AdminSite`` is one of the admin.
+    """A site: an MCP endpoint with its registry of models, tools, resources and prompts, like ``AdminSite`` for the
+    admin.
 
     The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
 
@@ -202,7 +203,7 @@ class MCPSite:
 
     @property
     def exposures(self) -> dict[type[Model], ModelExposure]:
-        """The exposures of the site by model, in the order of labels, the history last.
+        """The exposures registered with the site by model, in the order of labels, the history last.
 
         Raises:
             NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
@@ -287,7 +288,7 @@ class MCPSite:
         self._tools = Declared(self._tools, {name: Unread(FUNCTION_TOOL, function, options)})
 
     def add_chatgpt_tools(self) -> None:
-        """Offer ``search`` and ``fetch`` too, the tools that ChatGPT's connectors and deep research look for."""
+        """Add ``search`` and ``fetch`` to the site, the tools that ChatGPT's connectors and deep research look for."""
         self.has_chatgpt_tools = True
 
     def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
@@ -385,7 +386,7 @@ class MCPSite:
 
     @cached_property
     def _action_tools(self) -> ActionTools:
-        from .tools.actions import ActionTools
+        from .tools.action_tools import ActionTools
 
         return ActionTools(self)
 
@@ -400,6 +401,7 @@ class MCPSite:
             ImproperlyConfigured: a function that was declared cannot be read.
         """
         from .emulation import list_filters  # noqa: F401
+        from .protocol import wire_types  # noqa: F401
         from .resources import model_resources  # noqa: F401
 
         self._own_tools, self._action_tools, self.exposures  # noqa: B018
@@ -429,14 +431,14 @@ class MCPSite:
         return [*found, *self._action_tools.listed(actions)]
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
-        """Return a tool of the site if the caller's permissions admit it, whatever the token's scopes."""
+        """Return a tool of the site if the caller's permissions admit the tool, whatever the token's scopes."""
         tool = self._declared_tool(name) or self._action_tools.named(request, name)
         if tool is None or not (tool.read_only or _may_write(request)):
             return None
         return tool if tool.has_permission(request) else None
 
     def has_tool(self, request: MCPRequest, name: str) -> bool:
-        """Return whether the site has such a tool, for any caller."""
+        """Return whether the site has a tool of this name, for any caller."""
         return self._declared_tool(name) is not None or self._action_tools.is_declared(name)
 
     def _declared_tool(self, name: str) -> Tool | None:
@@ -455,7 +457,7 @@ class MCPSite:
         return [item for item in self.prompts.values() if scopes >= item.scopes and item.has_permission(request)]
 
     def get_prompt(self, request: MCPRequest, name: str) -> Prompt | None:
-        """Return a prompt of the site if the caller's permissions admit it, whatever the token's scopes."""
+        """Return a prompt of the site if the caller's permissions admit the prompt, whatever the token's scopes."""
         named = (prompt for prompt in self.prompts.values() if prompt.name == name)
         return next((prompt for prompt in named if prompt.has_permission(request)), None)
 
@@ -467,7 +469,7 @@ class MCPSite:
         return None
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
-        """Return the row with this primary key, unique value or label, if the site shows it to the caller.
+        """Return the row with this primary key, unique value or label, if the site shows the row to the caller.
 
         Raises:
             NotFound: there is none; its text tells the keys of rows that may be meant.

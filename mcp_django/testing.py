@@ -78,7 +78,7 @@ class MCPClient:
         self._ids = itertools.count(1)
 
     def post(self, body: bytes | str, **headers: str) -> Any:
-        """Post a body as it is, by Django's test client, and return Django's response."""
+        """Post a body unchanged by Django's test client, and return Django's response."""
         return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One shape for all system checks: what is wrong, and what mends it; a table for those whose test is one expression.
+"""Rules of system checks: one shape for messages, a decorator, and a table for checks of one expression.
 
 Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts, ``E1xx``/``W1xx`` for OAuth.
 """
@@ -19,14 +19,15 @@ LEVELS: Final = {"E": Error, "W": Warning, "I": Info}
 
 
 def problem(id: str, what: str, remedy: str | None = None, obj: Any = None) -> CheckMessage:
-    """Return the message of a check; an id of digits alone is an error, and a warning while ``DEBUG`` is on."""
+    """Return the message of a check rule; an id of digits alone is an error, or a warning in ``DEBUG``."""
     if id.isdigit():
         id = ("W" if django_settings.DEBUG else "E") + id
     return LEVELS[id[0]](what, hint=remedy, obj=obj, id=f"mcp_django.{id}")
 
 
 class Rule(NamedTuple):
-    """A check whose test is one expression; its texts can have settings of ``MCP_DJANGO`` in braces, and DEFAULTS."""
+    """A rule of system checks: one expression is the test; texts can have settings of ``MCP_DJANGO`` in braces, and
+    DEFAULTS."""
 
     id: str
     is_broken: Callable[[], Any]
@@ -48,7 +49,7 @@ def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
 
 
 def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find], Check]:
-    """Make a check of a function that yields what is wrong, and put it into the group.
+    """Decorate a rule of system checks, a generator of messages, and add it to a group of checks.
 
     It finds nothing while a setting cannot be read, or one of the conditions does not hold.
     """

@@ -63,7 +63,7 @@ def mounted() -> list[MCPSite]:
 
 
 def all_sites() -> list[MCPSite]:
-    """Return the default site and every site that the URLconf mounts."""
+    """Return the sites whose declarations are checked: the default site and every site that the URLconf mounts."""
     return list(dict.fromkeys([site, *mounted()]))
 
 
@@ -116,7 +116,7 @@ def check_declarations() -> Iterator[CheckMessage]:
 
 
 def after_declarations(check: Check) -> Check:
-    """Return the check that finds nothing while a function that was declared cannot be read."""
+    """Return a system check that is skipped while the declaration of a function cannot be parsed."""
 
     @wraps(check)
     def checked(**kwargs: Any) -> list[CheckMessage]:
@@ -163,7 +163,7 @@ def check_functions() -> Iterator[CheckMessage]:
 
 @lru_cache(maxsize=1)
 def _permissions() -> frozenset[str]:
-    """Return the names of the permissions that ``migrate`` makes."""
+    """Return the names of the permissions that ``migrate`` makes, to check declared permissions."""
     models = [model._meta for model in apps.get_models()]
     usual = (f"{opts.app_label}.{action}_{opts.model_name}" for opts in models for action in opts.default_permissions)
     own = (f"{opts.app_label}.{name}" for opts in models for name, _ in opts.permissions)
@@ -279,7 +279,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
-    """Yield what is wrong with how long clients may keep something, in milliseconds."""
+    """Check a declared time in milliseconds for which clients may cache a list or resource."""
     if type(ttl) is not int or ttl < 0:
         hint = "Write a number of milliseconds, 0 or more."
         yield problem("E018", f"{name} is {ttl!r}, which is no time.", hint, obj)
@@ -290,7 +290,7 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
 
 @check(DEPLOYMENT_CHECKS)
 def check_orders() -> Iterator[CheckMessage]:
-    """Tell, for a deployment, which exposures are ordered by what no index of their model serves."""
+    """Deployment check of declarations: exposures whose default ordering has no index."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         keys = declared_ordering(exposure)
@@ -310,7 +310,7 @@ def check_orders() -> Iterator[CheckMessage]:
 
 @check(DEPLOYMENT_CHECKS)
 def check_random() -> Iterator[CheckMessage]:
-    """Tell, for a deployment, which columns look like what lets somebody in, though their names do not say it."""
+    """Deployment check of declarations: exposed columns with random values that look like secrets."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         if exposure.fields is not None and exposure.fields != "__all__":
@@ -338,7 +338,7 @@ def _looks_random(field: Any) -> bool:
 
 @check(DEPLOYMENT_CHECKS)
 def check_undeclared() -> Iterator[CheckMessage]:
-    """Tell, for a deployment, of code that may do what keeps something from callers, and does not say that it does not.
+    """Deployment check: declarations that are missing, and that cost callers a feature.
 
     It is not read: a declaration beside it says more than a guess at what it does.
     """
@@ -351,7 +351,7 @@ def check_undeclared() -> Iterator[CheckMessage]:
 
 
 def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
-    """Yield what is not declared: of what, what comes of it, and how to declare it."""
+    """Yield the missing declarations of an exposure: the object, the consequence, and how to declare it."""
     of_admin = isinstance(exposure, AdminExposure)
     for owner in (type(exposure), type(exposure.model_admin)):
         if decides_by_row(owner):
@@ -387,7 +387,7 @@ def _exists(exposure: ModelExposure, name: str) -> bool:
 
 
 def _leads_somewhere(exposure: ModelExposure, path: str) -> bool:
-    """Return whether each name of the path is a field of the model that the one before leads to."""
+    """Return whether a path in a declaration follows existing fields and relations of the model."""
     model: type[Model] | None = exposure.model
     if _exists(exposure, path) or path == "pk":
         return True

@@ -49,7 +49,7 @@ PER_PROCESS_CACHES: Final = ("LocMemCache", "DummyCache")
 
 
 def is_open_http(origin: str) -> bool:
-    """Return whether an origin is http on the network, for a system check."""
+    """Return whether an origin is http on the network, for the OAuth checks."""
     parts = urlsplit(origin)
     return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
@@ -314,7 +314,7 @@ def _view_at(path: str) -> Any:
 
 
 def _has_introspection(patterns: Any) -> bool:
-    """Return whether the toolkit's introspection view is mounted, for a system check."""
+    """Return whether the toolkit's introspection view is mounted, for the OAuth checks."""
     return any(
         _has_introspection(pattern.url_patterns)
         if hasattr(pattern, "url_patterns")
@@ -394,7 +394,7 @@ def login_admin() -> AdminSite | None:
 
 @check(DEPLOYMENT_CHECKS, uses_oauth)
 def check_audience() -> Iterator[CheckMessage]:
-    """System check for deployments: exposures are open to non-staff, but LOGIN_URL lets only staff sign in."""
+    """OAuth check for deployments: exposures are open to non-staff, but LOGIN_URL lets only staff sign in."""
     from ..emulation.history_model import HistoryRows
     from ..emulation.inline_rows import InlineRows
 

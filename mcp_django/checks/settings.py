@@ -1,4 +1,4 @@
-"""System checks: what is wrong with a declaration or a setting is said at start, not when a client calls."""
+"""System checks of settings: MCP_DJANGO, hosts, origins, middleware, mounts, channel layer, databases, uploads."""
 
 import os
 import sys

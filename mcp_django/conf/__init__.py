@@ -4,8 +4,10 @@
 second, caches what it read, and forgets it when the setting changes (``override_settings`` in tests).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.apps import apps
 from django.conf import settings as django_settings
@@ -13,9 +15,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from ..problems import Problem, nearest
 from .defaults import FIXED, REPLACED, SETTINGS
 from .value_kinds import Group
+
+if TYPE_CHECKING:
+    from ..problems import Problem
 
 # The cause of what is wrong with a key that is no setting.
 UNKNOWN_KEY: Final = "unknown key"
@@ -25,8 +29,14 @@ IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES", "SIGN_IN_FACTS"})
 
 
 def faults() -> list[Problem]:
-    """Return what is wrong with ``MCP_DJANGO``: names that are no settings, and values that one cannot have."""
+    """Return the faults of the settings in ``MCP_DJANGO``: unknown names, and values that a setting cannot have."""
     configured = getattr(django_settings, "MCP_DJANGO", {})
+    if isinstance(configured, Mapping) and all(
+        name in SETTINGS and SETTINGS[name].kind.admits(value) for name, value in configured.items()
+    ):
+        return []
+    from ..problems import Problem  # only where something is wrong
+
     if not isinstance(configured, Mapping):
         remedy = 'It has to be a dict, such as {"BASE_URL": "https://shop.example"}.'
         return [Problem(f"MCP_DJANGO is {configured!r}.", remedy)]
@@ -40,6 +50,8 @@ def faults() -> list[Problem]:
 
 
 def _in_place_of(name: Any) -> str:
+    from ..problems import nearest
+
     if name in REPLACED:
         return f"{name} is now {REPLACED[name]}."
     if name in FIXED or name in vars(Settings):
@@ -48,7 +60,7 @@ def _in_place_of(name: Any) -> str:
 
 
 class Settings:
-    """Attribute access to ``MCP_DJANGO`` with its defaults, and to the limits that no project sets.
+    """Give the app's settings as attributes: ``MCP_DJANGO`` with its defaults, and the limits that no project sets.
 
     Nothing is guessed: while one setting is wrong none can be read, so that no request is answered by what was not
     meant. The system checks say the same before.
@@ -89,18 +101,20 @@ class Settings:
 
     @property
     def SLOW_THREADS(self) -> int:
-        """Writes, actions and the project's own tools that run at the same time in one worker."""
+        """Setting: writes, actions and the project's own tools that run at the same time in one worker."""
         return 2 * int(self.THREADS)
 
     @property
     def MAX_BODY_BYTES(self) -> int:
-        """Bytes of a request body, as everywhere in Django; a quarter of a worker's where Django has no limit."""
+        """Setting: bytes of a request body, as everywhere in Django; a quarter of a worker's where Django has no
+        limit."""
         limit = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return WORKER_BODY_BYTES // 4 if limit is None else int(limit)
 
     @property
     def MAX_WORKER_BODY_BYTES(self) -> int:
-        """Bytes of the long bodies that one worker holds at the same time; a quarter of them for one caller."""
+        """Setting: bytes of the long bodies that one worker holds at the same time; a quarter of them for one
+        caller."""
         return max(WORKER_BODY_BYTES, self.MAX_BODY_BYTES)
 
     def __getattr__(self, name: str) -> Any:
@@ -117,7 +131,7 @@ class Settings:
         return value
 
     def require_right(self) -> None:
-        """Look at all settings, once until they change.
+        """Require that all settings in ``MCP_DJANGO`` are right; once found right, they count as right until a change.
 
         Raises:
             ImproperlyConfigured: one is wrong.
@@ -141,7 +155,7 @@ def _import(name: str, item: Any) -> Any:
 
 
 def require_apps(who: str, *names: str) -> None:
-    """Look whether the apps are installed without which a module cannot even be imported.
+    """Require that the Django settings have the apps installed without which a module cannot even be imported.
 
     Raises:
         ImproperlyConfigured: one is not.

@@ -213,7 +213,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             {},
             daily_budgets(),
             'What each user, client or service account has for a day, such as `{"user": {"calls": 5000}}` '
-            "([budgets](operating.md#budgets))",
+            "([budgets](console.md#budgets))",
         ),
         "THREADS": Setting(
             4,
@@ -247,7 +247,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             capture=Setting(
                 "off",
                 choice("full", "off"),
-                '`"full"` keeps [arguments and results](operating.md#arguments-and-results) too',
+                '`"full"` keeps [arguments and results](call-log.md#arguments-and-results) too',
             ),
             max_bytes=Setting(16 * 1024, whole(1, MOST_CAPTURED), "Bytes that are kept of either"),
             redact=Setting(
@@ -259,9 +259,9 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         ),
         "TELEMETRY": group(
             opentelemetry=Setting(
-                False, FLAG, "Give [OpenTelemetry](operating.md#opentelemetry) a span and a measurement of each call"
+                False, FLAG, "Give [OpenTelemetry](telemetry.md#opentelemetry) a span and a measurement of each call"
             ),
-            prometheus=Setting(False, FLAG, "Count calls for [Prometheus](operating.md#prometheus)"),
+            prometheus=Setting(False, FLAG, "Count calls for [Prometheus](telemetry.md#prometheus)"),
             metrics_token=Setting(
                 None,
                 TEXT.or_none("users with a permission alone"),
@@ -270,7 +270,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             sql_comments=Setting(
                 False,
                 FLAG,
-                "End each query of a call with a [comment](operating.md#comments-on-queries) that names client, tool "
+                "End each query of a call with a [comment](telemetry.md#comments-on-queries) that names client, tool "
                 "and trace",
             ),
         ),

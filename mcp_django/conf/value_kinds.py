@@ -1,4 +1,4 @@
-"""Kinds of values that a setting can have: a description, a test, and a guess at what a wrong value was meant to be."""
+"""Kinds of values that a setting accepts: description, validation, and a suggestion for a wrong value."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.utils.functional import Promise
-
-from ..problems import closest, nearest
 
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
@@ -21,20 +19,21 @@ UNKNOWN: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of value: ``words`` end the sentence "It has to be ..."; ``meant`` gives what ``admits`` would take."""
+    """A kind of value that a setting accepts: ``words`` end the sentence "It has to be ..."; ``meant`` gives a value
+    that ``admits`` would take."""
 
     words: str
     admits: Callable[[Any], bool]
     meant: Callable[[Any], Any] = lambda value: UNKNOWN
 
     def hint(self, value: Any) -> str:
-        """Return what to write in place of a value that is refused."""
+        """Return the kind of value that a setting has to have, and a suggestion for the refused one."""
         meant = self.meant(value)
         guess = f" Did you mean {meant!r}?" if meant is not UNKNOWN and self.admits(meant) else ""
         return f"It has to be {self.words}.{guess}"
 
     def or_none(self, meaning: str = "") -> "Kind":
-        """Return the kind that admits None too, which means what is said."""
+        """Return the kind of value that admits None too; ``meaning`` says what None is for."""
         words = f"{self.words}, or None{meaning and f' for {meaning}'}"
         return Kind(words, lambda value: value is None or self.admits(value), self.meant)
 
@@ -104,7 +103,7 @@ def whole(least: int, most: int | None = None) -> Kind:
 
 
 def number(least: float | None = None) -> Kind:
-    """A number above 0, or one that is at least ``least``."""
+    """The kind of value that is a number above 0, or at least ``least``."""
     words = "a number above 0" if least is None else f"a number, {least:,} or more"
 
     def admits(value: Any) -> bool:
@@ -116,15 +115,20 @@ def number(least: float | None = None) -> Kind:
 def choice(*names: str) -> Kind:
     """One of the names."""
     words = f"{', '.join(f'{name!r}' for name in names[:-1])} or {names[-1]!r}"
-    return Kind(
-        words,
-        lambda value: isinstance(value, str) and value in names,
-        lambda value: closest(str(value), names, 0.5) or UNKNOWN,
-    )
+
+    def similar(value: Any) -> Any:
+        from ..problems import closest  # only where something is wrong
+
+        return closest(str(value), names, 0.5) or UNKNOWN
+
+    return Kind(words, lambda value: isinstance(value, str) and value in names, similar)
 
 
 def items(words: str, kind: Kind | None = None) -> Kind:
-    """A list of values, each of the kind; text is none, as Python would take each of its characters for one."""
+    """The kind of value that is a list, each item of ``kind``.
+
+    Text is refused, as Python would split it into characters.
+    """
 
     def admits(value: Any) -> bool:
         return isinstance(value, list | tuple | set | frozenset) and (kind is None or all(map(kind.admits, value)))
@@ -133,7 +137,7 @@ def items(words: str, kind: Kind | None = None) -> Kind:
 
 
 def own_host() -> Kind:
-    """A host of the project's own network in lower case, with its port where that is not 443."""
+    """The kind of value that is a host of the project's own network in lower case, with its port if not 443."""
 
     def admits(value: Any) -> bool:
         name, colon, port = str(value).partition(":")
@@ -154,7 +158,7 @@ def either(one: Kind, other: Kind) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting, or a member of a group: its default, the kind of its values, and what it means, as the docs say it."""
+    """A setting, or a member of a group: its default, the kind of its values, and its meaning as in the docs."""
 
     default: Any
     kind: Kind
@@ -162,11 +166,14 @@ class Setting:
 
 
 def wrong_member(item: Any, members: Mapping[str, Kind], required: Iterable[str] = ()) -> str:
-    """Return what is wrong with a dict of these members, "" for nothing."""
+    """Return the message for the first wrong member of a setting's dict, such as a value not of its kind; "" for
+    none."""
     if not isinstance(item, Mapping):
         return f"it has to be a dict with {', '.join(members)}."
     for name, value in item.items():
         if name not in members:
+            from ..problems import nearest  # only where something is wrong
+
             return f"there is no member {name!r}.{nearest(name, members)}"
         if not members[name].admits(value):
             return f"{name} is {value!r}. {members[name].hint(value)}"
@@ -176,7 +183,8 @@ def wrong_member(item: Any, members: Mapping[str, Kind], required: Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class Group(Kind):
-    """A dict of settings, of which a project writes those that it changes; ``members`` are what it can have."""
+    """The kind of value that is a dict of settings, of which a project writes those that it changes; ``members`` are
+    all it can have."""
 
     members: Mapping[str, Setting] = field(default_factory=dict)
 
@@ -186,7 +194,7 @@ class Group(Kind):
         return {name: member.default for name, member in self.members.items()}
 
     def hint(self, value: Any) -> str:
-        """Return what is wrong with the first member that is refused."""
+        """Return the message for the first value in a group of settings that is not of its kind."""
         if isinstance(value, Mapping):
             wrong = wrong_member(value, {name: member.kind for name, member in self.members.items()})
             return wrong[0].upper() + wrong[1:]
@@ -194,7 +202,8 @@ class Group(Kind):
 
 
 def group(*, can_be_off: bool = False, **members: Setting) -> Setting:
-    """Make a setting that is a dict of settings; one that ``can_be_off`` is False too, and True for its defaults."""
+    """Make a setting whose kind of value is a dict of settings; with ``can_be_off``, False is accepted too, and True
+    for the defaults."""
     kinds = {name: member.kind for name, member in members.items()}
 
     def admits(value: Any) -> bool:
@@ -206,13 +215,14 @@ def group(*, can_be_off: bool = False, **members: Setting) -> Setting:
 
 @dataclass(frozen=True, slots=True)
 class Records(Kind):
-    """A list of dicts: ``members`` are the kinds of their values by name, ``required`` those that each has to have."""
+    """The kind of value that is a list of dicts: ``members`` are the kinds of their values by name, ``required`` those
+    each has to have."""
 
     members: Mapping[str, Kind] = field(default_factory=dict)
     required: tuple[str, ...] = ()
 
     def hint(self, value: Any) -> str:
-        """Return the first of what is wrong, and where."""
+        """Return the message for the first value in a list of dicts that is not of its kind, with its place."""
         for number, item in enumerate(value if isinstance(value, list | tuple) else (), 1):
             if wrong := wrong_member(item, self.members, self.required):
                 return f"Number {number}: {wrong}"
@@ -220,7 +230,7 @@ class Records(Kind):
 
 
 def records(words: str, members: Mapping[str, Kind], *required: str) -> Records:
-    """A list of dicts with these members, of which some are required."""
+    """The kind of value that is a list of dicts with these members, of which some are required."""
 
     def admits(value: Any) -> bool:
         return isinstance(value, list | tuple) and not any(wrong_member(item, members, required) for item in value)
@@ -234,7 +244,8 @@ SPENDERS: Final = ("user", "client", "service")
 
 
 def daily_budgets() -> Kind:
-    """A dict from whose it is to a dict of how much, None for as much as there is."""
+    """The kind of value of the budgets setting: a dict of limits by user, client or service account, None for no
+    limit."""
 
     def admits_one(name: Any, limits: Any) -> bool:
         kind, colon, whose = str(name).partition(":")
@@ -256,7 +267,7 @@ def daily_budgets() -> Kind:
 
 
 def times(*names: str) -> Kind:
-    """Milliseconds for all, or a dict of them by name."""
+    """The kind of value that is a number of milliseconds for all, or a dict of them by name."""
     one = whole(0)
 
     def admits(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The log of calls in the admin, and the console below its address.
+"""The ModelAdmin of the call log: its list, filters and pages; the console lies below its URL.
 
 Nothing here reads the whole table: the list counts and pages through its newest ``MOST`` matches, and the choices of
 the filters are those of its newest rows.
@@ -71,7 +71,7 @@ class TimeFilter(SimpleListFilter):
 
 
 class OutcomeFilter(SimpleListFilter):
-    """How calls ended: by groups, and by each outcome that the newest have."""
+    """Filter the admin's call log list by outcome: groups of outcomes, and each outcome in the log."""
 
     title = gettext_lazy("outcome")
     parameter_name = "ended"
@@ -103,7 +103,7 @@ class OutcomeFilter(SimpleListFilter):
 
 
 class KindFilter(SimpleListFilter):
-    """Who called: a person's client, a service, a process of this machine."""
+    """Filter the admin's call log list by caller: a person's client, a service account, a local process."""
 
     title = gettext_lazy("caller")
     parameter_name = "caller"
@@ -116,7 +116,7 @@ class KindFilter(SimpleListFilter):
 
 
 class _ValueFilter(SimpleListFilter):
-    """One field: the values that the newest rows have most, and the one that is chosen."""
+    """Filter the admin's call log list by one column: its most frequent values, and the chosen one."""
 
     column: ClassVar[str]
 
@@ -128,7 +128,7 @@ class _ValueFilter(SimpleListFilter):
         return queryset.filter(**{self.column: self.value()}) if self.value() else queryset
 
     def has_output(self) -> bool:
-        """Say no where there is nothing to choose between."""
+        """Hide this filter of the call log admin if it has fewer than two values."""
         return len(self.lookup_choices) > 1 or bool(self.value())
 
 
@@ -143,7 +143,7 @@ def _filters() -> Iterator[type[_ValueFilter]]:
 
 
 def outcomes(using: str) -> list[str]:
-    """Return every outcome that is in the log, in steps from one to the next, each of them one look at the index."""
+    """Return every distinct outcome in the call log for the admin's filter, by one index lookup each."""
     rows, found = CallEntry._default_manager.using(using).order_by(), [""]
     while (least := rows.filter(outcome__gt=found[-1]).aggregate(least=Min("outcome"))["least"]) is not None:
         found.append(least)
@@ -151,7 +151,8 @@ def outcomes(using: str) -> list[str]:
 
 
 def common(request: HttpRequest, field: str, chosen: Any = None) -> list[tuple[str, str]]:
-    """Return values of a field with their names, those of the most calls first; one query serves all filters."""
+    """Return a call log column's most frequent values in the newest calls; one query serves all filters of the admin
+    list."""
     found: dict[str, Counter[str]]
     names: dict[tuple[str, str], str]
     if not hasattr(request, "_mcp_newest"):
@@ -186,7 +187,7 @@ ERROR_DIGITS: Final = 12
 
 
 class CallPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts no more rows than the list leads to."""
+    """Paginate the admin's call log list, with a capped count."""
 
     @cached_property
     def count(self) -> int:
@@ -196,7 +197,7 @@ class CallPaginator(Paginator):  # type: ignore[type-arg]
 
 
 def estimated() -> int:
-    """Return about how many calls the log has, without counting them."""
+    """Estimate the number of rows of the call log without counting them."""
     rows = CallEntry._default_manager.all()
     connection = connections[rows.db]
     if connection.vendor == "postgresql":
@@ -211,7 +212,7 @@ def estimated() -> int:
 
 
 class CallEntryAdmin(ReadOnlyAdmin, Home):
-    """The calls of clients, which nobody can add, change or delete. Who may view them sees the console."""
+    """The read-only ModelAdmin of the call log. Who may view the call log sees the console."""
 
     # What a laptop has no room for stands last.
     list_display = ("when", "outcome", "called", "model", "username", "duration_ms", "client", "rows", "tokens")
@@ -243,14 +244,15 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         ]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the groups, and what was captured for those who may see that."""
+        """Return the fieldsets of a logged call in the admin, with captured arguments and result for users who may see
+        them."""
         captured, user = [name for name in BODIES if getattr(obj, name, "")], request.user
         if captured and user.has_perm("mcp_django.view_bodies"):
             return [*self.fieldsets, (_("Captured"), {"fields": captured})]
         return self.fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Return all of them: a call is what happened."""
+        """Return all fields: the call log is read-only."""
         return [name for _title, options in self.get_fieldsets(request, obj) for name in options["fields"]]
 
     @admin.display(description=gettext_lazy("time"), ordering="time")
@@ -281,29 +283,30 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         return f"{entry.duration:.1f}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the calls, in the list without what was captured of them."""
+        """Return the call log's rows for the admin; the list defers captured arguments and results."""
         return super().get_queryset(request).defer(*BODIES)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return the calls with this id, or of the user with this name, each by an index."""
+        """Search the call log in the admin by call id or user name, each by an index."""
         term = search_term.strip()
         if not term:
             return queryset, False
         return queryset.filter(**_wanted(term)), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
-        """Say no to what was captured: a list of matches would tell it."""
+        """Refuse lookups into captured arguments and results."""
         return lookup.partition("__")[0] not in BODIES and super().lookup_allowed(lookup, value, request)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list below the tabs of the console."""
+        """Render the call log's changelist in the admin, below the tabs of the console."""
         context = {"tabs": self.get_tabs(request, "calls"), "estimated": estimated(), "most": MOST}
         return with_policy(super().changelist_view(request, context | (extra_context or {})))
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Show a call with its rows, its history, and what the same caller did before and after."""
+        """Render one logged call in the admin with its rows, history entries, and the caller's calls before and
+        after."""
         entry = context.get("original")
         if isinstance(entry, CallEntry):
             from ..context.untrusted_text import doubts_about  # the admin is loaded by every process
@@ -329,7 +332,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         return self._url(request, model, "changelist")
 
     def _url(self, request: HttpRequest, model: type[Model], page: str, *args: Any) -> str:
-        """Return the address of a page of a model in this admin, "" where the user may not open it."""
+        """Return the admin URL of a model's page that a logged call links to, "" if the user may not open the page."""
         model_admin = self.admin_site._registry.get(model)
         if model_admin is None or not model_admin.has_view_permission(request):
             return ""
@@ -340,7 +343,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
             return ""
 
     def _written(self, request: HttpRequest, entry: CallEntry) -> Iterator[dict[str, Any]]:
-        """Yield the entries in the history that a call wrote; of rows that the user may not see, that there is one."""
+        """Yield the admin history entries that a logged call wrote; hidden rows are shown without a name."""
         keys = [key for key in entry.history if str(key).isdecimal()]
         for found in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
             model = found.content_type.model_class() if found.content_type else None
@@ -366,7 +369,7 @@ def _wanted(term: str) -> dict[str, Any]:
 
 
 def around(entry: CallEntry) -> dict[str, list[CallEntry]]:
-    """Return what the same user did by the same client ``before`` and ``after`` a call, each in order of time."""
+    """Return the logged calls of the same user and client ``before`` and ``after`` a call, in order of time."""
     same = CallEntry._default_manager.filter(user=entry.user, client_id=entry.client_id).defer(*BODIES)
     if not entry.user and not entry.client_id:
         same = same.none()

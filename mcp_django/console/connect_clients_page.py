@@ -1,4 +1,4 @@
-"""The page that says how each client is connected, with the addresses of this site."""
+"""The console's page that shows how to connect each MCP client, with this site's URLs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,20 +10,20 @@ from ..oauth.resource_urls import resource_url
 from ..routing import mounted_endpoints
 from ..transports.client_configs import set_ups
 from .console_pages import Page
-from .health_checks_page import Finding, reached
+from .health_checks_page import CheckResult, reached
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint: its address, the set-up of each client, and what a check found, None where there was none."""
+    """An endpoint to connect clients to: URL, set-up of each client, result of the check (None before the check)."""
 
     url: str
     set_ups: list[dict[str, str]]
-    findings: list[Finding] | None
+    findings: list[CheckResult] | None
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Answer with the set-ups; a POST looks whether what clients read first is there."""
+    """Render the page that shows how to connect each client; a POST checks the endpoint and its metadata."""
     context: dict[str, Any] = {"endpoints": [], "fault": ""}
     for path in mounted_endpoints():
         try:

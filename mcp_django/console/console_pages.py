@@ -1,4 +1,4 @@
-"""What the pages of the console have in common: who may open them, and the way from one to the next.
+"""The console's pages: their base class, titles, permissions and tabs.
 
 What a page needs is loaded by its first request: the admin is loaded by ``migrate`` and the shell as well, and where
 django-oauth-toolkit is not installed. The console lives at the list of calls in the admin: the ModelAdmin of
@@ -32,7 +32,7 @@ AROUND: Final = ("admin/base.html", "admin/base_site.html", "admin/change_form.h
 
 
 class Page:
-    """A page of the console.
+    """A page of the console: the base class of all console pages.
 
     ``name`` is the last part of its address, ``title`` what it is called, and ``home`` the ModelAdmin of the calls.
     ``answer`` is the function that answers its requests, by its name within the package: it takes page and request.
@@ -49,12 +49,12 @@ class Page:
         self.home = home
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user sees the page: who may view calls, unless a page says otherwise."""
+        """Return whether the user may open the console page: by default, who may view calls."""
         is_there = self.is_local or apps.is_installed("oauth2_provider")
         return is_there and bool(self.home.has_view_permission(request))
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
-        """Have the function answer somebody who may open the page, unless the method is none of the page's.
+        """Check permission and HTTP method of a console page, and call the page's function.
 
         While settings are wrong it says what is wrong, and nothing else.
         """
@@ -68,7 +68,7 @@ class Page:
         return found
 
     def render(self, request: HttpRequest, context: dict[str, Any], template: str = "") -> HttpResponse:
-        """Return the page with this context; ``template`` is another one than its own."""
+        """Render the console page with its tabs and this context; ``template`` replaces the page's own."""
         request.current_app = self.home.admin_site.name
         shared = self.home.admin_site.each_context(request)
         tabs = self.home.get_tabs(request, self.name)
@@ -82,7 +82,7 @@ class Page:
         return TemplateResponse(request, f"mcp_django/console/{template or self.name}.html", shared | own | context)
 
     def view(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer a request of anybody who may enter the admin."""
+        """Serve the console page to users of the admin who may open the page, else raise ``PermissionDenied``."""
         if not self.may_open(request):
             raise PermissionDenied
         return with_policy(self.respond(request))
@@ -99,7 +99,7 @@ class Page:
 
 
 def with_policy(response: Response) -> Response:
-    """Return the response with a policy of what its page may load, where the project has none (CSP 3).
+    """Add a Content-Security-Policy to a console page, unless the project has one.
 
     Within another admin than Django's own, which may have scripts of its own in its pages, it is about all but these.
     """
@@ -120,7 +120,7 @@ def _is_djangos(name: str) -> bool:
 
 
 class Overview(Page):
-    """Figures and charts of the last hour, day, week or 30 days."""
+    """Declare the console page "Overview": figures and charts of the last hour, day, week or 30 days."""
 
     name: ClassVar[str] = "overview"
     title: ClassVar[Any] = gettext_lazy("Overview")
@@ -130,7 +130,7 @@ class Overview(Page):
 
 
 class AsUser(Page):
-    """What a user's model sees. It is for superusers: whoever sees that sees what the user may see."""
+    """Declare the console page "As this user", which is for superusers."""
 
     name: ClassVar[str] = "seen"
     title: ClassVar[Any] = gettext_lazy("As this user")
@@ -151,14 +151,15 @@ class TryIt(Page):
 
 
 class Switches(Page):
-    """What is off. Who may view switches sees the page, who may change them turns off and on."""
+    """Declare the console page "Switches": who may view or change switches opens the page, who may change them uses
+    it."""
 
     name: ClassVar[str] = "switches"
     title: ClassVar[Any] = gettext_lazy("Switches")
     answer: ClassVar[str] = "switches_page.respond"
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may view switches, or change them."""
+        """Return whether the user may open this console page: who may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 
@@ -192,7 +193,7 @@ PAGES: Final[tuple[type[Page], ...]] = (Overview, Connections, Switches, Health,
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """Rows that nobody adds, changes or deletes in the admin."""
+    """A read-only ModelAdmin for the console: nobody adds, changes or deletes its rows."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -205,12 +206,12 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
 
 
 class Home(ModelAdmin):  # type: ignore[type-arg]
-    """The ModelAdmin that the pages lie below. ``pages`` are their classes, in the order of the tabs."""
+    """The ModelAdmin that serves the console's ``pages`` below its URL, in the order of the tabs."""
 
     pages: ClassVar[tuple[type[Page], ...]] = PAGES
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the addresses of the pages, before those that take any key of a row."""
+        """Return the URLs of the console's pages, before those of rows."""
         found = [page(self) for page in self.pages]
         own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in found]
         urls: list[URLPattern] = super().get_urls()
@@ -222,7 +223,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def get_tabs(self, request: HttpRequest, current: str) -> list[dict[str, Any]]:
-        """Return title and address of each page that the user may open, and which of them is open now."""
+        """Return the console's tabs that the user may open: title, URL, and whether it is open."""
         pages = [page for page in (page(self) for page in self.pages) if page.may_open(request)]
         tabs = [{"title": page.title, "url": page.url, "is_current": page.name == current} for page in pages]
         if not self.has_view_permission(request):

@@ -1,4 +1,4 @@
-"""The way of a client from nothing to an answer, over HTTP, step by step; and what to do where it ends.
+"""The doctor: tries an endpoint over HTTP as a client does, from discovery to a stream, and says what to fix.
 
 The order is that of the specification (2026-07-28, basic/authorization): the endpoint's refusal names its metadata,
 that names the authorization server, whose metadata names the endpoints at which a client registers, asks for consent
@@ -44,8 +44,8 @@ EVENTS: Final = "text/event-stream"
 META: Final = client_meta("mcp_doctor")
 
 
-class Failed(Exception):
-    """A step went wrong: what was seen, and what mends it."""
+class StepFailed(Exception):
+    """A step of the doctor failed: its text says what the doctor saw, ``remedy`` how to fix it."""
 
     def __init__(self, seen: str, remedy: str) -> None:
         super().__init__(seen)
@@ -73,7 +73,8 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """What the endpoint says of a refusal, after a space; "" where it is not the endpoint that answers."""
+        """Return the endpoint's message in a refusal for the doctor's report, after a space; "" if something else
+        answers."""
         try:
             said = plain(json.loads(self.body)["error"]["message"], 300)
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -83,10 +84,10 @@ class Answer:
     def document(self, what: str, remedy: str) -> dict[str, Any]:
         """Return the body as a JSON object."""
         if self.status not in (200, 201) or self.kind != JSON:
-            raise Failed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
+            raise StepFailed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
         value = json.loads(self.body)
         if not isinstance(value, dict):
-            raise Failed(f"{self.url} is not a JSON object.", remedy)
+            raise StepFailed(f"{self.url} is not a JSON object.", remedy)
         return value
 
 
@@ -96,7 +97,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Agent:
-    """A browser and a client program in one: it keeps cookies and follows no redirect by itself."""
+    """The doctor's HTTP client: keeps cookies like a browser, and leaves redirects to the caller."""
 
     def __init__(self) -> None:
         # By the host, the path and the name that they are for.
@@ -105,7 +106,7 @@ class Agent:
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
     def keep(self, url: str, cookies: Mapping[str, Any]) -> None:
-        """Keep cookies that come from a URL (RFC 6265, section 5.3)."""
+        """Keep cookies from a URL in the doctor's HTTP client (RFC 6265, section 5.3)."""
         parts = urlsplit(url)
         for name, found in SimpleCookie(cookies).items():
             path = found["path"] if found["path"].startswith("/") else parts.path.rpartition("/")[0] or "/"
@@ -116,7 +117,7 @@ class Agent:
                 self.cookies[key] = found
 
     def _sent_to(self, url: str) -> str:
-        """Return the cookies that go along to a URL (RFC 6265, section 5.4)."""
+        """Return the cookies that the doctor's HTTP client sends to a URL (RFC 6265, section 5.4)."""
         parts = urlsplit(url)
         host, at = parts.hostname or "", parts.path or "/"
         is_safe = parts.scheme == "https" or host in LOOPBACK
@@ -131,7 +132,7 @@ class Agent:
     def send(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Answer:
-        """Send a request and read the answer, or its first event."""
+        """Send a request of the doctor and read the answer, or the first event of a stream."""
         sent = dict(headers or {})
         if "Authorization" not in sent and (cookies := self._sent_to(url)):
             sent["Cookie"] = cookies
@@ -156,7 +157,7 @@ class Agent:
             remedy = "Start the server, or name the URL at which it runs: manage.py mcp_doctor URL."
             if isinstance(reason, ssl.SSLError):
                 remedy = "Install a certificate for this host that clients trust, with its intermediates (fullchain)."
-            raise Failed(f"{url} cannot be reached: {reason}.", remedy) from None
+            raise StepFailed(f"{url} cannot be reached: {reason}.", remedy) from None
 
     def follow(self, url: str) -> Answer:
         """Open a page as a browser, redirects included."""
@@ -167,24 +168,24 @@ class Agent:
                 return answer
             seen.append(url)
             url = urljoin(url, answer.headers["Location"])
-        raise Failed(f"The browser is sent in a circle: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
+        raise StepFailed(f"The browser is sent in a circle: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
 
     def page(self, url: str, what: str) -> Answer:
-        """Open a page and require that it is one."""
+        """Open a page as the doctor's browser, redirects included, and require HTML with status 200."""
         answer = self.follow(url)
         if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
             told = ", ".join(f"{name} for {host}{path}" for host, path, name in self.cookies)
             kept = f" (its cookies: {told})" if told else ""
-            raise Failed(f"{what}: {NO_SESSION.what}{kept}.", NO_SESSION.remedy)
+            raise StepFailed(f"{what}: {NO_SESSION.what}{kept}.", NO_SESSION.remedy)
         if answer.status != 200 or answer.kind != "text/html":
             remedy = SEE_LOG if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
-            raise Failed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
+            raise StepFailed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
         return answer
 
 
 @dataclass
 class _Form:
-    """A form of a page: what it sends by itself, and the names of the fields that ask who one is."""
+    """An HTML form that the doctor fills in: hidden fields, and the names of user and password fields."""
 
     action: str = ""
     fields: list[tuple[str, str]] = field(default_factory=list)
@@ -194,7 +195,7 @@ class _Form:
 
 
 class _Page(HTMLParser):
-    """The stylesheets and forms of a page; one form may have the button "allow"."""
+    """An HTML page that the doctor reads: stylesheets and forms, one with the button "allow"."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -235,7 +236,7 @@ class _Page(HTMLParser):
 
 @dataclass
 class Doctor:
-    """Goes the way to the endpoint at ``url``, as far as it can.
+    """Diagnose the endpoint at ``url`` step by step, as far as the doctor gets.
 
     ``person`` are name and password of a user, who signs in by the form of the login page. Else ``sign_in`` gives the
     cookies of a browser in which a user is signed in; without either the way ends at the login page.
@@ -261,7 +262,8 @@ class Doctor:
     token: str = ""
 
     def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield each step's title and what does it: it returns what was seen, or raises :class:`Failed`."""
+        """Yield the doctor's steps: a title and a function that returns what was seen, or raises
+        :class:`StepFailed`."""
         yield from self.public_steps()
         if not self.challenge:
             return
@@ -279,7 +281,7 @@ class Doctor:
         yield "Stream", self.listen
 
     def public_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the steps that read what is public, and leave nothing behind."""
+        """Yield the doctor's steps that need no sign-in and leave nothing behind."""
         yield "Endpoint", self.reach
         if self.date:
             yield "Clock", self.compare_clocks
@@ -292,16 +294,16 @@ class Doctor:
     # The endpoint
 
     def reach(self) -> str:
-        """Ask without a token, as every client does first."""
+        """Doctor's step: call the endpoint without a token, as every client does first."""
         answer = self._post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Accept": f"{JSON}, {EVENTS}"})
         self.date = answer.headers.get("Date", "")
         if answer.status == 200:
             return "anyone can call it: AUTHENTICATION_CLASSES is empty"
         if answer.status != 401:
-            raise Failed(f"It answers {answer.status} with {answer.kind}.{answer.message}", self._remedy(answer))
+            raise StepFailed(f"It answers {answer.status} with {answer.kind}.{answer.message}", self._remedy(answer))
         found = re.search(r'resource_metadata="([^"]+)"', answer.headers.get("WWW-Authenticate", ""))
         if found is None:
-            raise Failed(
+            raise StepFailed(
                 "It answers 401, but does not say where its metadata is (WWW-Authenticate).",
                 "Something in front of it answers, or AUTHENTICATION_CLASSES lacks BearerAuthentication.",
             )
@@ -309,20 +311,20 @@ class Doctor:
         return "it asks for a token, as it should"
 
     def compare_clocks(self) -> str:
-        """Compare the time that the endpoint's answer had with this machine's."""
+        """Doctor's step: compare the server's clock, by the endpoint's ``Date`` header, with this machine's."""
         try:
             apart = parsedate_to_datetime(self.date).timestamp() - time.time()
         except ValueError:
             return f"not compared: the server sends {self.date!r} as its Date"
         if abs(apart) > MOST_APART:
-            raise Failed(
+            raise StepFailed(
                 f"The server's clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} this machine's.",
                 "Set both by NTP: codes, tokens and signed assertions are good for a limited time.",
             )
         return "the server's and this machine's agree"
 
     def ask_as_browser(self) -> str:
-        """Ask as a browser does before a page of each allowed origin may call (CORS)."""
+        """Doctor's step: send a CORS preflight to the endpoint for each allowed origin, as a browser does."""
         for origin in self.origins:
             headers = {
                 "Origin": origin,
@@ -331,7 +333,7 @@ class Doctor:
             }
             answer = self.agent.send("OPTIONS", self.url, headers=headers)
             if answer.status >= 300 or answer.headers.get("Access-Control-Allow-Origin") != origin:
-                raise Failed(
+                raise StepFailed(
                     f"OPTIONS answers {answer.status} and does not let pages of {origin} call it.",
                     "Something in front of the endpoint answers OPTIONS, or drops its Access-Control headers.",
                 )
@@ -354,21 +356,22 @@ class Doctor:
     # Discovery
 
     def read_resource(self) -> str:
-        """Read the endpoint's metadata where the challenge says, and where some clients look without asking."""
+        """Doctor's step: read the endpoint's metadata at the URL in the challenge, and at the places where some clients
+        look unasked."""
         path = urlsplit(self.url).path.removesuffix("/")
         known = "/.well-known/oauth-protected-resource"
         urls = [self.challenge, *(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}"))]
         for url in dict.fromkeys(urls):
             found = self._document(url).get("resource", "")
             if not same_resource(found, self.url):
-                raise Failed(
+                raise StepFailed(
                     f"{url} is about {found}, and clients reach {self.url}.",
                     f'Set MCP_DJANGO["BASE_URL"] to {_origin(self.url)}, or give clients {found}.',
                 )
         return f"{len(set(urls))} places"
 
     def read_server(self) -> str:
-        """Read the authorization server's metadata at every place clients look."""
+        """Doctor's step: read the authorization server's metadata at every place clients look."""
         issuer = self._document(self.challenge)["authorization_servers"][0].removesuffix("/")
         origin, prefix = _origin(issuer), urlsplit(issuer).path
         names = ("oauth-authorization-server", "openid-configuration")
@@ -376,7 +379,7 @@ class Doctor:
         for url in urls:
             self.server = self._document(url)
             if self.server.get("issuer", "").removesuffix("/") != issuer:
-                raise Failed(
+                raise StepFailed(
                     f"{url} is about {self.server.get('issuer')}, not {issuer}.",
                     'Set MCP_DJANGO["BASE_URL"] and OIDC_ISS_ENDPOINT to the same origin: provider_settings() does.',
                 )
@@ -394,7 +397,7 @@ class Doctor:
         return answer.document("a metadata document", remedy)
 
     def register(self) -> str:
-        """Register a client, or have one added as an administrator would."""
+        """Doctor's step: register a client, or have one added as an administrator would."""
         if "registration_endpoint" not in self.server:
             assert self.add_client is not None
             self.client_id = self.add_client()
@@ -431,11 +434,11 @@ class Doctor:
         return f"{self.server['authorization_endpoint']}?{urlencode(asked)}"
 
     def open_login(self) -> str:
-        """Open the authorization page without a session, and get to the login page by that."""
+        """Doctor's step: open the authorization page without a session, and arrive at the login page."""
         self.login = answer = self.agent.page(self._question, "The login page")
         page, form = answer.url.partition("?")[0], _Page(answer.text).login
         if self.shut_out:
-            raise Failed(f"{page}: {self.shut_out}", LOGIN_FOR_ALL)
+            raise StepFailed(f"{page}: {self.shut_out}", LOGIN_FOR_ALL)
         if form is None:
             return page if "password" in answer.text else f"{page} (it asks for no password itself)"
         kept = parse_qs(urlsplit(urljoin(answer.url, form.action)).query)
@@ -443,42 +446,42 @@ class Doctor:
         return page + ("; its form sends no `next` along: does it lead back? --password tries it" if is_lost else "")
 
     def give_password(self) -> str:
-        """Sign in by the form of the login page, and come back from it."""
+        """Doctor's step: sign in by the login page's form, and return to the consent page."""
         assert self.login is not None
         assert self.person is not None
         (name, password), form = self.person, _Page(self.login.text).login
         page = self.login.url.partition("?")[0]
         if form is None:
-            raise Failed(f"{page} has no form with a password.", "Leave out --password: a session is made then.")
+            raise StepFailed(f"{page} has no form with a password.", "Leave out --password: a session is made then.")
         fields = urlencode([*form.fields, (form.user, name), (form.password, password)]).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": self.login.url}
         sent = self.agent.send("POST", urljoin(self.login.url, form.action), fields, headers)
         if sent.status not in REDIRECTS:
             seen = f"{page} does not let in {name} with this password: it answers {sent.status}."
-            raise Failed(seen, f"Is the password right? {LOGIN_FOR_ALL}")
+            raise StepFailed(seen, f"Is the password right? {LOGIN_FOR_ALL}")
         answer = self.agent.follow(urljoin(sent.url, sent.headers["Location"]))
         if urlsplit(answer.url).path != urlsplit(self.server["authorization_endpoint"]).path:
-            raise Failed(
+            raise StepFailed(
                 f"After the sign-in the browser is at {answer.url}, and not back at the consent page.",
                 "The login page has to redirect to its parameter `next`, as Django's LoginView does.",
             )
         return "by its form, which leads back"
 
     def consent(self) -> str:
-        """Open the consent page as a user who is signed in, look for its styles, and allow."""
+        """Doctor's step: open the consent page as a signed-in user, check its stylesheets, and allow access."""
         if self.sign_in is not None and self.person is None:
             self.agent.keep(self._question, self.sign_in())
         answer = self.agent.page(self._question, "The consent page")
         page = _Page(answer.text)
         if page.consent is None:
-            raise Failed(
+            raise StepFailed(
                 f"{answer.url} has no button to allow access.",
                 "The session of the user is not accepted there. Open the page in a browser.",
             )
         for href in page.styles:
             style = self.agent.send("GET", urljoin(answer.url, href))
             if style.status != 200 or style.kind != "text/css":
-                raise Failed(
+                raise StepFailed(
                     f"The page has no styles: {style.url} answers {style.status} with {style.kind}.",
                     "Serve STATIC_ROOT after collectstatic, by a web server or WhiteNoise.",
                 )
@@ -487,7 +490,7 @@ class Doctor:
         sent = self.agent.send("POST", answer.url.partition("?")[0], form, headers)
         given = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
         if "code" not in given:
-            raise Failed(
+            raise StepFailed(
                 f"Allowing it answers {sent.status} and no code: {given.get('error', sent.kind)}.", "See the log."
             )
         self.code = given["code"][0]
@@ -516,20 +519,20 @@ class Doctor:
         remedy = SEE_LOG if answer.status >= 500 else f"It says: {answer.text[:300]}"
         found = answer.document("a result", remedy)
         if "result" not in found:
-            raise Failed(f"It answers with an error: {found.get('error')}.", remedy)
+            raise StepFailed(f"It answers with an error: {found.get('error')}.", remedy)
         tools = found["result"]["tools"]
         return f"{len(tools)} tools" + ("" if tools else ": this user has no permission to view anything")
 
     def listen(self) -> str:
-        """Open a stream and wait for its first event."""
+        """Doctor's step: open an event stream at the endpoint and wait for the first event."""
         answer = self._ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, event=True)
         if answer.status != 200 or answer.kind != EVENTS:
-            raise Failed(
+            raise StepFailed(
                 f"It answers {answer.status} with {answer.kind}, not a stream.",
                 "WSGI servers cannot stream: serve the project with uvicorn or daphne. Calls work all the same.",
             )
         if b"acknowledged" not in answer.body:
-            raise Failed(
+            raise StepFailed(
                 "The stream ends, or is held back, before its first event.", "Turn buffering off in the proxy."
             )
         return "its first event came at once"
@@ -549,7 +552,7 @@ class Doctor:
 
 
 def _remedy_of_redirect(answer: Answer) -> str:
-    """Return what mends a redirect of what is for client programs."""
+    """Return the doctor's remedy for an endpoint that redirects client programs."""
     target, own = answer.headers.get("Location", ""), urlsplit(answer.url).path
     if urlsplit(target).path.rstrip("/") == own.rstrip("/"):
         return f"It redirects to {target}. Give clients that URL, or mount it without a slash."

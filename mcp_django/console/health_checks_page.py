@@ -1,4 +1,4 @@
-"""The page of the checks: settings, tables, cache and channel layer, and the endpoint as a client reaches it.
+"""The console's health checks page: settings, migrations, cache, channel layer, and the endpoint over HTTP.
 
 Nothing is checked before it is asked for, and nothing that is checked leaves a trace: the rest of a client's way, which
 registers a client and signs in, is ``manage.py mcp_doctor``.
@@ -31,7 +31,7 @@ from ..runtime.cache_and_rate_limits import cache
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import shared_layer
 from .console_pages import Page
-from .doctor import Doctor, Failed
+from .doctor import Doctor, StepFailed
 
 # Those whose tables calls need.
 APPS: Final = ("mcp_django", "oauth2_provider")
@@ -41,8 +41,8 @@ LAYER_TIMEOUT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: ``verdict`` is "ok", "info", "warning" or "error", ``remedy`` what mends it."""
+class CheckResult:
+    """The result of one health check: ``verdict`` is "ok", "info", "warning" or "error"; ``remedy`` is the fix."""
 
     title: str
     verdict: str
@@ -56,30 +56,30 @@ class Finding:
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Answer with the button, or with what was found."""
+    """Render the health checks page: the button, or the results of the health checks."""
     if request.method != "POST":
         return page.render(request, {"findings": None})
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for path in mounted_endpoints():
         try:
             findings += reached(resource_url(request, path))
         except ImproperlyConfigured as error:
-            findings.append(Finding(path, "error", str(error)))
+            findings.append(CheckResult(path, "error", str(error)))
     return page.render(request, {"findings": [*findings, *of_parts(), *of_settings()]})
 
 
-def reached(url: str) -> Iterator[Finding]:
-    """Yield what a client sees that comes to the endpoint at ``url`` without a token, to the first thing that fails."""
+def reached(url: str) -> Iterator[CheckResult]:
+    """Yield health check results of the endpoint at ``url``: the doctor's public steps, up to the first failure."""
     for title, step in Doctor(url, origins=settings.ALLOWED_ORIGINS).public_steps():
         try:
-            yield Finding(f"{title} · {url}", "ok", step())
-        except Failed as failed:
-            yield Finding(f"{title} · {url}", "error", str(failed), failed.remedy)
+            yield CheckResult(f"{title} · {url}", "ok", step())
+        except StepFailed as failed:
+            yield CheckResult(f"{title} · {url}", "error", str(failed), failed.remedy)
             return
 
 
-def of_parts() -> Iterator[Finding]:
-    """Yield what is found of tables, cache and channel layer."""
+def of_parts() -> Iterator[CheckResult]:
+    """Run the health checks of migrations, cache, client documents and channel layer."""
     yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
     yield _of_cache()
     if uses_oauth() and apps.is_installed("oauth2_provider"):
@@ -87,22 +87,22 @@ def of_parts() -> Iterator[Finding]:
     yield _of_channel_layer()
 
 
-def _of_tables(label: str) -> Finding:
+def _of_tables(label: str) -> CheckResult:
     title = _("Tables of %(app)s") % {"app": label}
     try:
         executor = MigrationExecutor(connections[router.db_for_write(CallEntry)])
         targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == label]
         missing = [migration.name for migration, _backwards in executor.migration_plan(targets)]
     except DatabaseError as error:
-        return Finding(title, "error", type(error).__name__, _("Look at the server's log."))
+        return CheckResult(title, "error", type(error).__name__, _("Look at the server's log."))
     if missing:
-        return Finding(
+        return CheckResult(
             title, "error", _("Not migrated: %(names)s") % {"names": ", ".join(missing)}, "manage.py migrate"
         )
-    return Finding(title, "ok", _("All migrations are applied."))
+    return CheckResult(title, "ok", _("All migrations are applied."))
 
 
-def _of_cache() -> Finding:
+def _of_cache() -> CheckResult:
     key, text = f"{OURS}health.{uuid.uuid4().hex}", _("Cache")
     remedy = _("Without it no call can be confirmed. See CACHES.")
     try:
@@ -110,27 +110,29 @@ def _of_cache() -> Finding:
         is_well = cache.get(key) == "1"
         cache.delete(key)
     except Exception as error:
-        return Finding(text, "error", type(error).__name__, remedy)
+        return CheckResult(text, "error", type(error).__name__, remedy)
     if not is_well:
-        return Finding(
+        return CheckResult(
             text, "error", _("It does not keep what it is given."), _("Without it no call can be confirmed.")
         )
-    return Finding(text, "ok", _("It answers."))
+    return CheckResult(text, "ok", _("It answers."))
 
 
-def _of_channel_layer() -> Finding:
-    """Send a message to a channel of its own and receive it, as the workers do."""
+def _of_channel_layer() -> CheckResult:
+    """Run the health check of the channel layer: send a message and receive it."""
     title = _("Channel layer")
     if (layer := shared_layer()) is None:
         remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
-        return Finding(title, "info", _("It is in the memory of each process."), remedy)
+        return CheckResult(title, "info", _("It is in the memory of each process."), remedy)
     try:
         # In an event loop of its own, which ends the layer's connections as it is closed.
         async_to_sync(_round_trip, force_new_loop=True)(layer[0])
     except Exception as error:
         remedy = _("Subscribers in other workers learn of no change until it answers. See CHANNEL_LAYERS.")
-        return Finding(title, "error", f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": "), remedy)
-    return Finding(title, "ok", _("It is shared between workers."))
+        return CheckResult(
+            title, "error", f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": "), remedy
+        )
+    return CheckResult(title, "ok", _("It is shared between workers."))
 
 
 async def _round_trip(alias: str) -> None:
@@ -146,28 +148,28 @@ async def _round_trip(alias: str) -> None:
                     return
 
 
-def _of_documents() -> Iterator[Finding]:
-    """Look whether the documents by which clients describe themselves can be fetched, where they are taken."""
+def _of_documents() -> Iterator[CheckResult]:
+    """Run the health check of client documents: whether they can be fetched, if the settings accept them."""
     if not takes_documents():
         return
     title, cause = _("Documents of clients"), client_documents.look()
     if not cause:
-        yield Finding(title, "ok", _("They can be fetched."))
+        yield CheckResult(title, "ok", _("They can be fetched."))
     elif settings.REGISTRATION == "open":
         seen = _("Clients cannot sign in by them, and register instead: %(cause)s.") % {"cause": cause}
-        yield Finding(title, "warning", seen, client_documents.REMEDY)
+        yield CheckResult(title, "warning", seen, client_documents.REMEDY)
     else:
         seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
-        yield Finding(title, "error", seen, client_documents.REMEDY)
+        yield CheckResult(title, "error", seen, client_documents.REMEDY)
 
 
-def of_settings(*, deployed: bool = True) -> Iterator[Finding]:
-    """Yield what the system checks of this app say, those for deployments only where it is ``deployed``."""
+def of_settings(*, deployed: bool = True) -> Iterator[CheckResult]:
+    """Run the health checks of the settings: this app's Django system checks, those for deployment if ``deployed``."""
     own = [
         found for found in checks.run_checks(include_deployment_checks=deployed) if str(found.id or "").startswith(OURS)
     ]
     for found in own:
         verdict = "error" if found.level >= checks.ERROR else "warning" if found.level >= checks.WARNING else "info"
-        yield Finding(str(found.id), verdict, str(found.msg), str(found.hint or ""))
+        yield CheckResult(str(found.id), verdict, str(found.msg), str(found.hint or ""))
     if not own:
-        yield Finding(_("System checks"), "ok", _("They find nothing."))
+        yield CheckResult(_("System checks"), "ok", _("They find nothing."))

@@ -1,4 +1,4 @@
-"""The page of the connections: which clients have access, which sessions and streams are open, and their end.
+"""The console's page of open connections: clients with access, sessions and streams, with buttons that end them.
 
 Open streams are those of all workers that share a channel layer with this one.
 
@@ -70,7 +70,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def _streams() -> list[Any]:
-    """Return the streams of calls that run or wait for an answer, the newest sign of life first."""
+    """Return the open connections page's list of streams: calls that run or wait for an answer, the newest first."""
     since = timezone.now() - timedelta(seconds=DEAD_AFTER)
     rows = Stream._default_manager.exclude(state=Stream.State.DONE).select_related("session__user")
     found = list(rows.order_by("-alive", "pk").defer("call", "questions", "answers")[:MAX_LISTED])
@@ -80,7 +80,8 @@ def _streams() -> list[Any]:
 
 
 def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
-    """Return the clients that have access now, for those who may view access tokens."""
+    """Return the open connections page's list of clients with a live access token, if the user may view access
+    tokens."""
     model, user = get_access_token_model(), request.user
     opts = model._meta
     permissions = (f"{opts.app_label}.{action}_{opts.model_name}" for action in ("view", "change"))

@@ -1,4 +1,4 @@
-"""The overview: what the clients of a site do, how it ends, and what goes on now.
+"""The console's overview: charts, figures and lists of calls, by outcome, duration, tool, model, client and user.
 
 The figures of a span are worked out in one pass over one query of at most ``MOST`` rows of the log. Where there are
 more, a sample stands for them: calls have random ids, so a range of ids is a fair part of them which the index finds.
@@ -35,7 +35,7 @@ READ: Final = (
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time up to now, in steps."""
+    """A time span of the overview's charts, in steps."""
 
     name: str
     title: Any
@@ -56,7 +56,7 @@ SPANS: Final = {
 
 @dataclass
 class Step:
-    """The calls of one step: how many of each group, and the durations in ms."""
+    """One step of the overview's charts: calls by outcome group, and their durations in ms."""
 
     begins: datetime
     ends: datetime
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Entry:
-    """One of those that a figure is listed by: the value in the log, what to call it, calls, failures and tokens."""
+    """A row of the overview's lists, such as a tool: value, name, calls, failures and tokens."""
 
     value: str
     name: str
@@ -77,7 +77,7 @@ class Entry:
 
 @dataclass
 class Figures:
-    """What is known of a span.
+    """The overview's figures of one time span: totals, steps and lists.
 
     ``part`` is of how many calls one was looked at, 1 where all were; all numbers are for all calls. Durations are ms.
     """
@@ -97,12 +97,13 @@ class Figures:
     tops: dict[str, list[Entry]] = field(default_factory=dict)
 
     def of_group(self, group: str) -> int:
-        """Return how many calls ended so, as :func:`group_of` says."""
+        """Return the number of calls in an outcome group of the overview, as :func:`group_of` names the groups."""
         return sum(count for outcome, count in self.outcomes.items() if group_of(outcome) == group)
 
 
 def group_of(outcome: str) -> str:
-    """Return "ok", "refused" or "failed" for the outcome of a call, and "open" for what had none of its own."""
+    """Return the overview chart's group of a call's outcome: "ok", "refused", "failed", or "open" for a call asked or
+    cancelled."""
     if outcome == "ok":
         return "ok"
     if outcome.startswith("refused:"):
@@ -111,14 +112,14 @@ def group_of(outcome: str) -> str:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the value that this share of the others does not exceed (nearest rank), 0 for none."""
+    """Return a percentile of call durations for the overview's charts (nearest rank), 0 for none."""
     if not ordered:
         return 0.0
     return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
 
 
 def figures(span: Span, now: datetime) -> Figures:
-    """Return what the log says about the span that ends now."""
+    """Compute the overview's figures of a time span from the call log."""
     begins = now - span.step * span.steps
     rows, part = sample(CallEntry._default_manager.filter(time__gt=begins, time__lte=now))
     steps = [Step(begins + span.step * n, begins + span.step * (n + 1)) for n in range(span.steps)]
@@ -128,7 +129,7 @@ def figures(span: Span, now: datetime) -> Figures:
 
 
 def sample(rows: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], int]:
-    """Return rows that stand for these, and for how many each stands: a power of two."""
+    """Sample the calls of an overview's span, and return how many calls each row stands for."""
     if not rows[MOST : MOST + 1].exists():
         return rows, 1
     keys = CallEntry._default_manager.aggregate(first=Min("pk"), last=Max("pk"))
@@ -190,7 +191,7 @@ GROUPS: Final = ("ok", "open", "refused", "failed")
 
 @dataclass(frozen=True)
 class Bar:
-    """One rectangle; what it stands for is its ``group``, its ``count``, and the step that it is of."""
+    """A rectangle of the overview's bar chart, with its outcome ``group``, ``count`` and step."""
 
     group: str
     count: int
@@ -202,7 +203,7 @@ class Bar:
 
 
 def bars(steps: Sequence[Step]) -> list[Bar]:
-    """Return the bars of the calls of each step, one group upon the other."""
+    """Return the overview's stacked bar chart of calls: a bar for each step and outcome group."""
     most = max((sum(step.counts.values()) for step in steps), default=0)
     wide = WIDTH / max(1, len(steps))
     found = []
@@ -219,7 +220,7 @@ def bars(steps: Sequence[Step]) -> list[Bar]:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of durations: ``points`` for the picture, and the ``most`` ms that its height stands for."""
+    """A line of the overview's chart of durations: its SVG ``points``, and the ``values`` in ms."""
 
     name: str
     points: str
@@ -227,7 +228,8 @@ class Line:
 
 
 def lines(steps: Sequence[Step], shares: dict[str, float]) -> tuple[list[Line], float]:
-    """Return a line for each share of the calls, such as ``{"p95": 0.95}``, and how many ms the height stands for."""
+    """Return the overview's line chart of durations: a line for each percentile, such as ``{"p95": 0.95}``, and the
+    axis in ms."""
     ordered = [sorted(step.durations) for step in steps]
     values = {name: [percentile(durations, share) for durations in ordered] for name, share in shares.items()}
     most = max((value for found in values.values() for value in found), default=0.0)
@@ -244,7 +246,7 @@ def lines(steps: Sequence[Step], shares: dict[str, float]) -> tuple[list[Line], 
 
 
 def table(steps: Sequence[Step], shares: dict[str, float]) -> list[dict[str, Any]]:
-    """Return what the charts show as rows: the steps with calls, the newest first."""
+    """Return the overview's charts as a table for screen readers, the newest step first."""
     rows = []
     for step in reversed(steps):
         if step.durations:
@@ -260,7 +262,7 @@ IN_USE: Final = timedelta(minutes=15)
 
 
 def counted() -> dict[str, int]:
-    """Return how many ``sessions`` were used of late, and how many calls are ``running`` or ``asking`` their clients.
+    """Count the overview's live figures: recent ``sessions``, ``running`` calls, and calls ``asking`` their clients.
 
     ``streams`` are those that tell of changes, of the workers that share a channel layer with this one. Calls that are
     answered at once are over before anybody could count them; these have a stream of events.
@@ -290,7 +292,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 class Overview:
-    """Figures, charts and lists of a span; each number leads to the calls behind it, in the list at ``calls_url``."""
+    """The overview of one span: figures, charts and lists that link to the call log at ``calls_url``."""
 
     def __init__(self, calls_url: str) -> None:
         self.calls_url = calls_url

@@ -1,4 +1,4 @@
-"""The page of the switches: what is off, turn something off with a reason and an end, turn it on again."""
+"""The console's switches page: what is off, a form that turns something off, buttons that turn it on."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -33,7 +33,7 @@ TARGETLESS: Final = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES)
 
 
 class SwitchForm(forms.Form):
-    """What is to be off, why and how long."""
+    """The switches page's form: what to turn off, why and for how long."""
 
     kind = forms.ChoiceField(label=gettext_lazy("What"), choices=Switch.Kind.choices, initial=Switch.Kind.TOOL)
     target = forms.CharField(
@@ -70,7 +70,7 @@ class SwitchForm(forms.Form):
         return sorted({name for names in self.names.values() for name in names})[:MAX_OFFERED]
 
     def clean(self) -> dict[str, Any]:
-        """Return what was chosen; a tool or an action is one that there is."""
+        """Validate the target in the switches page's form: an existing tool or action."""
         cleaned = super().clean() or {}
         kind, target = cleaned.get("kind"), cleaned.get("target", "").strip()
         if kind in TARGETLESS:
@@ -81,7 +81,7 @@ class SwitchForm(forms.Form):
         return cleaned
 
     def switch_off(self, user: Any) -> Switch | None:
-        """Turn it off; None, with the error in the form, where that cannot be."""
+        """Set the switch that the page's form describes; return None and put the error into the form if that fails."""
         chosen = self.cleaned_data
         until = chosen["until"] or (timedelta(minutes=int(chosen["lasts"])) if chosen["lasts"] else None)
         try:

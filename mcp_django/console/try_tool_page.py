@@ -1,4 +1,4 @@
-"""Try it: call a tool as oneself, from forms made of the JSON Schemas of tools and questions."""
+"""The console's page to try a tool as oneself, with Django forms made from JSON Schemas of tools and questions."""
 
 import json
 import shlex
@@ -32,7 +32,7 @@ MAX_HELP: Final = 600
 
 
 class JSONText(forms.CharField):
-    """Any JSON; what is none is text, where the schema takes text."""
+    """A field to enter a tool's argument as JSON on the try page, or as plain text if the schema allows text."""
 
     widget = forms.Textarea(attrs={"rows": 3, "dir": "ltr", "spellcheck": "false"})
 
@@ -47,7 +47,7 @@ class JSONText(forms.CharField):
 
 
 class Lines(forms.CharField):
-    """A list of texts, one a line; a line that is a JSON object or list is that."""
+    """A field to enter a tool's list argument on the try page, one item per line."""
 
     widget = forms.Textarea(attrs={"rows": 3, "dir": "auto", "spellcheck": "false"})
 
@@ -58,7 +58,7 @@ class Lines(forms.CharField):
 
 
 class Chosen(forms.ChoiceField):
-    """One of the values of an ``enum``, of whatever type."""
+    """A choice field for a JSON Schema ``enum``."""
 
     def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
         self.values = values
@@ -96,7 +96,7 @@ def _json(text: str, takes_text: bool) -> Any:
 
 
 class SchemaForm(forms.Form):
-    """The properties of a schema of type ``object``. Nothing is required: what is left out, the tool itself tells.
+    """The try page's Django form for a tool, made from its JSON Schema. Nothing is required: the tool validates.
 
     ``initial`` are values by name, as they are in JSON.
     """
@@ -114,12 +114,12 @@ class SchemaForm(forms.Form):
                 field.initial = _shown(field, value)
 
     def values_given(self) -> dict[str, Any]:
-        """Return what was entered, by name, where the form is valid."""
+        """Return the tool's arguments entered in the try page's form, by name, without empty ones."""
         return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
 
 
 def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
-    """Return the field for a property; what has no field of its own is entered as JSON."""
+    """Return the try page's form field for a property of a tool's JSON Schema; complex types are entered as JSON."""
     help_text = str(schema.get("description", ""))[:MAX_HELP]
     options: dict[str, Any] = {"label": str(schema.get("title") or name), "help_text": help_text, "required": False}
     kind, items = schema.get("type"), schema.get("items")
@@ -142,7 +142,7 @@ def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
 
 
 def _values(schema: Mapping[str, Any]) -> dict[str, tuple[Any, str | None]]:
-    """Return the values that a schema names, with their titles, by the text that stands for them in a form."""
+    """Return the enum values of a tool's JSON Schema with their titles, by form value, for the try page."""
     if schema.get("type") == "boolean":
         return {"true": (True, None), "false": (False, None)}
     titles = schema.get("enumNames") or ()
@@ -154,7 +154,7 @@ def _values(schema: Mapping[str, Any]) -> dict[str, tuple[Any, str | None]]:
 
 
 def _shown(field: forms.Field, value: Any) -> Any:
-    """Return a JSON value as the field has it."""
+    """Return a tool argument's JSON value as the initial value of the try page's form field."""
     match field:
         case Lines() if isinstance(value, list):
             return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in value)
@@ -177,7 +177,7 @@ MAX_JSON: Final = 100_000
 
 
 class CallerForm(forms.Form):
-    """As which site's caller, and which of the tools."""
+    """The try page's form that chooses site, scopes and tool."""
 
     site = forms.ChoiceField(label=gettext_lazy("Site"))
     scope = forms.MultipleChoiceField(label=gettext_lazy("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
@@ -206,7 +206,7 @@ class Table:
 
 @dataclass(slots=True)
 class Answer:
-    """What came of a call, and what it cost: ``size`` in bytes, ``duration`` and ``query_time`` in ms."""
+    """The answer of a tool call on the try page: result, ``size`` in bytes, ``duration`` and ``query_time`` in ms."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     refusal: str = ""
@@ -225,13 +225,13 @@ class Answer:
 
     @property
     def texts(self) -> list[str]:
-        """The blocks of text that a model reads, where they are more than the structured content once more."""
+        """The text blocks in a tried tool's answer, without the one that repeats the structured content."""
         blocks = [block["text"] for block in self.result.get("content", ()) if block.get("type") == "text"]
         return blocks[1:] if self.structured is not None else blocks
 
     @property
     def others(self) -> list[str]:
-        """The types of the blocks that are no text."""
+        """The types of the blocks in a tried tool's answer that are not text."""
         return [block["type"] for block in self.result.get("content", ()) if block.get("type") != "text"]
 
     @property
@@ -246,7 +246,7 @@ class Answer:
 
     @property
     def table(self) -> Table | None:
-        """The structured content as a table, None where it has no rows."""
+        """A tried tool's structured content as a table, None if there are no rows."""
         return table_of(self.structured)
 
 
@@ -259,7 +259,7 @@ class TryIt:
         self.tools: dict[str, dict[str, Any]] = {}
 
     def respond(self) -> HttpResponseBase:
-        """Answer: the choice, the form of a tool, a question of the call, or its answer."""
+        """Render the page to try a tool: choice of a tool, its form, a question of the call, or its answer."""
         self.form.offer([])
         self.form.full_clean()
         if self.form.errors.keys() - {"tool"}:
@@ -276,7 +276,7 @@ class TryIt:
 
     @cached_property
     def client(self) -> LocalClient:
-        """The caller: the person in front of the page."""
+        """The client that tries the tool as the page's user, with the chosen site and scopes."""
         chosen = self.form.cleaned_data
         return LocalClient(
             known_sites()[chosen["site"]],
@@ -296,7 +296,7 @@ class TryIt:
     # Calls
 
     def _run(self, tool: dict[str, Any]) -> HttpResponseBase:
-        """Call the tool with what was entered, where it may be and can be read."""
+        """Call the tool with the form's arguments."""
         form = SchemaForm(tool["inputSchema"], self.request.POST, prefix="arg")
         whole, context = self.request.POST.get("json", "").strip(), {"tool": tool, "arguments": form}
         if whole:
@@ -317,7 +317,7 @@ class TryIt:
         return self._call(tool, given, {**context, "json": whole})
 
     def _answered(self, tool: dict[str, Any]) -> HttpResponseBase:
-        """Call the tool again with what the person answered to its questions."""
+        """Call the tried tool again with the person's answers to its questions."""
         try:
             given, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
             parts = [(key, question["params"]) for key, question in questions.items()]
@@ -375,7 +375,7 @@ class TryIt:
         )
 
     def _curl(self, tool: Mapping[str, Any], given: dict[str, Any]) -> str:
-        """Return the same call as a command. It names a variable where the token would be."""
+        """Return the tried call as a curl command."""
         site = self.form.cleaned_data["site"]
         path = next((path for path, mounted in mounted_endpoints().items() if mounted.name == site), "/mcp")
         headers = {
@@ -405,7 +405,7 @@ def as_json(value: Any) -> str:
 
 
 def table_of(structured: Any) -> Table | None:
-    """Return what has rows as a table: ``columns`` and ``rows``, or the first list of objects."""
+    """Return a tried tool's structured content as a table for the page, None if there are no rows."""
     if not isinstance(structured, Mapping):
         return None
     columns, rows = structured.get("columns"), structured.get("rows")
@@ -424,7 +424,7 @@ def table_of(structured: Any) -> Table | None:
 
 
 def cell(value: Any) -> str:
-    """Return a value as it stands in a table; of a relation its label."""
+    """Return a JSON value of a tried tool's answer as a table cell; a relation is shown by its text."""
     if value is None:
         return ""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and not isinstance(value[0], list):

@@ -1,4 +1,4 @@
-"""The page that shows what a model sees that acts as a user, with some scopes or with the access of a client."""
+"""The console's visibility page: what an AI model sees that acts as a chosen user, with scopes or a client's token."""
 
 from typing import Any, Final
 
@@ -18,24 +18,24 @@ from ..sites import MCPSite
 from ..sites import site as default_site
 from ..transports.local_client import CallFailed
 from .console_pages import Page
-from .visibility_report import look
+from .visibility_report import visibility_of
 
 # Of a user with more access, the newest can be chosen.
 MAX_ACCESS: Final = 50
 
 
 def known_sites() -> dict[str, MCPSite]:
-    """Return the sites that the URLconf mounts by their names; the default one where it mounts none."""
+    """Return the sites that the visibility page offers, by name: those mounted, or else the default site."""
     return {site.name: site for site in mounted_sites()} or {default_site.name: default_site}
 
 
 def known_scopes() -> list[str]:
-    """Return the scopes that there are, the weakest first."""
+    """Return the scopes that the visibility page offers, the weakest first."""
     return join({*oauth2_settings.SCOPES, *HIERARCHY}).split()
 
 
 class AsUserForm(forms.Form):
-    """Whose view is to be shown. Cleaned, ``user`` is the user and ``access`` their token, None without one."""
+    """The form of the visibility page: user, site, scopes or token. Cleaned, ``access`` is the token or None."""
 
     user = forms.CharField(label=_("User"), max_length=254, help_text=_("The name with which the user signs in."))
     site = forms.ChoiceField(label=_("Site"))
@@ -96,7 +96,7 @@ def _told(token: Any) -> str:
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Answer with the form, and with the view where a user is chosen."""
+    """Render the visibility page: its form, and the report of the chosen user."""
     if "user" not in request.GET:
         return page.render(request, {"form": AsUserForm()})
     form, view = AsUserForm(with_defaults(request.GET)), None
@@ -106,14 +106,16 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
         facts = None if token is None else token.facts
         client_id = "" if token is None or token.application is None else token.application.client_id
         try:
-            view = look(known_sites()[chosen["site"]], chosen["user"], scopes, facts=facts, client_id=client_id)
+            view = visibility_of(
+                known_sites()[chosen["site"]], chosen["user"], scopes, facts=facts, client_id=client_id
+            )
         except CallFailed as refused:
             form.add_error(None, str(refused))
     return page.render(request, {"form": form, "view": view})
 
 
 def with_defaults(given: Any) -> Any:
-    """Return the query with a site, so that a link can name the user alone."""
+    """Return the visibility page's query string with the default site and scopes filled in."""
     found = given.copy()
     found.setdefault("site", next(iter(known_sites())))
     if "scope" not in found and "asked" not in found:

@@ -1,4 +1,4 @@
-"""What a user's model would see of a site, what it costs in tokens, and why everything else is not there."""
+"""Visibility report: the tools, models and prompts that a user's AI model sees, their tokens, and what is hidden."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ from ..operating.call_lifecycle import describe_caller
 from ..operating.daily_budgets import left
 from ..orm.access import access_of
 from ..orm.filters import filters_of
-from ..orm.permissions import load_permissions
+from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
 from ..protocol.versions import MODERN
 from ..rest.tools import ViewSetTool
@@ -28,9 +28,9 @@ from ..server.methods import METHODS
 from ..signin import SERVICE_ACCOUNT
 from ..sites import MCPSite, is_open
 from ..tools.base import Tool
-from ..tools.functions import FunctionTool
-from ..tools.overviews import may_words
-from ..tools.writes import CreateUpload
+from ..tools.create_update_delete import CreateUpload
+from ..tools.function_tools import FunctionTool
+from ..tools.model_overview import may_words
 from ..transports.local_client import LocalClient
 
 # Bytes of JSON to a token, about, with the tokenizers of today.
@@ -40,8 +40,8 @@ MAX_PAGES: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """What is not there, and why."""
+class Hidden:
+    """An item that the visibility report lists as hidden: a tool, model, field, action or prompt, and the reason."""
 
     name: str
     reason: str
@@ -49,7 +49,8 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class SeenTool:
-    """A tool with about how many tokens its definition takes; ``writes`` says that it can change something."""
+    """A tool that the visibility report lists as visible, with the estimated tokens of its definition; ``writes`` if it
+    can change data."""
 
     name: str
     description: str
@@ -59,7 +60,8 @@ class SeenTool:
 
 @dataclass(frozen=True, slots=True)
 class SeenModel:
-    """A model: what the caller may do with its rows, and what is left out of it."""
+    """A Django model that the visibility report lists as visible: permitted operations, and its hidden fields and
+    actions."""
 
     label: str
     name: str
@@ -67,13 +69,13 @@ class SeenModel:
     fields: tuple[str, ...]
     filters: Mapping[str, tuple[str, ...]]
     actions: tuple[str, ...]
-    missing: tuple[Missing, ...]
-    missing_actions: tuple[Missing, ...]
+    missing: tuple[Hidden, ...]
+    missing_actions: tuple[Hidden, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """All that a model sees: ``resources`` and ``prompts`` by their URIs and names.
+class VisibilityReport:
+    """The visibility report of one user: ``resources`` and ``prompts`` by their URIs and names.
 
     ``off`` is what every call is answered with while the caller, or everything, is switched off. ``budgets`` are what
     is left of the caller's today, by kind ("user", "client", "service") and quantity; calls are refused at none.
@@ -85,18 +87,18 @@ class View:
     instructions: str = ""
     instruction_tokens: int = 0
     tools: tuple[SeenTool, ...] = ()
-    missing_tools: tuple[Missing, ...] = ()
+    missing_tools: tuple[Hidden, ...] = ()
     resources: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
-    missing_prompts: tuple[Missing, ...] = ()
+    missing_prompts: tuple[Hidden, ...] = ()
     models: tuple[SeenModel, ...] = ()
-    missing_models: tuple[Missing, ...] = ()
+    missing_models: tuple[Hidden, ...] = ()
     off: str = ""
     budgets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def tool_tokens(self) -> int:
-        """About how many tokens the definitions of all tools take."""
+        """The estimated tokens of all tool definitions."""
         return sum(tool.tokens for tool in self.tools)
 
     def as_json(self) -> dict[str, Any]:
@@ -105,11 +107,11 @@ class View:
 
 
 def tokens(value: Any) -> int:
-    """Return about how many tokens a model reads for a value."""
+    """Estimate the tokens that a value costs an AI model, for the visibility report."""
     return -(-len(orjson.dumps(value)) // BYTES_PER_TOKEN)
 
 
-def look(
+def visibility_of(
     site: MCPSite,
     person: AbstractBaseUser,
     scopes: Iterable[str],
@@ -117,8 +119,8 @@ def look(
     facts: Mapping[str, Any] | None = None,
     client_id: str = "",
     model: type[Model] | None = None,
-) -> View:
-    """Return what a model sees that acts as ``person``; ``model`` leaves all else out.
+) -> VisibilityReport:
+    """Return the visibility report of ``person``; with ``model``, of that Django model alone.
 
     ``facts`` are those kept with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` gives them,
     ``client_id`` is that of its client.
@@ -133,7 +135,7 @@ def look(
     seen, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
     lists = {} if model is not None else _lists(request)
     off = None if request.mcp.off is None else request.mcp.off.caller(request.mcp.record)
-    return View(
+    return VisibilityReport(
         site.name,
         person.get_username(),
         scopes,
@@ -149,7 +151,7 @@ def look(
 
 
 def request_of(client: LocalClient) -> MCPRequest:
-    """Return a request with which :func:`ask` can be asked."""
+    """Return a request of a local client, with which the visibility report calls :func:`ask`."""
     request = client.new_request()
     request.mcp.version, request.mcp.off = MODERN[-1], switches.board.current()
     load_permissions(request.user)
@@ -157,7 +159,7 @@ def request_of(client: LocalClient) -> MCPRequest:
 
 
 def ask(request: MCPRequest, method: str, **params: Any) -> dict[str, Any]:
-    """Return the result of a method, which nobody called: it is not in the log."""
+    """Return the result of an MCP method for the visibility report, without a call in the log."""
     return dict(orjson.loads(encode(METHODS[method](request, params))))
 
 
@@ -172,12 +174,12 @@ def _lists(request: MCPRequest) -> dict[str, Any]:
         "instruction_tokens": tokens(instructions),
         "tools": tuple(tools),
         "missing_tools": tuple(
-            Missing(name, tool_reason(request, name)) for name in sorted(set(site.all_tool_names()) - names)
+            Hidden(name, tool_reason(request, name)) for name in sorted(set(site.all_tool_names()) - names)
         ),
         "resources": tuple(_resources(request)),
         "prompts": tuple(prompts),
         "missing_prompts": tuple(
-            Missing(item.name, _lacks_scope(request, item) or _("its own permission refuses the user"))
+            Hidden(item.name, _lacks_scope(request, item) or _("its own permission refuses the user"))
             for item in site.prompts.values()
             if item.name not in prompts
         ),
@@ -207,7 +209,7 @@ def _lacks_scope(request: MCPRequest, item: Any) -> str:
 
 
 def tool_reason(request: MCPRequest, name: str) -> str:
-    """Return why a tool of the site is not among the caller's."""
+    """Return the visibility report's reason why a tool is hidden from the user."""
     site: Any = request.mcp.site
     tool = site.get_tool(request, name)
     action = dict(site._action_tools.declared()).get(name)
@@ -231,7 +233,7 @@ def tool_reason(request: MCPRequest, name: str) -> str:
 
 
 def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
-    """Return why the caller may not use a tool, None for one that is known to few."""
+    """Return the visibility report's reason why the user has no permission for a tool."""
     if isinstance(tool, CreateUpload) and upload_storage() is None:
         return _('STORAGES has no "mcp_uploads"')
     if tool is not None and not tool.read_only and (reason := _read_only_reason(request)):
@@ -248,7 +250,7 @@ def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
 
 
 def _read_only_reason(request: MCPRequest) -> str:
-    """Return why nothing can be changed at all, "" where that is not so."""
+    """Return the visibility report's reason why all writes are hidden, "" for none."""
     if settings.READ_ONLY:
         return _("READ_ONLY is on")
     narrowing = request.mcp.narrowing
@@ -262,14 +264,14 @@ def _lacks(permission: str) -> str:
 # Models
 
 
-def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Missing, ...]]:
+def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Hidden, ...]]:
     visible = {exposure.model: exposure for exposure in access_of(request).exposures}
     seen, missing = [], []
     for model in models:
         if model in visible:
             seen.append(_model(request, visible[model]))
         else:
-            missing.append(Missing(model._meta.label_lower, model_reason(request, model)))
+            missing.append(Hidden(model._meta.label_lower, model_reason(request, model)))
     return tuple(seen), tuple(missing)
 
 
@@ -286,14 +288,14 @@ def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
         actions=tuple(actions),
         missing=tuple(hidden_fields(request, exposure, fields)),
         missing_actions=tuple(
-            Missing(name, action_reason(request, exposure, name))
+            Hidden(name, action_reason(request, exposure, name))
             for name in sorted(set(exposure.options.action_names()) - set(actions))
         ),
     )
 
 
 def model_reason(request: MCPRequest, model: type[Model]) -> str:
-    """Return why the caller does not see a model."""
+    """Return the visibility report's reason why a Django model is hidden from the user."""
     site: Any = request.mcp.site
     exposure = site.exposures.get(model)
     if exposure is not None:
@@ -321,7 +323,7 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
 
 
 def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
-    """Return why the caller may not run an action."""
+    """Return the visibility report's reason why an action is hidden from the user."""
     model, off = access_of(request)[exposure], request.mcp.off
     if not model.is_there:
         return _unseen(exposure.label)
@@ -350,8 +352,8 @@ def _has(request: MCPRequest, exposure: ModelExposure, permission: str) -> bool:
     return request.user.has_perm(permission if "." in permission else f"{exposure.opts.app_label}.{permission}")
 
 
-def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[Missing]:
-    """Yield the fields of the model's table and its many-to-many fields that the caller does not see."""
+def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[Hidden]:
+    """Yield a model's columns and many-to-many fields that the visibility report lists as hidden, with reasons."""
     declared = set(exposure.get_fields(request))
     for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
         if item.name in visible:
@@ -366,4 +368,4 @@ def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[s
             reason = _unseen(related._meta.label_lower)
         else:
             reason = _("the exposure of the model that it is inherited from hides it")
-        yield Missing(item.name, reason)
+        yield Hidden(item.name, reason)

@@ -30,7 +30,7 @@ ATTRIBUTES: Final = ("path", "path_info", "resolver_match")
 
 
 class own_place:
-    """Context manager that restores the path and the resolver match of a request after it visited admin pages."""
+    """Context manager that restores a request's path and resolver match after the request visited admin pages."""
 
     __slots__ = ("before", "request")
 
@@ -46,8 +46,8 @@ class own_place:
 
 
 def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) -> None:
-    """Move the request to the admin page of a model, or of the row with this key, if hooks of the admin could look at
-    the path.
+    """Move the request to the admin page of a model, or of the row with this key, if hooks of the admin could read the
+    path.
 
     What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
     """
@@ -56,7 +56,7 @@ def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) ->
 
 
 def move_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) -> None:
-    """Move the request to a page of the admin; nothing changes where the URLconf has no such page."""
+    """Move the request to an admin page of a model or a row; change nothing where the URLconf has no such page."""
     # Another page's own arguments do not go with it.
     given = _given(request)
     found = _place(exposure, page, tuple(given.items()), pk is not None, *_where(request))
@@ -71,20 +71,20 @@ def move_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) 
 
 
 def admin_path(request: MCPRequest, exposure: Any, pk: Any) -> str | None:
-    """Return the path of the admin page of the row with this key, None where the URLconf has none."""
+    """Return the path of the admin page of the row with this key, None where the URLconf has no such page."""
     found = _place(exposure, "change", tuple(_given(request).items()), True, *_where(request))
     return found[0].replace(PLACEHOLDER, str(quote(str(pk)))) if found is not None else None
 
 
 def _given(request: MCPRequest) -> Mapping[str, Any]:
-    """Return the URL parameters of the endpoint, whichever admin page the request is on now."""
+    """Return the endpoint's URL parameters, even while the request is moved to an admin page."""
     here = request.resolver_match
     given: Mapping[str, Any] = getattr(here, "mcp_given", here.kwargs if here is not None else {})
     return given
 
 
 def _where(request: MCPRequest) -> tuple[Any, str]:
-    """Return URLconf and script prefix of the request, for the paths of admin pages."""
+    """Return URLconf and script prefix, with which the request's admin pages are resolved."""
     kept: tuple[Any, str] | None = request.__dict__.get("_mcp_where")
     if kept is None:
         kept = request.__dict__["_mcp_where"] = get_urlconf() or django_settings.ROOT_URLCONF, get_script_prefix()
@@ -95,8 +95,8 @@ def _where(request: MCPRequest) -> tuple[Any, str]:
 def _place(
     exposure: Any, page: PageName, given: tuple[tuple[str, Any], ...], is_row: bool, urlconf: Any, prefix: str
 ) -> tuple[str, str, ResolverMatch] | None:
-    """Resolve an admin page: its path, its path below the script prefix, and its match; None where the URLconf has
-    none.
+    """Resolve an admin page: its path, its path below the script prefix, and its match; None where the URLconf has no
+    such page.
 
     It is below the same prefix as the endpoint where the admin is mounted there.
     """
@@ -121,7 +121,7 @@ def _copied(match: ResolverMatch, kwargs: Mapping[str, Any], given: Mapping[str,
 
 
 class at_page(own_place):
-    """Context manager that puts the request on an admin page; see :func:`go_to`."""
+    """Context manager that moves the request to an admin page; see :func:`go_to`."""
 
     __slots__ = ("page",)
 
@@ -135,13 +135,13 @@ class at_page(own_place):
 
 
 def is_placed(request: MCPRequest) -> bool:
-    """Return whether the request is on an admin page already."""
+    """Return whether the request has been moved to an admin page already."""
     return hasattr(request.resolver_match, "mcp_given")
 
 
 def asks_where(*items: Any, permissions: bool = False) -> bool:
-    """Return whether objects or classes of the project have code of their own that could look at the request's admin
-    page.
+    """Return whether objects or classes, such as a ModelAdmin, have code of the project that could read the request's
+    admin page.
 
     With ``permissions`` only code counts that takes part in what a caller may do.
     """
@@ -159,7 +159,7 @@ def _counts(name: str, permissions: bool) -> bool:
 
 
 def language_of(request: HttpRequest) -> str | None:
-    """Return the language that the caller's ``Accept-Language`` asks for, None for the one that is active.
+    """Return the language that the caller's ``Accept-Language`` asks for, as on an admin page; None for the active one.
 
     ``Accept-Language`` decides, among ``settings.LANGUAGES``. A language that the project's middleware chose stays.
     """
@@ -172,14 +172,15 @@ def language_of(request: HttpRequest) -> str | None:
 
 
 def activate_language(request: HttpRequest) -> None:
-    """Activate the caller's language, in a context that ends with the call."""
+    """Activate the caller's language, as an admin page does for a browser, in a context that ends with the call."""
     if language := language_of(request):
         translation.activate(language)
 
 
 @contextmanager
 def own_locale(request: HttpRequest) -> Iterator[None]:
-    """Activate the caller's language for a coroutine, and restore language and time zone afterwards."""
+    """Activate the caller's language, as an admin page does, for a coroutine; restore language and time zone
+    afterwards."""
     language, zone = translation.get_language(), timezone.get_current_timezone()
     if wanted := language_of(request):
         translation.activate(wanted)
@@ -206,7 +207,8 @@ def _restore(language: str | None) -> None:
 
 @contextmanager
 def page_language(request: HttpRequest | None) -> Iterator[None]:
-    """Render a page for a person in the language of their browser, if the pages are translated into it.
+    """Render a page, as the admin does, in the language of a person's browser, if the pages are translated into that
+    language.
 
     Without a request it is the one that is active.
     """
@@ -216,7 +218,8 @@ def page_language(request: HttpRequest | None) -> Iterator[None]:
 
 
 def shown_language() -> str:
-    """Return the language that translated pages have now: the active one, or the catalogue's fallback."""
+    """Return the language in which translated pages, as in the admin, are shown now: the active one, or the catalogue's
+    fallback."""
     # The catalogue says it itself, as Django falls back from one to another.
     catalogue = translation.pgettext("the code of the language of these texts", "en")
     active = translation.get_language() or catalogue

@@ -29,7 +29,7 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
 class _Run:
-    """The view of the middleware chain: it runs the call and keeps its result or error."""
+    """The innermost view of the call middleware: runs the call and keeps its result or error."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
@@ -38,7 +38,7 @@ class _Run:
         self.error: BaseException | None = None
 
     def respond(self) -> HttpResponse:
-        """Run the call; middleware learns of an error by the status 500, as from any other view."""
+        """Run the call inside its middleware, which learns of an error by the status 500, as from any other view."""
         self.is_done = True
         try:
             self.outcome = self.work()
@@ -48,7 +48,8 @@ class _Run:
 
 
 def load_middleware(name: str, get_response: GetResponse) -> GetResponse:
-    """Instantiate one middleware around ``get_response``, which alone comes back if it raises MiddlewareNotUsed."""
+    """Instantiate one call middleware around ``get_response``, which comes back alone if the middleware raises
+    MiddlewareNotUsed."""
     factory = import_string(name)
     if not getattr(factory, "sync_capable", True):
         raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is asynchronous alone: calls run in threads.")
@@ -74,13 +75,13 @@ def _chain() -> GetResponse | None:
 
 @cache
 def _thread_places() -> tuple[threading.local, ...]:
-    """Return the thread-locals in which the middleware keeps something."""
+    """Return the thread-locals in which the call middleware keeps something."""
     found = (place for name in settings.CALL_MIDDLEWARE for _, place in _places(name))
     return tuple({id(place): place for place in found if isinstance(place, threading.local)}.values())
 
 
 def through(request: MCPRequest, work: Callable[[], T]) -> T:
-    """Run the work of a call within the ``CALL_MIDDLEWARE`` and return its result."""
+    """Run a call within the ``CALL_MIDDLEWARE`` and return the call's result."""
     chain = _chain()
     if chain is None:
         return work()
@@ -104,7 +105,7 @@ def through(request: MCPRequest, work: Callable[[], T]) -> T:
 
 
 async def through_async(request: MCPRequest, work: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine function on the event loop, while a thread is within the ``CALL_MIDDLEWARE``.
+    """Run an async call on the event loop, while a thread is within the ``CALL_MIDDLEWARE``.
 
     Synchronous parts of the work (``sync_to_async``) run in that thread.
     """
@@ -137,7 +138,8 @@ STATE: Final = (threading.local, ContextVar, Local)
 
 
 def keeps_caller(name: str) -> bool:
-    """Guess whether a middleware keeps the current user or request in a thread-local or a context variable.
+    """Guess whether a middleware should run as call middleware, since it keeps the current user or request in a
+    thread-local or a context variable.
 
     Its module, or one that it has functions and classes from, holds a place of that kind and names the caller. What is
     held there instead is not known: a declaration in ``CALL_MIDDLEWARE`` decides.

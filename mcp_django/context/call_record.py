@@ -32,7 +32,7 @@ def new_id() -> uuid.UUID:
 
 @dataclass(slots=True)
 class CallRecord:
-    """The record of one call or refusal.
+    """The record of one call or refusal, from which log, spans and metrics are written.
 
     Texts are as the client sent them, and the client's word alone where it names itself.
 
@@ -92,17 +92,17 @@ class CallRecord:
     span: Any = field(default=None, repr=False, compare=False)
 
     def settle(self, outcome: str, detail: str = "") -> None:
-        """Record the outcome of the call, unless an outcome is recorded already."""
+        """Set the outcome in the call's record, unless the record has one already."""
         if not self.outcome:
             self.outcome, self.detail = outcome, detail[:MAX_DETAIL]
 
     def undo(self, rows_changed: int, history: int) -> None:
-        """Take rows changed and history entries of a rolled back transaction off the record."""
+        """Take rows changed and history entries of a rolled back transaction off the call's record."""
         self.rows_changed, self.history = rows_changed, self.history[:history]
 
     @property
     def tokens(self) -> int:
-        """Estimate how many tokens of an AI model the answer takes: four bytes each."""
+        """Estimate from the call's record how many tokens of an AI model the answer takes: four bytes each."""
         return -(-self.size // 4)
 
 

@@ -33,21 +33,21 @@ LISTED: Final = ("get_user_permissions", "get_group_permissions", "get_all_permi
 
 
 class UnreadableAddress(ValueError):
-    """The query of the endpoint's URL does not say clearly what it restricts calls to."""
+    """The query of the endpoint's URL does not say clearly to which models, or to reading, calls are restricted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """The restriction of a call: ``labels`` of the apps and models that are left, None for all; ``named`` are those in
-    the URL.
-    """
+    """The restriction of a call to apps and models (``labels``, None for all) and to reading; ``named`` are those in
+    the URL."""
 
     labels: frozenset[str] | None = None
     read_only: bool = False
     named: tuple[str, ...] = field(default=())
 
     def admits(self, model: Any) -> bool:
-        """Return whether the restriction leaves the model; a many-to-many table is left if the models it joins are."""
+        """Return whether the call's restriction leaves the model; a many-to-many table is left if both models it joins
+        are."""
         if self.labels is None:
             return True
         opts = model._meta
@@ -56,13 +56,13 @@ class Narrowing:
         return opts.app_label in self.labels or opts.label_lower in self.labels
 
     def admits_permission(self, permission: str) -> bool:
-        """Return whether the restriction leaves a permission, such as ``shop.change_order``."""
+        """Return whether the call's restriction leaves the user a permission, such as ``shop.change_order``."""
         if self.labels is None or permission.partition(".")[0] in self.labels:
             return True
         return any(permission in _permissions_of(label) for label in self.labels)
 
     def admits_app(self, app_label: str) -> bool:
-        """Return whether the restriction leaves any model of the app."""
+        """Return whether the call's restriction leaves any model of the app."""
         return self.labels is None or any(label.partition(".")[0] == app_label for label in self.labels)
 
 
@@ -80,7 +80,8 @@ def _permissions_of(label: str) -> frozenset[str]:
 
 
 def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
-    """Read the restriction that is kept with a token, None without one; an unreadable one leaves nothing."""
+    """Read the call restriction that is kept with a token, None without one; an unreadable restriction leaves
+    nothing."""
     kept = facts.get(NARROWED_TO)
     if kept is None:
         return None
@@ -92,7 +93,8 @@ def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
 
 
 def narrow(request: Any) -> None:
-    """Restrict the request of a call, which has its user, scopes and facts, to what its token and URL leave."""
+    """Restrict a call, whose request has user, scopes and facts, to the models, or to the reading, that token and URL
+    leave."""
     context = request.mcp
     context.narrowing = found = narrowing_of(context.facts)
     if found is None:
@@ -107,7 +109,7 @@ def narrow(request: Any) -> None:
 
 
 def _narrowed_user(user: Any, narrowing: Narrowing) -> Any:
-    """Return a copy of the user without permissions for the models that a restriction leaves out."""
+    """Restrict the user of a call: return a copy without permissions for the models left out."""
     found = copy(user)
     asked = {"has_perm": narrowing.admits_permission, "has_module_perms": narrowing.admits_app}
     for name in (*asked, *LISTED):
@@ -122,7 +124,7 @@ def _narrowed_user(user: Any, narrowing: Narrowing) -> Any:
 def _narrowed(
     own: Callable[..., Any], admits: Callable[[str], bool] | None, narrowing: Narrowing, *, is_async: bool
 ) -> Callable[..., Any]:
-    """Wrap a permission method of the user so that it denies what the restriction leaves out."""
+    """Wrap a permission method of the user so that it denies everything outside the call's restriction."""
 
     def ask(*given: Any) -> Any:
         if admits is None:
@@ -141,7 +143,7 @@ def _narrowed(
 
 
 def kept_narrowing(labels: Collection[str]) -> dict[str, Any]:
-    """Return the fact, to be kept with a token, that restricts it to these apps and models."""
+    """Return the restriction to these apps and models, as the fact to be kept with a token for its calls."""
     return {MODELS: sorted(label for label in labels if label.partition(".")[0] == label or not _is_in(label, labels))}
 
 
@@ -161,7 +163,8 @@ def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
 
 
 def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
-    """Restrict the facts of a call further by the query of its URL, as in ``read_only=1&models=shop,crm.customer``."""
+    """Restrict a call further by the query of its URL, as in ``read_only=1&models=shop,crm.customer``; return the
+    facts."""
     given = _choices(query)
     if not given:
         return facts
@@ -175,7 +178,7 @@ def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
 
 
 def kept_query(query: str) -> str:
-    """Return the restricting part of a URL's query, for a URL that a client is sent to."""
+    """Return the part of a URL's query that restricts calls, for a URL that a client is sent to."""
     return urlencode([(name, value) for name, values in _choices(query).items() for value in values])
 
 

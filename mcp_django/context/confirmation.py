@@ -80,7 +80,7 @@ class Confirmation:
         return self._signer().sign(secrets.token_urlsafe(16))
 
     def redeem(self, token: Any) -> None:
-        """Use up a confirmation token, which must be for the same user, client, site, tool, arguments and objects."""
+        """Redeem a confirmation token, which must be for the same user, client, site, tool, arguments and objects."""
         try:
             if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
                 raise BadSignature("not a token")
@@ -99,7 +99,7 @@ class Confirmation:
         return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
     def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
-        """Return a question that asks the user to confirm a call on these very objects, with a form of ``schema``."""
+        """Return the question by which the user confirms a call on these very objects, with a form of ``schema``."""
         text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
         params = {"message": text, "requestedSchema": schema}
         return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
@@ -111,7 +111,8 @@ class Confirmation:
     def asked(
         self, token: Any, message: str, told: str, shown: Mapping[str, Any], repeat: str, *, again: bool = False
     ) -> ToolResult | None:
-        """Return the preview that asks for confirmation, None once the call is confirmed for exactly these objects.
+        """Ask for confirmation: return the preview to confirm, None once the call is confirmed for exactly these
+        objects.
 
         A client that can ask its user asks what is ``told``. With ``again`` a token that does not fit is answered by
         asking for what would be done now.
@@ -156,7 +157,7 @@ def _caller(request: MCPRequest) -> list[Any]:
 
 
 def identify(objects: Iterable[Any]) -> str:
-    """Return a digest of these objects, in any order: see :class:`Confirmation`."""
+    """Return a digest of the objects that a confirmation covers, in any order: see :class:`Confirmation`."""
     return _digest(sorted(map(_named, objects)))
 
 
@@ -176,12 +177,14 @@ def _canonical(value: Any) -> str:
 
 
 def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Seal the state of a call that asks, as its ``requestState`` for the next round."""
+    """Seal the state of a call that waits for a confirmation or another answer, as ``requestState`` for the next
+    round."""
     return seal(_state_salt(request, method, params), orjson.dumps(state), unique=True)
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Open a ``requestState`` that :func:`seal_state` sealed for this caller and this call."""
+    """Open the ``requestState`` of a call that is repeated with a confirmation or another answer; :func:`seal_state`
+    sealed it for this caller and call."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
@@ -201,13 +204,13 @@ def can_ask(request: MCPRequest) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Put a text for a confirmation on one line, without invisible characters and such that change direction."""
+    """Put a text of a confirmation on one line, without characters that are invisible or change direction."""
     parts = text.split()
     return " ".join("".join(char for char in part if unicodedata.category(char) not in UNSEEN) for part in parts)
 
 
 def quoted(value: Any) -> str:
-    """Quote a value in a question, so that nobody takes it for the question's own words."""
+    """Quote a value in a confirmation's message, so that nobody takes it for the message's own words."""
     text = one_line(str(value)[: 10 * MAX_QUOTED]).translate(QUOTES)
     return f"“{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
 
@@ -232,7 +235,8 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
 
 
 def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether a client has to answer questions by arguments of the next call, as it shows no forms.
+    """Return whether the client has to confirm, or answer questions, by arguments of the next call, as it shows no
+    forms.
 
     That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
     """
@@ -241,7 +245,8 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
 
 
 def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the answers that a client gives as an argument instead of a form.
+    """Return the JSON Schema of the confirmation, or other answers, that a client gives as an argument instead of a
+    form.
 
     The question with the key ``without`` is left out.
     """
@@ -251,5 +256,5 @@ def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str 
 
 
 def repeated(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Question]:
-    """Return the questions of the call so far and these, by key."""
+    """Return all questions that a confirmation has to repeat, by key: those of the call so far and these."""
     return {question.key: question for question in (*request.mcp.answers.seen, *asked)}

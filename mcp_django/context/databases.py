@@ -15,10 +15,13 @@ from .call_record import CURRENT
 
 
 class Primary:
-    """Database router in front of the project's own. Django asks it for each queryset without ``using()``."""
+    """Database router that sends the reads of a writing call to the primary database.
+
+    Django asks it before the project's own routers, for each queryset without ``using()``.
+    """
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
-        """Return the database where the model is written, during a call that writes."""
+        """Return the database where the model is written, for a read during a call that writes."""
         record = CURRENT.get()
         return _written(model, **hints) if record is not None and record.writes else None
 
@@ -27,18 +30,18 @@ PRIMARY: Final = Primary()
 
 
 def heed_writes() -> None:
-    """Install the database router, if the project has routers of its own."""
+    """Install the database router for writing calls, if the project has routers of its own."""
     if router.routers and router.routers[0] is not PRIMARY:
         router.routers = [PRIMARY, *router.routers]
 
 
 def home_of(model: type[Model]) -> str:
-    """Return the database alias where the model is written, or where it is read if it is only read."""
+    """Return the alias of the model's database: where the model is written, or else where it is read."""
     return _written(model) or router.db_for_read(model)
 
 
 def _written(model: type[Model], **hints: Any) -> str | None:
-    """Return the database alias where the model is written, None where it is only read."""
+    """Return the alias of the database where routers write the model, None for a model that is only read."""
     try:
         found = (one.db_for_write(model, **hints) for one in router.routers if hasattr(one, "db_for_write"))
         alias = next(filter(None, found), None)
@@ -60,7 +63,7 @@ Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
 
 @contextmanager
 def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Open a write transaction that takes SQLite's write lock at its beginning, and waits for it.
+    """Open a write transaction on a database; on SQLite, take the write lock at its beginning and wait for the lock.
 
     SQLite refuses the first write of a transaction that has read, at once and whatever its timeout, where another
     connection has written since or is about to. With ``mode`` "" it begins as the project has it, for what only reads.
@@ -85,7 +88,7 @@ def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether a database error means a lock, a deadlock or a conflict with another transaction."""
+    """Return whether the database was busy: an error of a lock, a deadlock or a conflict with another transaction."""
     cause = error.__cause__
     name = getattr(cause, "sqlite_errorname", "")
     return getattr(cause, "sqlstate", None) in BUSY_STATES or name.startswith(BUSY_NAMES)

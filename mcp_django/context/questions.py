@@ -66,17 +66,17 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """Digest, in hexadecimal, that tells this question from any other."""
+        """The digest of the question, in hexadecimal, which tells it from any other question."""
         told = [self.method, self.params, self.proof, self.about]
         text = json.dumps(told, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def because(self, reason: str, **more: Any) -> "Question":
-        """Return the same question with the reason why it is asked again."""
+        """Return the same question with the reason why the question is asked again."""
         return replace(self, reason=reason, **more)
 
     def missing(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the titles of required fields of the question's form that an answer leaves open.
+        """Return the titles of required fields that the answer to the question leaves open.
 
         What a page would show at first is no answer, as a client that cannot show the form answers for its user.
         """
@@ -91,7 +91,7 @@ class Question:
         return [str(fields[name].get("title") or name) for name in names]
 
     def to_wire(self, version: str) -> dict[str, Any]:
-        """Return the question as a request of the revision: its ``method`` and ``params``."""
+        """Return the question as the request that a client of the revision gets: its ``method`` and ``params``."""
         params = shape(self.method, self.params, version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
@@ -99,7 +99,7 @@ class Question:
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
-    """Use up the nonce of an answer or a confirmation; return False if it was used before.
+    """Use up the nonce of an answer to a question, or of a confirmation; return False if it was used before.
 
     It is used up across workers when they share Django's default cache, and within each worker when they do not.
     """
@@ -115,7 +115,7 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
 
 
 def unspend() -> None:
-    """Give back the nonces that this call has used up, as nothing was done."""
+    """Give back the nonces of answered questions that this call has used up, as nothing was done."""
     record = CURRENT.get()
     while record is not None and record.spent:
         with suppress(Exception):
@@ -123,7 +123,7 @@ def unspend() -> None:
 
 
 class Answers:
-    """The answers to a call's questions: those of this round, ``given``, and those of the rounds before.
+    """The client's answers to a call's questions: those of this round, ``given``, and those of the rounds before.
 
     ``given`` are the client's results by key. ``state`` is what :meth:`state` returned in the round before; nothing
     else proves what was asked. ``direct`` answers came as arguments of a tool, by a client that cannot be asked: they
@@ -162,7 +162,7 @@ class Answers:
         return tuple(self._seen.values())
 
     def unused_key(self, digest: str) -> str:
-        """Return a key for a question without one; the same in each run that asks the same questions."""
+        """Return a key for a question that has none; each run that asks the same questions gets the same key."""
         number = 1 + sum(key.startswith(digest[:12]) for key in self._seen)
         return digest[:12] if number == 1 else f"{digest[:12]}.{number}"
 
@@ -185,7 +185,7 @@ class Answers:
         return answer
 
     def settle(self, question: Question, version: str, read: Callable[[dict[str, Any]], Any]) -> Any:
-        """Return what ``read`` makes of the answer to a question, or raise ``InputRequired`` to ask it.
+        """Return the answer to a question as ``read`` converts it, or raise ``InputRequired`` to ask the question.
 
         ``version`` is the revision in which the client answered. ``read`` raises ``ValueError`` where an answer does
         not fit.
@@ -270,8 +270,7 @@ def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def untangled(error: BaseException) -> BaseException:
-    """Return one ``InputRequired`` with the questions of an exception group, as tasks raise it that ask at the same
-    time.
+    """Merge the questions of tasks that ask at the same time: return one ``InputRequired`` for an exception group.
 
     Of a group with other errors those are returned, and any other error as it is.
     """
@@ -297,7 +296,8 @@ def untangled(error: BaseException) -> BaseException:
 
 
 def answer_schema(question: Question) -> dict[str, Any]:
-    """Return the JSON Schema of a direct answer to a question; a form with one field takes its value alone."""
+    """Return the JSON Schema of the answer to a question that is given as an argument; for a form with one field, its
+    value alone."""
     form = question.params["requestedSchema"]
     properties: Mapping[str, Any] = form["properties"]
     message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))

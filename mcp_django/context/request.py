@@ -53,23 +53,27 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the client program says of itself in the request, for display and logs only: it proves nothing."""
+    """The name and version that a request's client program gives itself, for display and logs only: they prove
+    nothing."""
 
     name: str = ""
     version: str = ""
 
 
 class SessionState(Protocol):
-    """What a session of the handshake era remembers between requests."""
+    """The part of a handshake session that a request reads and changes: log level and subscriptions."""
 
     log_level: str | None
     uris: Sequence[str]
 
     def set_log_level(self, level: str) -> None:
-        """Remember the least severe level of log messages that the client wants to get."""
+        """Keep, beyond the request, the least severe level of log messages that the client wants to get."""
 
     def subscribe(self, uri: str) -> None:
-        """Remember a resource that the client subscribes to. Raises ``InvalidParams`` over ``MAX_SUBSCRIPTIONS``."""
+        """Keep, beyond the request, a resource that the client subscribes to.
+
+        Raises ``InvalidParams`` over ``MAX_SUBSCRIPTIONS``.
+        """
 
     def unsubscribe(self, uri: str) -> None:
         """Forget a resource."""
@@ -77,7 +81,7 @@ class SessionState(Protocol):
 
 @dataclass(slots=True)
 class MCPContext:
-    """The MCP context of one request, at ``request.mcp``.
+    """The context of one MCP request, which hooks find at ``request.mcp``.
 
     ``site`` is the :class:`~mcp_django.sites.MCPSite` that is called, which lies above all that runs a call.
     ``scopes`` are those of the token with what they imply; ``client_id`` is the OAuth client's, or "".
@@ -129,13 +133,14 @@ class MCPContext:
 
     @property
     def result_chars(self) -> int:
-        """Maximum characters of a result: the setting ``RESULT_CHARS``, or fewer for clients that lose some."""
+        """Most characters of a result of this request: the setting ``RESULT_CHARS``, or fewer for clients that lose
+        some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
         return most if known is None else min(most, known.result_chars or most)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Report to the client how far the call is, in units of the caller's choice.
+        """``request.mcp.progress``: report to the client how far the request is, in units of the caller's choice.
 
         Nothing is sent when the client did not ask for progress, when ``done`` did not grow (basic/patterns/progress:
         the value MUST increase), or sooner than 20 ms after the last report, unless it is the end.
@@ -160,7 +165,7 @@ class MCPContext:
         self.notify("notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: str = "") -> None:
-        """Send a log message to the client: ``data`` is text, or anything that has a JSON form.
+        """``request.mcp.log``: send a log message to the client; ``data`` is text, or anything that has a JSON form.
 
         Nothing is sent to a client that did not ask for messages of this level (server/utilities/logging), and no more
         than 1,000 messages in one call. Any thread may call it. Put no secrets in it: the client is not the server.
@@ -192,7 +197,8 @@ class MCPContext:
     # Asking
 
     def can(self, capability: str) -> bool:
-        """Return whether this call may ask its client: "elicitation", "elicitation.url", "sampling" or "roots".
+        """``request.mcp.can``: return whether the client can be asked: "elicitation", "elicitation.url", "sampling" or
+        "roots".
 
         Raises:
             ValueError: there is no such capability.
@@ -202,7 +208,7 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether the client declared that it answers questions of this kind.
+        """Return whether the client of this request declared the capability for this method with these parameters.
 
         The user of a client whose token says so is never asked: there is nobody.
         """
@@ -211,7 +217,7 @@ class MCPContext:
         return method_known(method, self.version, params) and supports(self.capabilities, method, params)
 
     def ask(self, message: str, kind: Any = bool, *, key: str = "", default: Any = UNSET, proof: bool = False) -> Any:
-        """Ask the client's user (elicitation) and return the answer to ``message``.
+        """``request.mcp.ask``: ask the client's user (elicitation) and return the answer to ``message``.
 
         The call ends here until the answer is there, and then runs again from its beginning: do nothing before that
         must not be done twice. A client that cannot ask its user makes the call again with the answers as arguments.
@@ -229,13 +235,14 @@ class MCPContext:
             Declined: the user declined or dismissed the question.
             ImproperlyConfigured: ``kind`` is nothing that a form of plain fields can ask for.
         """
-        from ..schema.question_forms import blank
+        from ..schema.question_forms import question_form
 
-        form = blank(kind, key) if default is UNSET else blank(kind, key, default)
+        form = question_form(kind, key) if default is UNSET else question_form(kind, key, default)
         return self.put(ELICITATION, {"message": str(message), "requestedSchema": form.schema}, form.read, key, proof)
 
     def ask_url(self, message: str, url: str, *, key: str = "") -> None:
-        """Send the client's user to a web page, for what must not pass through the client, such as a password.
+        """``request.mcp.ask_url``: send the client's user to a web page, for anything that must not pass through the
+        client, such as a password.
 
         Returns when the user has agreed to go there, which says nothing of what happens there: look that up, and ask
         again while it is not done. Never put a secret or an identity into ``url``: the page has to sign its user in.
@@ -251,7 +258,8 @@ class MCPContext:
     def sample(
         self, messages: Any, *, max_tokens: int = 1_000, system: str = "", key: str = "", **more: Any
     ) -> "Sampled":
-        """Ask the client's AI model (sampling): ``messages`` is a text, or a list of texts, messages and pairs.
+        """``request.mcp.sample``: ask the client's AI model (sampling); ``messages`` is a text, or a list of texts,
+        messages and pairs.
 
         A pair is a role ("user" or "assistant") and a text. ``system`` is the system prompt; ``more`` are further
         parameters of ``sampling/createMessage``, such as ``temperature``. Only for clients that :meth:`can` "sampling".
@@ -264,7 +272,7 @@ class MCPContext:
         return self.put(SAMPLING, sampling_params(messages, max_tokens, system, more), read_sample, key)
 
     def roots(self, *, key: str = "") -> "list[Root]":
-        """Ask the client for its roots: directories and files that it works in.
+        """``request.mcp.roots``: ask the client for its roots, the directories and files that it works in.
 
         Only for clients that :meth:`can` "roots".
 
@@ -284,8 +292,8 @@ class MCPContext:
         proof: bool = False,
         about: str = "",
     ) -> Any:
-        """Ask the client a :class:`~mcp_django.context.questions.Question`, and return what ``read`` makes of its
-        answer.
+        """Put a :class:`~mcp_django.context.questions.Question` to the client of this request, and return the answer as
+        ``read`` converts it.
 
         Raises:
             InputRequired, Declined: see :meth:`ask`.
@@ -302,7 +310,7 @@ class MCPContext:
 
 
 class MCPRequest(HttpRequest):
-    """A Django request that came over MCP: ``user`` is the token's user, ``mcp`` the MCP context.
+    """The Django request of an MCP call, which hooks get: ``user`` is the token's user, ``mcp`` the MCP context.
 
     It carries no token and no cookie.
     """
@@ -331,7 +339,7 @@ USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
-    """An MCP request without query, form and files, which are made only when a hook reads them.
+    """An MCP request whose query, form and files are empty, and made only when a hook reads them.
 
     As Django's own subclasses of ``HttpRequest``, it sets the attributes itself.
     """
@@ -356,7 +364,7 @@ class EmptyRequest(MCPRequest):
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the HTTP headers of a request by lower-case name, each with all its values.
+    """Return the request's HTTP headers from the ASGI scope, by lower-case name, each with all its values.
 
     A name with an underscore is dropped: WSGI and CGI cannot tell it from the one with a dash, and some servers pass
     it on (Django's security release for CVE-2015-0219 has the reason).
@@ -386,7 +394,8 @@ def _meta_key(name: str) -> str:
 
 
 def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Split the request's path into the script prefix, "" at the root, and the rest, which the URLconf matches.
+    """Split the path of an ASGI request into the script prefix, "" at the root, and the rest, which the URLconf
+    matches.
 
     As for Django's own requests, ``FORCE_SCRIPT_NAME`` goes before the server's word. A proxy may have taken the first
     part off or not.
@@ -432,13 +441,14 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
 
 
 def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
-    """Build the MCP request from an ASGI scope, and return it with its headers; hooks see none that are authority."""
+    """Build the MCP request from an ASGI scope, and return it with its headers; hooks see no header that is
+    authority."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers
 
 
 def local_request(site: Any) -> MCPRequest:
-    """Build the MCP request of a call that came over no network, without its user.
+    """Build the MCP request of a call that came over no network; its user is not set.
 
     It seems to come to the project's own address.
     """
@@ -453,7 +463,8 @@ def local_request(site: Any) -> MCPRequest:
 
 
 def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the attributes that the project's middleware added to a Django request, for the MCP request."""
+    """Return the attributes that the project's middleware added to a Django request, to copy them to the MCP
+    request."""
     own = vars(HttpRequest()).keys() | WITHHELD
     return {
         name: value
@@ -463,7 +474,7 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
-    """Return an ASGI scope for a WSGI request of Django's."""
+    """Convert a WSGI request of Django's to an ASGI scope, from which the MCP request is built."""
     found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
     found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
     return {

@@ -30,7 +30,7 @@ NONCE: Final = 16
 
 
 def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
-    """Encrypt and sign ``data`` for ``salt``, as text of visible ASCII characters.
+    """Encrypt and sign ``data`` for ``salt``, as a sealed text of visible ASCII characters.
 
     Equal data give equal texts but for the time, unless they are to be ``unique``.
     """
@@ -41,7 +41,8 @@ def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
 
 
 def unseal(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes | None:
-    """Verify and decrypt a sealed text; None unless :func:`seal` made it for this salt within ``max_age`` seconds."""
+    """Verify the signature of a sealed text and decrypt it; None unless :func:`seal` made it for this salt within
+    ``max_age`` seconds."""
     if not isinstance(text, str) or not 0 < len(text) <= max_chars or not text.isascii():
         return None
     for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
@@ -65,7 +66,7 @@ def _derived(key: str | bytes, salt: str, use: str) -> bytes:
 
 
 def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
-    """Encrypt or decrypt by HMAC-SHA256 in counter mode, with another key than the signature's."""
+    """Encrypt or decrypt a signed text by HMAC-SHA256 in counter mode, with another key than the signature's."""
     secret = _derived(key, salt, "cipher")
     blocks = range((len(data) + 31) // 32)
     mask = b"".join([hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks])[: len(data)]
@@ -80,7 +81,7 @@ TICKET: Final = r"[\w-]{1,4000}:[\w-]{1,20}:[\w-]{1,100}"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The content of a signed URL: ``owner`` is the user's primary key as text, None where nobody signs in.
+    """The ticket in a signed URL: ``owner`` is the user's primary key as text, None where nobody signs in.
 
     ``checksum`` is that of the token (hexadecimal), "" for one that is not stored; ``about`` is the use's own.
     """
@@ -91,13 +92,14 @@ class Ticket:
 
 
 def can_link(request: MCPRequest) -> bool:
-    """Return whether the caller can get signed URLs: they came over HTTP, as a user who can be found again."""
+    """Return whether signed URLs can be made for the caller: one who came over HTTP, as a user who can be found
+    again."""
     user = request.user
     return bool(request.mcp.resource) and (user.pk is None or isinstance(user, get_user_model()))
 
 
 def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
-    """Return a signed URL below the endpoint that is good for this use by the caller, who :func:`can_link`."""
+    """Sign a URL below the endpoint that is good for this use by the caller, who :func:`can_link`."""
     owner = None if request.user.pk is None else str(request.user.pk)
     checksum = bytes.fromhex(getattr(getattr(request, "auth", None), "checksum", ""))
     data = bytes([len(checksum)]) + checksum + orjson.dumps([owner, *about])
@@ -105,7 +107,7 @@ def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
 
 
 def read_ticket(site_name: str, use: str, text: str, *, max_age: int = MAX_AGE) -> Ticket | None:
-    """Verify the ticket of a signed URL, None if it was not made for this use of the site, or is too old."""
+    """Verify the ticket of a signed URL; None if it was not signed for this use of the site, or is too old."""
     data = unseal(_salt(site_name, use), text, max_age)
     if data is None:
         return None

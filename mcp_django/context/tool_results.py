@@ -25,7 +25,8 @@ class ToolResult:
     is_error: bool = False
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the ``CallToolResult`` as JSON; the structured content is serialised once, for both places."""
+        """Return the tool result as JSON (``CallToolResult``); the structured content is serialised once, for both
+        places."""
         wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
         if self.structured is not None:
             encoded = orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS)
@@ -37,5 +38,5 @@ class ToolResult:
 
 
 def error_result(error: ToolError, last: str = "") -> ToolResult:
-    """Return the tool result that tells the AI model an error; ``last`` ends its text, however long that is."""
+    """Return the tool result that tells the AI model an error; ``last`` ends its text, however long the error is."""
     return ToolResult(content=[Text(error.message[: MAX_ERROR - len(last)] + last)], is_error=True)

@@ -120,7 +120,7 @@ def _has_unseen(name: str) -> bool:
 
 
 def _is_mixed(name: str) -> bool:
-    """Return whether a word of the name mixes scripts that nobody writes together, or passes for Latin."""
+    """Return whether a word of an untrusted name mixes scripts that nobody writes together, or passes for Latin."""
     words = list(_words(unicodedata.normalize("NFKC", name)))
     if any(_plain(char) != char for char in name):
         return True
@@ -161,11 +161,11 @@ def _claimed(name: str, *, strokes: bool = True) -> tuple[str, tuple[str, ...]] 
 
 
 def _look(product: str) -> re.Pattern[str]:
-    """Return a pattern for names that look like a product's, in which one stroke can stand for an i or an l."""
+    """Return a pattern for untrusted names that imitate a product's, in which one stroke can stand for an i or an l."""
     return re.compile(re.sub("[il]", lambda found: f"[{found[0]}{STROKE}]", product))
 
 
 def _plain(char: str) -> str:
-    """Return the letter of which an untrusted character is the small capital, any other as it is."""
+    """Return the plain letter for an untrusted character that is its small capital, any other character as it is."""
     found = _SMALL_CAPITAL.fullmatch(unicodedata.name(char, ""))
     return found[1].lower() if found is not None else char

@@ -32,8 +32,8 @@ from ..exceptions import NotFound, ToolError
 from ..orm.access import access_of
 from ..orm.column_values import pk_text, render
 from ..orm.labels import label_of
+from ..orm.nearest_names import alternatives
 from ..orm.uris import row_uri
-from ..orm.wording import alternatives
 from ..protocol.content import Content, EmbeddedResource, ResourceLink
 from ..runtime.cache_and_rate_limits import cache
 from ..schema.form_schemas import MAX_CHOICES, Option, fields_of, form_schema, is_required, model_of, options_of
@@ -65,7 +65,7 @@ CSRF: Final = "csrfmiddlewaretoken"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class Download:
     """A download: ``body`` is text or bytes."""
 
     name: str
@@ -73,7 +73,7 @@ class File:
     body: str | bytes
 
     def result(self, request: MCPRequest, about: str) -> tuple[dict[str, Any], list[Content]]:
-        """Return a downloaded file of an action's response as structured result, and a content block if it is long.
+        """Return the file in an action's response as structured result, and a content block if the file is long.
 
         The contents are in the result once: a short text in what is said; what is long is kept, and the block is a link
         to it. ``about`` is what made the file: ``shop.order/export``, where that is of a model.
@@ -119,8 +119,8 @@ def _key(request: MCPRequest, uri: str) -> str:
 # Intermediate pages
 
 
-class Page:
-    """A page that an action answers with, to ask something before it does anything.
+class ActionPage:
+    """A page as the response of an action, which asks something before the action does anything.
 
     ``target`` is the path of the view that it is posted to, "" where that is the admin's list, and so the action again.
     """
@@ -149,7 +149,7 @@ class Page:
 
     @property
     def selected(self) -> list[str] | None:
-        """The primary keys that the action's page posts back, None when it names none."""
+        """The primary keys that the page in an action's response posts back, None when the page names none."""
         return [value for name, value in self.html.entries if name == ACTION_CHECKBOX_NAME] or None
 
     def _html_names(self, name: str) -> set[str]:
@@ -158,7 +158,7 @@ class Page:
         return {html_name, *(part for part, _ in posted(self.fields[name].widget, html_name, None))}
 
     def required_names(self) -> list[str]:
-        """Return which fields of the action's page must be filled in."""
+        """Return which fields must be filled in on the page in an action's response."""
         names = []
         for name, item in self.fields.items():
             control = self.html.controls.get(self.form.add_prefix(name)) if self.form is not None else None
@@ -169,7 +169,7 @@ class Page:
         return [*names, BUTTON] if len(self.buttons) > 1 else names
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the action's page: its form, other controls, and which button to press."""
+        """Return the JSON Schema of the page in an action's response: form, other controls, and the button to press."""
         schema: dict[str, Any] = {"type": "object", "properties": {}}
         if self.form is not None:
             schema = dict(
@@ -186,7 +186,7 @@ class Page:
         return schema if schema["required"] else {name: part for name, part in schema.items() if name != "required"}
 
     def question(self, request: MCPRequest) -> dict[str, Any] | None:
-        """Return the action's page as an elicitation form, None where a field does not fit into one."""
+        """Return the page in an action's response as an elicitation form, None where a field does not fit into one."""
         properties: dict[str, Any] = {}
         required = self.required_names()
         if self.form is not None:
@@ -205,7 +205,7 @@ class Page:
         return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
     def entries(self, request: MCPRequest, answer: Mapping[str, Any]) -> tuple[list[Pair], list[str]]:
-        """Return what a browser posts for the action's page after a person entered ``answer``, and the errors."""
+        """Return the entries that post ``answer`` to the page in an action's response, and the errors."""
         entries = [pair for pair in self.html.entries if pair[0] != CSRF]
         shown = [name for name, item in self.fields.items() if not item.widget.is_hidden]
         known = [*shown, *self.controls, *([BUTTON] if len(self.buttons) > 1 else [])]
@@ -240,7 +240,7 @@ class Page:
 
 
 def control_schema(control: Control) -> dict[str, Any]:
-    """Return the JSON Schema of a control on the page that an action answers with."""
+    """Return the JSON Schema of a control on the page in an action's response."""
     one: dict[str, Any] = {"type": "string"}
     if control.choices:
         one["enum"] = [choice for choice in control.choices if choice]
@@ -250,7 +250,8 @@ def control_schema(control: Control) -> dict[str, Any]:
 
 
 def visible_options(request: MCPRequest, field: Any) -> list[Option] | None:
-    """Return the choices of a field on an action's page, rows only as far as the caller can see them."""
+    """Return the choices of a field on the page in an action's response, rows only as far as the caller can see
+    them."""
     if not isinstance(field, ModelChoiceField):
         return options_of(field)
     exposure = request.mcp.site.exposures.get(model_of(field))
@@ -273,18 +274,18 @@ def visible_options(request: MCPRequest, field: Any) -> list[Option] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What an action's response amounts to: at most one of a page, a file, a text and a row."""
+class ResponseContent:
+    """The content of an action's response: at most one of a page, a file, a text and a row."""
 
-    page: Page | None = None
-    file: File | None = None
+    page: ActionPage | None = None
+    file: Download | None = None
     text: str = ""
     note: str = ""
     record: Mapping[str, Any] | None = None
 
 
-def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
-    """Return what the HTTP response of an action means to a caller without a browser.
+def read_response(request: MCPRequest, response: HttpResponseBase) -> ResponseContent:
+    """Read the HTTP response of an action for a caller without a browser.
 
     ``request`` is the one that the action got.
     """
@@ -306,7 +307,7 @@ def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
         if mime_type in ("text/html", "application/xhtml+xml") and not disposition.startswith("attachment"):
             return _read_page(request, response, body.decode(response.charset, "replace"))
         if not body and not disposition:
-            return Answer()
+            return ResponseContent()
         content: str | bytes = body
         if TEXT_TYPES.match(mime_type):
             with suppress(UnicodeDecodeError, LookupError):
@@ -314,7 +315,9 @@ def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
         header = Message()
         header["Content-Disposition"] = disposition or "attachment"
         name = (header.get_filename() or "result").replace("\\", "/").rsplit("/", 1)[-1]
-        return Answer(file=File(UNSAFE_NAME.sub("_", name)[:100].lstrip(".") or "result", mime_type, content))
+        return ResponseContent(
+            file=Download(UNSAFE_NAME.sub("_", name)[:100].lstrip(".") or "result", mime_type, content)
+        )
     finally:
         # Not response.close(), which would also end the request for Django.
         for closer in response._resource_closers:  # type: ignore[attr-defined]
@@ -322,7 +325,7 @@ def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
 
 
 def _body(response: HttpResponseBase) -> bytes:
-    """Return the whole body of an action's response, if it is not too long."""
+    """Return the whole body of an action's response, or raise ``ToolError`` if the body is too long."""
     body = bytearray()
 
     def add(part: bytes) -> None:
@@ -346,7 +349,7 @@ def _body(response: HttpResponseBase) -> bytes:
     return bytes(body)
 
 
-def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> Answer:
+def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> ResponseContent:
     context = getattr(response, "context_data", None) or {}
     form = next((value for value in context.values() if isinstance(value, BaseForm)), None)
     title = str(context.get("title") or "")
@@ -357,15 +360,15 @@ def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> An
     asking = [(path, found) for path, found in forms if _asks(found, form)]
     for path, found in asking:
         if path == request.path:
-            return Answer(page=Page(found, form, title))
+            return ResponseContent(page=ActionPage(found, form, title))
     for path, found in forms:
         if own_view(request, path) is not None:
-            return Answer(page=Page(found, form, title, target=path))
+            return ResponseContent(page=ActionPage(found, form, title, target=path))
     # A page may leave its form out, to say why there is nothing to ask.
     if asking or (form is not None and any(_asks(found, form) for found in every)):
         raise ToolError("This action goes on in a page of its own. Nothing was changed. Run it in the admin.")
     text = " ".join(part for found in every for part in found.text)
-    return Answer(text=text[: request.mcp.result_chars])
+    return ResponseContent(text=text[: request.mcp.result_chars])
 
 
 def _asks(html: HtmlForm, form: BaseForm | None) -> bool:
@@ -380,7 +383,7 @@ def _asks(html: HtmlForm, form: BaseForm | None) -> bool:
 
 
 def own_view(request: MCPRequest, path: str) -> Callable[..., HttpResponseBase] | None:
-    """Return the view at a path to which an action's page posts, if the ``ModelAdmin`` added it to its URLs.
+    """Return the view that takes the page in an action's response, if the ``ModelAdmin`` added the path to its URLs.
 
     ``request`` is the one that the action got: what it was posted to is the list of the model.
     """
@@ -398,14 +401,14 @@ def own_view(request: MCPRequest, path: str) -> Callable[..., HttpResponseBase] 
     return partial(match.func, **match.kwargs)
 
 
-def destination(request: MCPRequest, location: str) -> Answer:
-    """Return where the redirect of an action's response leads: a row, another page, or back to the list."""
-    elsewhere = Answer(note=ELSEWHERE)
+def destination(request: MCPRequest, location: str) -> ResponseContent:
+    """Return where the redirect in an action's response leads: a row, another page, or back to the list."""
+    elsewhere = ResponseContent(note=ELSEWHERE)
     target = urlsplit(urljoin(request.path, location))
     if target.netloc and target.netloc not in (request.META.get("HTTP_HOST"), urlsplit(settings.BASE_URL or "").netloc):
         return elsewhere
     if target.path == request.path:
-        return Answer()
+        return ResponseContent()
     try:
         match = resolve("/" + target.path.removeprefix(get_script_prefix()))
     except Resolver404:
@@ -413,12 +416,12 @@ def destination(request: MCPRequest, location: str) -> Answer:
     for exposure in access_of(request).exposures if "admin" in match.app_names else ():
         page = f"{exposure.opts.app_label}_{exposure.opts.model_name}_"
         if match.url_name == f"{page}changelist":
-            return Answer(note=f"The action leads on to a list of {exposure.label}.")
+            return ResponseContent(note=f"The action leads on to a list of {exposure.label}.")
         if match.url_name == f"{page}change":
             try:
                 row = access_of(request)[exposure].get_row(unquote(match.kwargs["object_id"]))
             except NotFound:
                 return elsewhere
             uri, label = row_uri(exposure, row.pk), label_of(exposure, row)
-            return Answer(record={"model": exposure.label, "pk": render(row.pk), "label": label, "uri": uri})
+            return ResponseContent(record={"model": exposure.label, "pk": render(row.pk), "label": label, "uri": uri})
     return elsewhere

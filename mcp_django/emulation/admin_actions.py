@@ -43,15 +43,15 @@ from ..context.tool_results import ToolResult
 from ..exceptions import InputRequired, NotPermitted, ToolError
 from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.model_exposure import ModelExposure
-from ..functions.asking import finished
-from ..functions.declarations import signature_of
+from ..functions.asked_parameters import finished
+from ..functions.declared_functions import signature_of
 from ..orm.access import access_of
-from ..orm.arguments import as_object, given_arguments
 from ..orm.column_values import iso_text
+from ..orm.database_writes import one_transaction, refusals
 from ..orm.fields import choices_of
 from ..orm.pagination import chunks
+from ..orm.tool_arguments import as_object, given_arguments
 from ..orm.undecodable_values import is_undecodable
-from ..orm.write_transactions import one_transaction, refusals
 from ..protocol.content import Content, ResourceLink
 from ..runtime.failing_hooks import reading
 from ..schema.form_schemas import form_schema
@@ -59,7 +59,7 @@ from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive
 from ..schema.value_types import is_empty
 from ..signals import rows_changed
-from .action_responses import Page, own_view, read_response
+from .action_responses import ActionPage, own_view, read_response
 from .bulk_writes import EVERYTHING, Selection, labels_of
 from .form_filling import changing_choices, field_entries, visible_choices
 from .history import Journal, has_history
@@ -91,7 +91,7 @@ class AdminAction(Action):
         self.description = self.description or description % model_format_dict(exposure.opts)
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller is a member of the admin site with the permissions of the admin action."""
+        """Return whether the caller may run the admin action: a member of the admin site with its permissions."""
         return bool(self.model_admin.admin_site.has_permission(request)) and super().has_permission(request)
 
     @property
@@ -180,7 +180,7 @@ class AdminAction(Action):
 
 @lru_cache(maxsize=512)
 def takes_selection(function: Callable[..., Any]) -> bool:
-    """Return whether a function has the signature of an admin action."""
+    """Return whether a function has the signature of an admin action: ``(modeladmin, request, queryset)``."""
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError:
@@ -204,7 +204,7 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
 
 
 class ActionCall:
-    """Runs an action on the rows that a tool call picks, after confirmation and the questions of its page.
+    """Runs an action as the admin does, on the rows of a tool call, after confirmation and its page's questions.
 
     ``form`` answers the action's page or its questions; it counts only with the ``confirm_token`` that came with them.
     """
@@ -272,9 +272,10 @@ class ActionCall:
     # Running
 
     def _attempt(
-        self, values: Mapping[str, Any], entries: Sequence[Pair], page: Page | None = None
-    ) -> ToolResult | Page:
-        """Run the action once in its transaction; return its result, or the page by which it asks."""
+        self, values: Mapping[str, Any], entries: Sequence[Pair], page: ActionPage | None = None
+    ) -> ToolResult | ActionPage:
+        """Run the action once as the admin does, in its transaction; return its result, or the page by which it
+        asks."""
         request, action, exposure, rows = self.request, self.action, self.exposure, self.rows
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
@@ -296,9 +297,11 @@ class ActionCall:
                     value = view(posting)
                 else:
                     queryset = self.selection.queryset(rows)
-                    value = finished(posting, action.invoke(posting, queryset, values))
+                    value = action.invoke(posting, queryset, values)
+                    if inspect.isgenerator(value):
+                        value = finished(posting, value)
             outcome = self._read(posting, value, len(rows))
-            if isinstance(outcome, Page):
+            if isinstance(outcome, ActionPage):
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif action.is_logged:
@@ -310,7 +313,7 @@ class ActionCall:
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome
 
-    def _read(self, posting: MCPRequest, value: Any, rows: int) -> ToolResult | Page:
+    def _read(self, posting: MCPRequest, value: Any, rows: int) -> ToolResult | ActionPage:
         if isinstance(value, ToolResult):
             return value
         about = {"action": self.action.name, "model": self.exposure.label}
@@ -346,14 +349,14 @@ class ActionCall:
         return f"{self.action.title}: {warning}Confirm it for {which}."
 
     def _shown(self, message: str) -> str:
-        """Return the confirmation message of the action, with its arguments and the labels of the rows."""
+        """Return the confirmation message of the admin action, with its arguments and the labels of the rows."""
         labels = listed(labels_of(self.exposure, self.rows), len(self.rows))
         given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
         told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
         return f"{message}{told}\n\n{self.exposure.label} ({len(self.rows)}): {labels}"
 
     def _ask(self, message: str, **more: Any) -> ToolResult:
-        """Return the result that asks for the action's confirmation by a ``confirm_token``."""
+        """Return the result that asks for the admin action's confirmation by a ``confirm_token``."""
         repeat = "form with these fields, and confirm_token" if "form" in more else "confirm_token"
         again = f"Nothing has been changed yet. If it is right, call again with the same arguments and {repeat}."
         shown = {"action": self.action.name, "model": self.exposure.label, **more}
@@ -361,7 +364,7 @@ class ActionCall:
         return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
-        """Return the result that asks the action's own questions, and for its confirmation if needed."""
+        """Return the result that asks the admin action's own questions, and for its confirmation if needed."""
         asked = [question for question in asked if question.key != CONFIRM]
         consent = [self._consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
@@ -369,8 +372,9 @@ class ActionCall:
         more = {"errors": failed} if failed else {}
         return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
 
-    def _ask_page(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
-        """Ask what the action's page asks: by elicitation if the client supports it, else by the result."""
+    def _ask_page(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
+        """Ask the questions of the admin action's page: by elicitation if the client supports it, else by the
+        result."""
         schema = page.question(self.request) if can_ask(self.request) else None
         if schema is None:
             return self._page_result(page)
@@ -385,7 +389,7 @@ class ActionCall:
             return self._page_result(page, [question.reason])
         return self._answer(page, values)
 
-    def _page_result(self, page: Page, errors: Sequence[str] = ()) -> ToolResult:
+    def _page_result(self, page: ActionPage, errors: Sequence[str] = ()) -> ToolResult:
         if self.asked is not None:
             raise InputRequired([self.asked.because(" ".join(errors))])
         schema = page.schema()
@@ -393,8 +397,8 @@ class ActionCall:
         failed = {"errors": list(errors)} if errors else {}
         return self._ask(page.message or self.action.title, **failed, **form)
 
-    def _answer(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
-        """Post the action's page as a browser would, with the caller's values in its form."""
+    def _answer(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
+        """Post the admin action's page as a browser would, with the caller's values in its form."""
         entries, wrong = page.entries(self.request, self.form)
         if not self.form and self.asked is None and page.schema().get("required"):
             # The token confirmed the rows; what the page asks has not been asked yet.
@@ -417,7 +421,7 @@ class ActionCall:
 
 
 class RowChanges:
-    """Finds out what an action changed in its rows, for the history.
+    """Compares rows before and after an admin action, for the history of the changes.
 
     Rows are read from the database before and after, in the action's transaction: it may have written them by its
     queryset, by other instances or by SQL of its own.
@@ -428,7 +432,7 @@ class RowChanges:
         self.before = self._read()
 
     def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
-        """Return the values of the action's rows in the database by primary key, None if they are unreadable.
+        """Return the values of the admin action's rows in the database by primary key, None if they are unreadable.
 
         It has the values by primary key and the names of columns; of a relation to several rows, their keys.
         """
@@ -460,7 +464,7 @@ class RowChanges:
         return found
 
     def found(self) -> dict[Model, list[str]]:
-        """Return each row that the action changed, with lines such as ``Status: paid → shipped``.
+        """Return each row that the admin action changed, with lines such as ``Status: paid → shipped``.
 
         Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that
         is gone has nothing that differs, and so has every row where the rows could not be read.

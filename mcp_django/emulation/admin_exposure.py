@@ -55,7 +55,7 @@ NOT_ADMITTED: Final = (
 
 
 class AdminOptions(ExposureOptions):
-    """The options of an ``AdminExposure``: what its ``ModelAdmin`` declares for every caller."""
+    """The options of an admin exposure: the declarations of its ``ModelAdmin`` for every caller."""
 
     exposure: AdminExposure
     # In the admin, inlines do not ask the list of their model.
@@ -82,7 +82,8 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_own_columns(self) -> bool:
-        """Whether the ``ModelAdmin`` overrides what decides on the columns, so that callers may differ."""
+        """Whether the admin exposure's ``ModelAdmin`` overrides what decides on the columns, so that callers may
+        differ."""
         exposure, admin = self.exposure, self.exposure.model_admin
         return (
             exposure.overrides(*COLUMN_HOOKS)
@@ -96,7 +97,7 @@ class AdminOptions(ExposureOptions):
         return self.has_own_columns or not self._is_stock(*hooks, owner=AdminExposure)
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
-        """Return fields of the ``ModelAdmin``'s form that its pages do not show to read."""
+        """Return the admin exposure's form fields that the pages of its ``ModelAdmin`` do not show to read."""
         exposure = self.exposure
         if exposure.fields is not None or exposure.form is not None:
             return ()
@@ -122,13 +123,13 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def permissions(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the Django permissions that decide, unless the ``ModelAdmin`` overrides the hook."""
+        """Return the Django permissions of the admin exposure, unless its ``ModelAdmin`` overrides the hook."""
         found = self._permissions(AdminExposure)
         return {deed: names for deed, names in found.items() if not self.exposure.overrides(f"has_{deed}_permission")}
 
     @cached_property
     def has_code_filters(self) -> bool:
-        """Whether the ``ModelAdmin`` has sidebar filters that are code."""
+        """Whether the admin exposure's ``ModelAdmin`` has sidebar filters that are code."""
         from .list_filters import has_code
 
         return self.exposure.overrides("get_list_filter") or any(map(has_code, self.exposure.model_admin.list_filter))
@@ -137,7 +138,8 @@ class AdminOptions(ExposureOptions):
         return self.exposure.search_fields or self.exposure.ask("get_search_fields", request, ())
 
     def has_search(self, request: MCPRequest) -> bool:
-        """Whether the ``ModelAdmin`` has ``search_fields`` or overrides its search."""
+        """Whether the admin exposure can be searched: its ``ModelAdmin`` has ``search_fields`` or overrides its
+        search."""
         return self.exposure.overrides("get_search_results") or super().has_search(request)
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
@@ -148,12 +150,12 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_admin_actions(self) -> bool:
-        """Whether the ``ModelAdmin`` or its admin site has actions other than ``delete_selected``."""
+        """Whether the admin exposure has actions of its ``ModelAdmin`` or admin site other than ``delete_selected``."""
         everywhere = (name for name, _ in self.admin_site.actions if name != "delete_selected")
         return bool(self.exposure.model_admin.actions) or self.exposure.overrides("get_actions") or any(everywhere)
 
     def action_names(self) -> list[str]:
-        """Return the names of the exposure's own actions and of the ``ModelAdmin``'s."""
+        """Return the names of the admin exposure's actions: its own and those of its ``ModelAdmin``."""
         base: Any = self.exposure.model_admin
         declared = (action_parts(action)[1] for action in base._get_base_actions())
         own = (name for name in declared if name != "delete_selected")
@@ -161,12 +163,12 @@ class AdminOptions(ExposureOptions):
 
 
 class AdminListing(Listing):
-    """The listing of an ``AdminExposure``: the changelist, sidebar and search that its ``ModelAdmin`` overrides."""
+    """The listing of an admin exposure: the changelist, sidebar and search that its ``ModelAdmin`` overrides."""
 
     exposure: AdminExposure
 
     def functions(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Return the functions in the ``ModelAdmin``'s ``get_list_display`` for this request, by name."""
+        """Return the admin exposure's functions in ``get_list_display`` for this request, by name."""
         if not self.exposure.overrides("get_list_display"):
             return {}
         declared = self.exposure.model_admin.list_display
@@ -174,26 +176,27 @@ class AdminListing(Listing):
         return {item.__name__: item for item in shown if callable(item) and item not in declared}
 
     def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows as the ``ModelAdmin``'s overridden changelist prepares them."""
+        """Return the rows of an admin exposure as the overridden changelist of its ``ModelAdmin`` prepares them."""
         if not self.exposure.overrides("get_changelist", "get_changelist_instance"):
             return rows
         sidebar = self.exposure.sidebar(self.request)
         return asked(self.exposure.label, "get_changelist_instance", sidebar.listed, rows, default=rows)
 
     def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
-        """Return whether a read-only field of the ``ModelAdmin`` that fails is shown as empty, as in the admin."""
+        """Return whether the admin exposure shows a read-only field that fails as empty, as the admin does."""
         return isinstance(error, (AttributeError, ValueError)) and name in asked(
             self.exposure.label, "get_readonly_fields", self.exposure.get_readonly_fields, self.request, row, default=()
         )
 
     def opening_filters(self) -> Sequence[NamedFilter]:
-        """Return the ``ModelAdmin``'s sidebar filters that narrow its list when it is opened."""
+        """Return the admin exposure's sidebar filters that narrow the list when the list is opened."""
         if not self.exposure.options.has_code_filters:
             return ()
         return [item for item in self.exposure.sidebar(self.request).filters() if item.narrows_by_itself()]
 
     def narrows_without_search(self) -> bool:
-        """Return whether the ``ModelAdmin``'s own search narrows the list without a search term."""
+        """Return whether the admin exposure's own search, by its ``ModelAdmin``, narrows the list without a search
+        term."""
         exposure = self.exposure
         if not exposure.searches_itself(self.request):
             return False
@@ -205,7 +208,7 @@ class AdminListing(Listing):
 
 
 class AdminExposure(ModelExposure):
-    """The exposure of a model by its ``ModelAdmin``: callers see and do what they can in the admin.
+    """The admin exposure of a model by its ``ModelAdmin``: callers see and do what they can in the admin.
 
     Attributes set on a subclass refine it.
 
@@ -226,7 +229,7 @@ class AdminExposure(ModelExposure):
         self._fixed_fields: dict[Any, Any] = {}
 
     def overrides(self, *hooks: str) -> bool:
-        """Return whether the ``ModelAdmin`` overrides one of these hooks of Django's ``ModelAdmin``."""
+        """Return whether the admin exposure's ``ModelAdmin`` overrides one of these hooks of Django."""
         admin = self.model_admin
         return any(
             getattr(type(admin), hook, None) is not getattr(ModelAdmin, hook, None) or hook in vars(admin)
@@ -234,7 +237,8 @@ class AdminExposure(ModelExposure):
         )
 
     def ask(self, hook: str, request: MCPRequest, default: Any) -> Any:
-        """Call a hook of the ``ModelAdmin`` with the request; return ``default`` where it fails."""
+        """Call a hook of the admin exposure's ``ModelAdmin`` with the request; return ``default`` where the hook
+        fails."""
         return asked(self.label, hook, getattr(self.model_admin, hook), request, default=default)
 
     def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
@@ -247,7 +251,7 @@ class AdminExposure(ModelExposure):
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the columns of the ``ModelAdmin``'s list, then its page's fields without sensitive ones.
+        """Return the admin exposure's fields: columns of the list, then the page's fields without sensitive ones.
 
         Without a row, they are what the page of an empty one shows: rows that are read are never those of the add page.
         """
@@ -270,7 +274,7 @@ class AdminExposure(ModelExposure):
         return self.options.with_primary_key(name for name in names if not is_sensitive(name, self.model))
 
     def _names_of_any_row(self, request: MCPRequest) -> list[str]:
-        """Return the fields of the ``ModelAdmin``'s page for an empty row, or those that all sample rows show."""
+        """Return the admin exposure's fields on the page of an empty row, or those that all sample rows show."""
         from ..orm.access import access_of
 
         none: list[str] = []
@@ -284,7 +288,8 @@ class AdminExposure(ModelExposure):
         return [name for name in pages[0] if all(name in page for page in pages)] if pages else none
 
     def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
-        """Return the readable fields of the ``ModelAdmin``'s page of a row, without form-only fields."""
+        """Return the admin exposure's readable fields on the ``ModelAdmin``'s page of a row, without form-only
+        fields."""
         owners = self.model, self.model_admin
         shown = (name for name in self.page_fields(request, obj) if isinstance(name, str))
         names = [
@@ -296,7 +301,8 @@ class AdminExposure(ModelExposure):
         return [*names, *(name for name in self.model_admin.get_readonly_fields(request, obj) if isinstance(name, str))]
 
     def page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
-        """Return the fields in the ``ModelAdmin``'s fieldsets, the same while one page is shown."""
+        """Return the admin exposure's fields in the fieldsets of its ``ModelAdmin``, the same while one page is
+        shown."""
         # A row is known by its identity, which is its own as long as the row is kept here too.
         key, row = (id(obj), obj) if self.options.has_own_columns else (obj is None, None)
         kept: Any = request.__dict__.get(PAGE_FIELDS) if self.options.has_own_columns else self._fixed_fields
@@ -314,7 +320,7 @@ class AdminExposure(ModelExposure):
         return [name for name in names if name not in ("__str__", "action_checkbox")]
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Return the ``ModelAdmin``'s ``list_display``; the fields of the model where it is only ``__str__``."""
+        """Return the admin exposure's ``list_display``; the fields of the model where that is only ``__str__``."""
         allowed = set(self.get_fields(request))
         names = self.list_display or self._list_names(request)
         if not names:
@@ -334,7 +340,7 @@ class AdminExposure(ModelExposure):
         return [str(name) for name in (*self.readonly_fields, *self.model_admin.get_readonly_fields(request, obj))]
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
-        """Return the method of the ``ModelAdmin``, or the function in ``list_display``, that computes the column."""
+        """Return the admin exposure's function for a column: a ``ModelAdmin``'s method, or one in ``list_display``."""
         try:
             field: Any = self.opts.get_field(name)
         except FieldDoesNotExist:
@@ -351,7 +357,7 @@ class AdminExposure(ModelExposure):
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the rows of the ``ModelAdmin``'s ``get_queryset`` for this caller."""
+        """Return the admin exposure's rows for this caller, from ``get_queryset`` of its ``ModelAdmin``."""
         with self._placed(request):
             return filterable(self.model_admin.get_queryset(request))
 
@@ -365,7 +371,7 @@ class AdminExposure(ModelExposure):
         return [*found, self.model_admin.date_hierarchy]
 
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
-        """Return the ``ModelAdmin``'s ``sortable_by``, None where it does not narrow the ordering."""
+        """Return the admin exposure's ``sortable_by``, None where the ``ModelAdmin`` does not narrow the ordering."""
         admin = self.model_admin
         narrowed = admin.sortable_by is not None or self.overrides("get_sortable_by")
         if self.sortable_by is not None or not narrowed:
@@ -374,17 +380,18 @@ class AdminExposure(ModelExposure):
         return [item if isinstance(item, str) else item.__name__ for item in found]
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
-        """Return the verdict of the ``ModelAdmin``'s own ``lookup_allowed``, if the exposure declares no filters."""
+        """Return the verdict of the ``ModelAdmin``'s own ``lookup_allowed``, if the admin exposure declares no
+        filters."""
         if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
             return True
         return self.sidebar(request).allows(lookup, value)
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
-        """Return the ``ModelAdmin``'s sidebar filters that are code, and those of ``filterset_class``."""
+        """Return the admin exposure's filters that are code: of the admin's sidebar, and of ``filterset_class``."""
         return [*super().get_named_filters(request), *self.sidebar(request).filters()]
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the ``ModelAdmin``'s ``search_fields`` without those that are hidden from the caller."""
+        """Return the admin exposure's ``search_fields`` without those that are hidden from the caller."""
         from ..orm.access import access_of
         from ..orm.search import is_searched
 
@@ -392,28 +399,26 @@ class AdminExposure(ModelExposure):
         return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
+        """Return whether the admin exposure uses the ``ModelAdmin``'s own search: overridden, and of no hidden
+        field."""
+        if self.search_fields or not self.overrides("get_search_results"):
+            return False
         from ..orm.search import is_hidden_path
 
-        return self._has_own_search and not any(
-            is_hidden_path(self, name) for name in self.options.search_fields(request)
-        )
+        return not any(is_hidden_path(self, name) for name in self.options.search_fields(request))
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search as the ``ModelAdmin`` does, but not in fields that are hidden from the caller."""
+        """Search the admin exposure as its ``ModelAdmin`` does, but not in fields that are hidden from the caller."""
         if self.searches_itself(request):
             return self.model_admin.get_search_results(request, queryset, search_term)
         return super().get_search_results(request, queryset, search_term)
 
-    @cached_property
-    def _has_own_search(self) -> bool:
-        return self.overrides("get_search_results") and not self.search_fields
-
     # Permissions
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
-        """Return the ``ModelAdmin``'s verdict, False for callers whom its admin site does not admit."""
+        """Return the verdict of the admin exposure's ``ModelAdmin``, False for callers outside its admin site."""
         from ..orm.access import access_of
 
         model = access_of(request)[self]
@@ -429,7 +434,7 @@ class AdminExposure(ModelExposure):
             return bool(asked(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
 
     def get_refusal(self, request: MCPRequest) -> str:
-        """Return what to tell a staff member whom the admin site of the ``ModelAdmin`` does not admit."""
+        """Return why the admin exposure refuses a staff member: the admin site does not admit them."""
         user: Any = request.user
         is_staff = user.is_active and getattr(user, "is_staff", False)
         from ..orm.access import access_of
@@ -440,13 +445,13 @@ class AdminExposure(ModelExposure):
         return NOT_ADMITTED if would_admit(request, self.model_admin.admin_site) else ""
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the ``ModelAdmin`` lets the caller view the list, or the row."""
+        """Return whether the admin exposure's ``ModelAdmin`` lets the caller view the list, or the row."""
         return self.has_permission(request, "view", obj)
 
     # Writes
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
-        """Return the form of the ``ModelAdmin``'s add or change page."""
+        """Return the admin exposure's form, from the add or change page of its ``ModelAdmin``."""
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
         return self.model_admin.get_form(request, obj, change=change, fields=self.page_fields(request, obj))
@@ -462,7 +467,7 @@ class AdminExposure(ModelExposure):
     # Actions
 
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
-        """Return the ``ModelAdmin``'s actions that this caller can run, and those of the exposure itself."""
+        """Return the admin exposure's actions that this caller can run: the ``ModelAdmin``'s, and its own."""
         found = dict(super().get_actions(request)) if self.actions else {}
         if not self.options.has_admin_actions:
             return found
@@ -494,11 +499,16 @@ class AdminExposure(ModelExposure):
             # Deleting is delete_record's, which shows and obeys the same collector.
             if name != "delete_selected" and takes_selection(function):
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
-        return {name: action for name, action in found.items() if action.has_permission(request)}
+
+        def may_run(action: Action) -> bool:
+            known = [verdicts.get(permission) for permission in action.permissions]
+            return action.has_permission(request) if None in known else any(known)
+
+        return {name: action for name, action in found.items() if may_run(action)}
 
 
 def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
-    """Return function, name and description of a ``ModelAdmin``'s action, an object since Django 6.1."""
+    """Return function, name and description of an admin exposure's action, an object since Django 6.1."""
     if hasattr(action, "func"):
         return action.func, action.name, action.plural_description
     function, name, description = action

@@ -21,12 +21,11 @@ from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import access_of
-from ..orm.arguments import RECORD_NOT_FOUND, RowArguments, as_object, as_pks, flag_argument
-from ..orm.deletion import plan_deletion
+from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
 from ..orm.pagination import COUNT_CAP, chunks, narrowed
 from ..orm.row_finder import RowFinder
-from ..orm.write_transactions import one_transaction, refusals
+from ..orm.tool_arguments import RECORD_NOT_FOUND, RowArguments, as_object, as_pks, flag_argument
 from ..schema.value_types import FREE_OBJECT, KEY
 from .history import Journal
 from .page_requests import as_page, changelist_entries, recording
@@ -49,7 +48,7 @@ NEXT: Final = "Nothing has been changed yet. If it is right, call again with the
 
 
 class Selection:
-    """The rows that a bulk write or an action picks by ``pks``, ``filters``, ``search`` or ``all``.
+    """The rows of a bulk write or an action, picked by ``pks``, ``filters``, ``search`` or ``all``.
 
     ``by_query``: the caller has not named each of them.
     """
@@ -95,7 +94,7 @@ class Selection:
         return rows
 
     def queryset(self, rows: Iterable[Model]) -> QuerySet[Any]:
-        """Return some of the picked rows as a queryset of the exposure, as an admin action gets it."""
+        """Return some of the rows picked for a bulk write as a queryset, as an admin action gets them."""
         return self.exposure.get_queryset(self.request).filter(pk__in=[row.pk for row in rows])
 
 
@@ -105,7 +104,7 @@ def labels_of(exposure: ModelExposure, rows: Iterable[Model]) -> list[str]:
 
 
 class BulkWrite:
-    """Changes or deletes many rows in one call, after showing them and asking for confirmation."""
+    """Writes in bulk: changes or deletes many rows in one call, after showing them and asking for confirmation."""
 
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any], tool: str, permission: str
@@ -139,7 +138,7 @@ class BulkWrite:
             return ToolResult(structured={"updated": True, **done, **self._said(), **shown})
 
     def delete(self) -> ToolResult:
-        """Delete the picked rows and all that Django deletes with them, or ask first."""
+        """Delete rows in bulk: the picked ones and all that Django deletes with them, or ask first."""
         request, exposure, label = self.request, self.exposure, self.exposure.label
         go_to(request, exposure, "changelist")
         with refusals(), one_transaction(exposure.model, request):
@@ -159,7 +158,7 @@ class BulkWrite:
             return ToolResult(structured={"deleted": True, **shown, **self._said()})
 
     def _locked(self) -> Sequence[Model]:
-        """Return the picked rows of the bulk write, locked, if the caller may write each of them."""
+        """Lock and return the rows of the bulk write, if the caller may write each of them."""
         request, exposure = self.request, self.exposure
         self.selection = Selection(request, exposure, self.arguments)
         rows = self.selection.rows

@@ -48,12 +48,12 @@ from django.utils.text import slugify
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, has_every_row
+from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
 from ..orm.fields import choice_of
 from ..orm.geometries import geometry_text
 from ..orm.row_finder import RowFinder
 from ..orm.undecodable_values import VALUE_ERRORS
-from ..orm.wording import json_or_text
 from ..schema.form_schemas import is_geometry
 from ..schema.secrets import HIDDEN, holds_hidden
 from .html_forms import Pair, Unfit, entered, first_choice, is_written_as_text, posted, shown_entries
@@ -68,7 +68,7 @@ TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0:
 
 
 class FilledForm:
-    """A Django form filled in with a caller's values, as a browser would post it.
+    """Fills in a Django form with a caller's values, as a browser would post the form.
 
     ``values`` are JSON by field name, all of them names of its fields. ``data`` is what the browser posts, where other
     fields post what the page shows; ``wrong`` are the errors of values, and ``exact`` what no control could hold.
@@ -129,7 +129,7 @@ class FilledForm:
             return []
 
     def _unseen(self, item: Field, linked: Any) -> list[Any]:
-        """Return linked rows that are hidden from the caller, who cannot have meant to unlink them in the form."""
+        """Return linked rows hidden from the caller, who cannot have meant to unlink them by filling in the form."""
         if not isinstance(item, ModelMultipleChoiceField) or not linked:
             return []
         offered: Any = item.queryset
@@ -142,7 +142,7 @@ class FilledForm:
         return list(rows.exclude(pk__in=visible).values_list(key, flat=True))
 
     def bind(self, obj: Model | None, data: Any, files: Any) -> "ModelForm[Any]":
-        """Return the form bound to the posted ``data``, not yet validated; the row keeps other fields."""
+        """Return the filled form, bound to the posted ``data`` and not yet validated; the row keeps other fields."""
         kind: Any = type(self.draft)
         form: ModelForm[Any] = kind(data, files, instance=obj)
         self.impose(form)
@@ -151,7 +151,7 @@ class FilledForm:
         return form
 
     def impose(self, form: BaseForm) -> None:
-        """Prepare the posted form for values that no widget could post; it is not yet validated.
+        """Prepare the filled form for values that no widget could post; the form is not yet validated.
 
         They are compared with the whole of what is stored: a hidden field with the initial value, as callable defaults
         have it, would lack the microseconds. What nothing posts is put in place.
@@ -172,14 +172,14 @@ class FilledForm:
             item.has_changed = lambda initial, data: initial != data  # type: ignore[method-assign]
 
     def refuse(self, form: BaseForm) -> None:
-        """Make the errors of the values filled in the only errors of their form fields."""
+        """Put the errors of the values filled in on the form, as the only errors of their fields."""
         for name, error in self.wrong.items():
             form.errors.pop(name, None)
             form.add_error(name, error)
 
 
 def readable(owner: Any, method: str) -> Callable[..., Any]:
-    """Return the method of a form field with each of its failures as a ``ValidationError``."""
+    """Wrap a field's method for filling in a form: each of its failures becomes a ``ValidationError``."""
     read = getattr(owner, method)
 
     def guarded(*value: Any) -> Any:
@@ -200,7 +200,7 @@ def _validated(item: Field, moment: datetime) -> datetime:
 
 
 def _listed(owner: Any, value: list[Any]) -> Any:
-    """Return a list of values as the text that its form field reads: tags, or e-mail addresses."""
+    """Return a list filled in for one form field as the text that the field reads: tags, or e-mail addresses."""
     items = [item[1] if isinstance(item, list) and len(item) == 2 else item for item in value]
     if not all(isinstance(item, str) and '"' not in item for item in items):
         return value
@@ -217,7 +217,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _unspeakable(item: Field, value: Any) -> datetime | None:
-    """Return a moment that no text in the form's time zone names: in the hour when clocks are put back."""
+    """Return a moment that cannot be filled in a form as text in its time zone: in the hour when clocks are put
+    back."""
     if not settings.USE_TZ or not isinstance(item, (DateTimeField, SplitDateTimeField)) or not isinstance(value, str):
         return None
     try:
@@ -235,7 +236,7 @@ def _unspeakable(item: Field, value: Any) -> datetime | None:
 
 
 def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Fill in one form field: return what a browser posts when a person enters the JSON ``value``."""
+    """Fill in one form field: return the entries of a browser where a person enters the JSON ``value``."""
     if isinstance(field, FileField):
         return file_entries(request, field, html_name, value)
     return entered(field, html_name, incoming(request, field, value))
@@ -301,7 +302,7 @@ def _chosen(field: Any, value: Any) -> Any:
 
 
 def _check_items(field: Any, value: Any) -> None:
-    """Check that the items for an array's form field are lists just where arrays are nested."""
+    """Check that the items filled in for an array's form field are lists just where arrays are nested."""
     if isinstance(value, list):
         inner = hasattr(field.base_field, "base_field")
         if any(isinstance(item, dict) or (item is not None and isinstance(item, list) is not inner) for item in value):
@@ -311,7 +312,7 @@ def _check_items(field: Any, value: Any) -> None:
 
 
 def parse_truth(value: Any) -> bool:
-    """Return the boolean for JSON that fills in a check box, or for a text of it."""
+    """Return the boolean that fills in a form's check box, for JSON or for a text of it."""
     key = value.lower() if isinstance(value, str) else value
     if not isinstance(key, (str, int)) or key not in TRUTH:
         raise ValidationError("Give true or false.")
@@ -319,7 +320,7 @@ def parse_truth(value: Any) -> bool:
 
 
 def _split_datetime(value: str) -> Any:
-    """Return date and time as two texts to fill in a split form field, in the current time zone."""
+    """Split date and time into two texts that fill in a split form field, in the current time zone."""
     try:
         moment = parse_datetime(value.strip())
     except ValueError:
@@ -333,7 +334,7 @@ def _split_datetime(value: str) -> Any:
 
 
 def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
-    """Return the keys with which the form field of a relation is filled in, for given primary keys."""
+    """Return the keys that fill in a relation's form field, for given primary keys."""
     value = json_or_text(value)
     many = isinstance(field, ModelMultipleChoiceField)
     if many and not isinstance(value, list):
@@ -353,7 +354,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
 
 
 def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
-    """Return the rows with which a form's relation is filled in, given by primary keys, unique values or labels."""
+    """Return the rows that fill in a relation's form field, given by primary keys, unique values or labels."""
     request, exposure = access.request, access.exposure
     missing = f"No {exposure.label} has this primary key."
     if not access.may("view"):
@@ -376,7 +377,7 @@ def _is_key(model: type[Model], key: Any) -> bool:
 
 
 def bare_key(item: Any) -> Any:
-    """Return the key of a relation that a caller fills in as results show it, with its label."""
+    """Return the key that fills in a relation's form field, where a caller gives key and label as in results."""
     item = json_or_text(item)
     if isinstance(item, dict):
         return item.get("pk", item)
@@ -387,7 +388,7 @@ def bare_key(item: Any) -> Any:
 
 
 class Given(Widget):
-    """Replaces a form's widget whose value is known, so that nothing posted changes it."""
+    """Replaces the widget of a filled form field whose value is known, so that nothing posted changes the value."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -403,7 +404,7 @@ class Given(Widget):
 
 
 def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
-    """Let a form keep the row's value of every field that the caller did not fill in.
+    """Let a filled form keep the row's value of every field that the caller did not fill in.
 
     Its widget and its value are not asked whether they fit: a row can be older than the rules for it.
     """
@@ -475,7 +476,7 @@ def writable_names(form: BaseForm, visible: Collection[str]) -> list[str]:
 def prepopulated(
     sources: Mapping[str, Iterable[str]], form: BaseForm, values: Mapping[str, Any], writable: Collection[str]
 ) -> dict[str, str]:
-    """Return the slugs that the add page's script would fill in, by ``prepopulated_fields``."""
+    """Fill in the slugs of an add form as the page's script would, by ``prepopulated_fields``; return them."""
     slugs = {}
     for name, fields in sources.items():
         text = " ".join(str(values[field]) for field in fields if values.get(field))
@@ -494,7 +495,8 @@ def flat_choices(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def changing_choices(form: BaseForm) -> Iterator[tuple[str, Any]]:
-    """Yield the form fields whose choices the form class does not declare: they may be made of rows."""
+    """Yield the form fields to fill in whose choices the form class does not declare: the choices may be made of
+    rows."""
     declared: Mapping[str, Field] = getattr(form, "base_fields", {})
     for name, field in form.fields.items():
         if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField):
@@ -504,7 +506,7 @@ def changing_choices(form: BaseForm) -> Iterator[tuple[str, Any]]:
 
 
 def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterable[str]) -> list[tuple[Any, Any]]:
-    """Return the choices of a form field that are keys of rows which the caller can see."""
+    """Return the choices with which a caller can fill in a form field: keys of rows that the caller can see."""
     offered = [(value, label) for value, label in flat_choices(choices) if value not in (None, "")][:MAX_ROW_CHOICES]
     tables = {match.group(1) for sql in queries if (match := FROM.search(sql))}
     exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}

@@ -38,7 +38,7 @@ Message = list[dict[str, Any]] | str
 
 
 def made_by(message: str, client_id: str) -> bool:
-    """Return whether a history entry with this message was written for the client with this id."""
+    """Return whether a message of the admin's history was written for the client with this id."""
     own = _clean(client_id)
     try:
         parts = json.loads(message)
@@ -58,7 +58,7 @@ def has_history(request: MCPRequest) -> bool:
 
 
 class Journal:
-    """Writes the history entries of one tool call, marked with client and tool."""
+    """Writes entries in the admin's history for one tool call, marked with client and tool."""
 
     def __init__(self, request: MCPRequest, tool: str) -> None:
         self.request = request
@@ -142,15 +142,15 @@ class Journal:
         self._note(made)
 
     def _note(self, logged: Any) -> None:
-        """Note the keys of history entries in the log of calls."""
+        """Note the keys of the admin's new history entries in the record of the call."""
         history = self.request.mcp.record.history
         for entry in logged if isinstance(logged, list | tuple) else [logged]:
             if isinstance(entry, Model) and entry.pk is not None and len(history) < MAX_NOTED:
                 history.append(str(entry.pk))
 
 
-class ToldHistory:
-    """Reads history entries of a model or a row for a caller, without the names of hidden fields."""
+class HistoryReader:
+    """Reads the admin's history of a model or a row for a caller, without the names of hidden fields."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
@@ -166,7 +166,7 @@ class ToldHistory:
                 self.hidden.update(text.lower() for text in texts)
 
     def _texts(self, field: Any) -> set[str]:
-        """Return the names that history messages use for a field: its name, or its untranslated label."""
+        """Return the names that history messages in the admin use for a field: its name, or its untranslated label."""
         form = self.exposure.form or self.exposure.model_admin.form
         labels = [field.verbose_name, getattr(getattr(form, "base_fields", {}).get(field.name), "label", None)]
         texts = [field.name, *(str(label) for label in labels if label)]
@@ -214,7 +214,7 @@ class ToldHistory:
         return clean_text(text, MAX_MESSAGE)
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the history entries of the row, the newest first, if the admin's history page shows them."""
+        """Return the row's history entries, the newest first, if the admin's history page shows them."""
         request, exposure, obj = self.request, self.exposure, self.obj
         assert obj is not None
         admin_site = exposure.site.admin_site or admin.site
@@ -247,7 +247,7 @@ class ToldHistory:
 
 
 def changed_fields(part: Any) -> list[Any] | None:
-    """Return the changed fields that a part of a history message names, None if it says something else."""
+    """Return the changed fields that a part of a history message names, None if the part tells another thing."""
     changed = part.get("changed") if isinstance(part, dict) else None
     if not isinstance(changed, dict) or "name" in changed or not isinstance(changed.get("fields"), list):
         return None

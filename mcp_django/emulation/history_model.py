@@ -28,11 +28,11 @@ from ..orm.access import access_of
 from ..orm.fields import kind_of, stored_field
 from ..orm.labels import labels_by_text
 from ..orm.named_filters import NamedFilter, Offer
+from ..orm.nearest_names import alternatives
 from ..orm.search import searched
-from ..orm.wording import alternatives
 from ..runtime.failing_hooks import asked
 from ..schema.secrets import clean_text
-from .history import MAX_REPR, ToldHistory, changed_fields, has_history
+from .history import MAX_REPR, HistoryReader, changed_fields, has_history
 
 LABEL: Final = "admin.logentry"
 ACTIONS: Final = {1: "added", 2: "changed", 3: "deleted"}
@@ -55,7 +55,7 @@ REGISTRY.app_configs = apps.app_configs
 
 
 class EscapedField(models.TextField):  # type: ignore[type-arg]
-    """A model field with text inside the JSON of a history message, unescaped."""
+    """A field of the history model for text inside the JSON of a message, unescaped."""
 
     def get_prep_value(self, value: Any) -> Any:
         """Return the text as JSON writes it."""
@@ -70,7 +70,7 @@ class EscapedField(models.TextField):  # type: ignore[type-arg]
 
 
 class LogEntry(models.Model):
-    """The model ``admin.logentry``: an entry of the admin's history as callers query it."""
+    """The history model ``admin.logentry``: an entry of the admin's history as callers query it."""
 
     id = models.AutoField(primary_key=True)
     time = models.DateTimeField()
@@ -95,13 +95,13 @@ class LogEntry(models.Model):
 
 
 class Source(NamedTuple):
-    """A model whose history entries ``admin.logentry`` shows: its exposure and its ``ModelAdmin``."""
+    """A source of the history model: a model whose entries are shown, with its exposure and ``ModelAdmin``."""
 
     exposure: Any
     model_admin: Any
 
     def rows(self, request: MCPRequest) -> list[QuerySet[Any]]:
-        """Return the querysets whose rows have their history entries shown: the exposure's and the admin's."""
+        """Return the querysets of rows whose entries the history model shows: the exposure's and the admin's."""
         own = self.exposure.get_queryset(request)
         if self.exposure.model_admin is self.model_admin:
             return [own]
@@ -111,24 +111,24 @@ class Source(NamedTuple):
 
 
 class HistoryOptions(ExposureOptions):
-    """The options of ``admin.logentry``: it finds keys first, since client and tool cost more than the rows."""
+    """The options of the history model: keys are found first, since client and tool cost more than the rows."""
 
     reads_keys_first = True
 
     def has_search(self, request: MCPRequest) -> bool:
-        """Return True: ``admin.logentry`` searches the rows whose history it is."""
+        """Return True: the history model ``admin.logentry`` searches the rows whose history it is."""
         return True
 
 
 class HistoryListing(Listing):
-    """A page of ``admin.logentry``, with the labels of rows and the messages without hidden fields."""
+    """Lists a page of the history model, with the labels of rows and the messages without hidden fields."""
 
     def prepared(self, rows: Sequence[Any]) -> Sequence[Model]:
         from django.contrib.admin.models import LogEntry as Stored
 
         for label in {row.model for row in rows}:
             exposure: Any = self.exposure.site.exposures_by_label[label]
-            told = ToldHistory(self.request, exposure)
+            told = HistoryReader(self.request, exposure)
             mine = [row for row in rows if row.model == label]
             known = labels_by_text(self.request, exposure, {row.object for row in mine})
             for row in mine:
@@ -139,7 +139,7 @@ class HistoryListing(Listing):
 
 
 class HistoryRows(ReadOnlyExposure):
-    """The exposure of ``admin.logentry``: the history entries of all rows that the caller can see."""
+    """The exposure of the history model ``admin.logentry``: the history entries of all rows that the caller can see."""
 
     fields = ("id", "time", "user", "action", "model", "object", "label", "changed", "client", "tool", "message")
     list_display = fields[:-1]
@@ -156,7 +156,7 @@ class HistoryRows(ReadOnlyExposure):
         return self.site.admin_site or admin.site
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
-        """Return the column that was worked out for all history entries of a page."""
+        """Return the history model's column that was worked out for all entries of a page."""
         return attrgetter(f"mcp_{name}") if name in ("label", "changed", "message") else None
 
     def get_listing(self, request: MCPRequest) -> Listing:
@@ -166,7 +166,7 @@ class HistoryRows(ReadOnlyExposure):
     # Rows
 
     def sources(self, request: MCPRequest) -> Iterator[Source]:
-        """Yield the models whose history entries the caller can read."""
+        """Yield the sources of the history model: models whose history entries the caller can read."""
         admin_site = self.admin_site
         if not has_history(request) or not access_of(request).admits(admin_site):
             return
@@ -179,13 +179,13 @@ class HistoryRows(ReadOnlyExposure):
                     yield Source(exposure, model_admin)
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the history entries of rows that the caller can see."""
+        """Return the rows of the history model: entries of rows that the caller can see."""
         return derived(LogEntry, self._entries(request, lambda source, rows: rows))
 
     def _entries(
         self, request: MCPRequest, narrow: Callable[[Source, QuerySet[Any]], QuerySet[Any] | None]
     ) -> QuerySet[Any]:
-        """Return the history entries of the rows that ``narrow`` leaves of each model."""
+        """Return the rows of the history model that belong to the rows which ``narrow`` leaves of each model."""
         from django.contrib.admin.models import LogEntry as Stored
         from django.contrib.contenttypes.models import ContentType
 
@@ -216,7 +216,7 @@ class HistoryRows(ReadOnlyExposure):
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Return the history entries of rows that the searches of their models find."""
+        """Search the history model: return the entries of rows that the searches of their models find."""
 
         def narrow(source: Source, rows: QuerySet[Any]) -> QuerySet[Any] | None:
             has_search = source.exposure.options.has_search(request)
@@ -228,12 +228,12 @@ class HistoryRows(ReadOnlyExposure):
     # Permissions
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether there is any model whose history entries the caller can read."""
+        """Return whether the caller can view the history model: any model has history entries for them to read."""
         return any(True for _ in self.sources(request))
 
 
 class ChangedFilter(NamedFilter):
-    """The filter of ``admin.logentry`` by a changed field that the caller sees."""
+    """Filters the history model ``admin.logentry`` by a changed field that the caller sees."""
 
     def __init__(self, request: MCPRequest, exposure: HistoryRows) -> None:
         self.request, self.exposure = request, exposure
@@ -248,11 +248,11 @@ class ChangedFilter(NamedFilter):
         return [Offer("changed", "name of a changed field, such as email")]
 
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
-        """Return the history entries that name one of the changed fields."""
+        """Narrow the history model to entries that name one of the changed fields."""
         missing = {_plain(text): text for text in values["changed"]}
         wanted, found, known = set(missing), Q(pk__in=[]), dict[str, None]()
         for source in self.exposure.sources(self.request):
-            told, texts = ToldHistory(self.request, source.exposure), set[str]()
+            told, texts = HistoryReader(self.request, source.exposure), set[str]()
             known |= dict.fromkeys(told.visible)
             for names in told.visible.values():
                 meant = {_plain(name) for name in names} & wanted
@@ -270,13 +270,13 @@ def _plain(text: str) -> str:
 
 
 def _pattern(names: Sequence[str]) -> str:
-    """Return a regular expression for history messages that name one of these changed fields."""
+    """Return a regular expression that finds, in the history model, messages that name one of these changed fields."""
     texts = "|".join(re.escape(json.dumps(name)[1:-1]) for name in sorted(names))
     return rf'\{{"changed": \{{"fields": \[("([^"\\]|\\.)*", )*"({texts})("|: )'
 
 
-def _changed(told: ToldHistory, message: str) -> Iterator[str]:
-    """Yield the names of the changed fields in a history message."""
+def _changed(told: HistoryReader, message: str) -> Iterator[str]:
+    """Yield the names of the changed fields in a message of the history model."""
     names = {*told.hidden, *(text.lower() for texts in told.visible.values() for text in texts)}
     for text in (str(text) for part in told.parts(message) or () for text in changed_fields(part) or ()):
         name = text.partition(": ")[0]
@@ -285,7 +285,7 @@ def _changed(told: ToldHistory, message: str) -> Iterator[str]:
 
 
 def decides_by_row(owner: type[Any]) -> bool:
-    """Return whether a project's hooks decide row by row who sees it, so that ``admin.logentry`` leaves its model out.
+    """Return whether a project's hooks decide row by row who sees rows: the history model leaves such a model out.
 
     ``mcp_history = True`` says that it does not.
     """
@@ -298,7 +298,7 @@ def decides_by_row(owner: type[Any]) -> bool:
 
 
 def _kind_of_key(exposure: ModelExposure) -> str:
-    """Return how the history writes the primary keys of a model, "" if that is unknown."""
+    """Return the kind of primary key by which the history model finds a model's rows, "" if the kind is unknown."""
     pk: Any = exposure.opts.pk
     if exposure.opts.is_composite_pk or hasattr(stored_field(pk), "from_db_value"):
         return ""
@@ -306,7 +306,7 @@ def _kind_of_key(exposure: ModelExposure) -> str:
 
 
 def _keys_in(using: str) -> dict[str, Any]:
-    """Return SQL expressions for the primary keys in the history table, by their kind."""
+    """Return the history model's SQL expressions for the primary keys of the rows, by their kind."""
     if connections[using].features.has_native_uuid_field:
         uuid: Any = Cast("object_id", models.UUIDField())
     else:
@@ -324,7 +324,7 @@ def _keys_in(using: str) -> dict[str, Any]:
 
 
 def _columns(labels: Sequence[When]) -> dict[str, Any]:
-    """Return the SQL expressions of the columns of ``admin.logentry``, by name."""
+    """Return the SQL expressions for the columns of the history model ``admin.logentry``, by name."""
     user: Any = get_user_model()
     name: Any = F(f"user__{user.USERNAME_FIELD}")
     if not isinstance(user._meta.get_field(user.USERNAME_FIELD), models.CharField):
@@ -343,7 +343,7 @@ def _columns(labels: Sequence[When]) -> dict[str, Any]:
 
 
 def _between(begin: str, end: str) -> Any:
-    """Return an SQL expression for the text between two marks in a history message."""
+    """Return the history model's SQL expression for the text between two marks in a message."""
     first, last = StrIndex("change_message", Value(begin)), StrIndex("change_message", Value(end))
     length = Greatest(last - first - len(begin), Value(0))
     text = NullIf(Substr("change_message", first + len(begin), length), Value(""))

@@ -61,7 +61,7 @@ class HtmlForm:
 
 
 class Unfit(Exception):
-    """A widget's HTML cannot show a value, or reads back something else."""
+    """Raised where the HTML of a form's widget cannot show a value, or reads back another one."""
 
 
 class _FormReader(HTMLParser):
@@ -172,13 +172,13 @@ def read_forms(html: str) -> list[HtmlForm]:
 
 
 def unwrapped(widget: Widget) -> Widget:
-    """Return the widget inside the admin's wrapper with links."""
+    """Return the HTML form widget inside the admin's wrapper with links."""
     inner = getattr(widget, "widget", None)
     return inner if isinstance(inner, Widget) else widget
 
 
 def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
-    """Return the entries that a browser posts for the HTML of a widget that shows ``value``.
+    """Return the entries that an HTML form posts for a widget that shows ``value``.
 
     A select is not rendered: its options may be all rows of a table.
     """
@@ -201,7 +201,7 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
 
 
 def first_choice(widget: Widget, name: str) -> list[Pair]:
-    """Return what a browser posts for an HTML select without a value: its first option.
+    """Return the entry that an HTML form posts for a select without a value: its first option.
 
     The options of one that looks them up are made as they are typed.
     """
@@ -222,7 +222,7 @@ def _posted_parts(widget: Any, name: str, value: Any) -> list[Pair]:
 
 
 def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return the entries that a browser posts when a Python ``value`` is entered in a form field's widget."""
+    """Return the entries that an HTML form posts where a Python ``value`` is entered in a field's widget."""
     if isinstance(value, list) and hasattr(field, "base_field") and is_written_as_text(field, value):
         # The field takes the list too, and its text would lose which comma is one of an item.
         return [(html_name, value)]
@@ -232,7 +232,7 @@ def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
 
 
 def shown_entries(item: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what a form field's widget posts for a value, or raise ``Unfit`` if it cannot show it."""
+    """Return the entries that an HTML form posts for a field's value; raise ``Unfit`` if the widget cannot show it."""
     try:
         entries = entered(item, html_name, value)
         data: MultiValueDict[str, Any] = MultiValueDict()
@@ -245,5 +245,5 @@ def shown_entries(item: Field, html_name: str, value: Any) -> list[Pair]:
 
 
 def is_written_as_text(field: Field, value: Any) -> bool:
-    """Return whether a form field's widget shows an object or a list as text, as PostgreSQL's do."""
+    """Return whether the HTML form shows a field's object or list as text, as PostgreSQL's widgets do."""
     return isinstance(value, (dict, list)) and isinstance(field.prepare_value(value), str)

@@ -26,9 +26,9 @@ from django.forms.utils import ErrorDict
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure, is_djangos
+from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text
-from ..orm.deletion import blockers
-from ..orm.wording import json_or_text
+from ..orm.database_writes import blockers
 from .form_filling import FilledForm, keep, parse_truth, prepopulated, writable_names
 from .html_forms import Pair
 from .inline_rows import Inline, narrowing_of
@@ -42,7 +42,7 @@ EMPTY: Final = "nothing differs from an empty row, so that there is nothing to a
 
 
 class Row:
-    """A row of an inline formset: its form on the page, and the values given for it."""
+    """A row of an inline formset: the form for it on the page, and the values given for it."""
 
     entered: FilledForm
 
@@ -54,7 +54,7 @@ class Row:
 
 
 class InlinePost:
-    """One inline's formset filled in and posted: call :meth:`fill`, then :meth:`bind`, then :meth:`errors`.
+    """Fills in and posts one inline formset: call :meth:`fill`, then :meth:`bind`, then :meth:`errors`.
 
     ``draft`` is the formset as the page shows it. ``inline`` is None for one that the caller does not know of: it posts
     what it shows. One with more rows than a page can hold is left out, and keeps them unseen.
@@ -80,7 +80,7 @@ class InlinePost:
         self.is_left_out = False
 
     def permits(self, verb: str) -> bool:
-        """Return whether the inline lets the caller add, change or delete rows of its formset."""
+        """Return whether the caller can add, change or delete rows of the inline formset."""
         verdict: bool = getattr(self.admin, f"has_{verb}_permission")(self.request, self.obj)
         return verdict
 
@@ -150,7 +150,7 @@ class InlinePost:
         return known
 
     def _take(self, path: str, item: Mapping[str, Any], known: Mapping[str, Row]) -> None:
-        """Find or add the formset row for a caller's item, and check the values given for it."""
+        """Find or add the row of the inline formset for a caller's item, and check the values given for it."""
         values = dict(item)
         pk, delete = values.pop("pk", None), values.pop("delete", False)
         row = self._new_row(path) if pk is None else known.get(str(pk)) if not isinstance(pk, bool) else None
@@ -198,7 +198,7 @@ class InlinePost:
         return self.rows[-1]
 
     def _writable(self, row: Row) -> Collection[str]:
-        """Return the fields of a formset row that the caller can fill in."""
+        """Return the fields that the caller can fill in for a row of the inline formset."""
         if self.inline is None:
             return ()
         names = writable_names(row.form, self.inline.fields)
@@ -299,7 +299,7 @@ def _keep_row(form: Any, mentioned: Collection[str], *, changed: bool) -> None:
 
 
 def deeper_formsets(form: BaseForm) -> Sequence[Any]:
-    """Return formsets nested in a form of an inline formset, which some packages keep as attributes."""
+    """Return formsets nested in a form of an inline formset; some packages keep them as attributes."""
     found: list[Any] = []
     for value in vars(form).values():
         items = value if isinstance(value, (list, tuple)) else [value]

@@ -50,7 +50,7 @@ FIELD_HOOKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """An inline by its name for callers, with the fields that they can read of its rows."""
+    """An inline by its name for callers, with the fields of the inline's rows that they can read."""
 
     name: str
     admin: Any
@@ -68,7 +68,7 @@ class ShownRows:
 
 
 class PageInlines:
-    """The inlines on the page of a row, or on the add page, that the caller can know of.
+    """Reads the inlines and their rows on the page of a row, or on the add page, as far as the caller can know of them.
 
     ``shown`` are instances of their classes, where there are some already.
     """
@@ -81,7 +81,7 @@ class PageInlines:
 
     @classmethod
     def of_any_row(cls, request: MCPRequest, exposure: ModelExposure) -> "PageInlines":
-        """Return the inlines of the change page, for a sample row, and those of the add page alone."""
+        """Return the inlines whose rows the change page shows, for a sample row, and those of the add page alone."""
         found, taken = None, None
         for number, row in enumerate(
             access_of(request)[exposure].sample_rows() if exposure.serializer_class is None else ()
@@ -125,7 +125,7 @@ class PageInlines:
         return found
 
     def _named(self, admin: Any) -> tuple[str, tuple[str, ...]]:
-        """Return the name of an inline, and its fields without keys, secrets and what its model hides."""
+        """Return the name of an inline, and the fields of its rows without keys, secrets and what its model hides."""
         request, exposure = self.request, self.exposure
         rows = exposure.options.of_inline(admin)
         names = rows.declared
@@ -151,7 +151,7 @@ class PageInlines:
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
-        """Return the inlines of the page with their formsets of the row, bound where the request posts.
+        """Pair each inline of the page with the formset of the inline's rows, bound where the request posts.
 
         Those that callers do not see are among them, as they post what the page shows.
         """
@@ -171,7 +171,7 @@ class PageInlines:
     # Rows
 
     def read(self, names: Sequence[str] | None = None) -> list[ShownRows]:
-        """Read the first rows of each inline, or of the named ones, by one query each."""
+        """Read the first rows of each inline, or of the named inlines, by one query each."""
         found, label = [], self.exposure.label
         for inline in self.all:
             verdict, hook = inline.admin.has_view_or_change_permission, f"has_view_permission of {inline.name}"
@@ -258,7 +258,7 @@ def is_generic(admin: Any) -> bool:
 
 
 def link_of(exposure: ModelExposure, admin: Any) -> Any:
-    """Return the foreign key from an inline's rows to their parent, None where its formset finds them."""
+    """Return the foreign key from an inline's rows to their parent row, None where its formset finds the rows."""
     try:
         return _get_foreign_key(exposure.model, admin.model, fk_name=admin.fk_name)
     except ValueError:
@@ -282,7 +282,7 @@ def relation_name(exposure: ModelExposure, admin: Any) -> str:
 
 
 def narrowing_of(exposure: ModelExposure, admin: Any) -> ModelExposure | None:
-    """Return the exposure of an inline's model if it shows fewer rows than the inline."""
+    """Return the exposure of an inline's model if that shows fewer rows than the inline does."""
     own: ModelExposure | None = exposure.site.exposures.get(admin.model)
     return own if own is not None and own.options.narrows_inlines and not has_every_row(own) else None
 
@@ -322,7 +322,7 @@ def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], lis
 
 
 class InlineRowsOptions(ExposureOptions):
-    """The options of ``InlineRows``: the pages of the inlines decide what their rows have."""
+    """The options of ``InlineRows``: the pages with the inlines decide on the rows."""
 
     narrows_inlines = False
     has_allow_list = False
@@ -343,18 +343,18 @@ class InlineRows(ReadOnlyExposure):
 
     @cached_property
     def has_fixed_pages(self) -> bool:
-        """Whether only Django's own code decides which inlines the pages have."""
+        """Whether only Django's own code decides which inlines, and so which inline rows, the pages have."""
         admins = {type(parent.model_admin) for parent, _ in self.pages}
         return all(is_djangos(getattr(admin, hook)) for admin in admins for hook in PAGE_HOOKS)
 
     @cached_property
     def kept(self) -> list[tuple[ModelExposure, Any]]:
-        """One instance of each inline to ask for permissions, since making one takes longer."""
+        """One instance of each inline, to ask who may see the inline's rows, since making one takes longer."""
         return [(parent, inline(parent.model, parent.model_admin.admin_site)) for parent, inline in self.pages]
 
     @cached_property
     def links(self) -> Mapping[type[Any], str]:
-        """The foreign keys from rows to their parent, by the classes of the inlines."""
+        """The foreign keys from inline rows to their parent rows, by the classes of the inlines."""
         return {inline: link_of(parent, inline).name for parent, inline in self.pages}
 
     def shown(self, request: MCPRequest) -> list[tuple[ModelExposure, Any, str]]:
@@ -383,11 +383,11 @@ class InlineRows(ReadOnlyExposure):
         return column is not None and column.kind in ("field", "relation", "many")
 
     def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
-        """Return the search terms of the inlines that the caller sees."""
+        """Return the search terms for inline rows: those of the inlines that the caller sees."""
         return [term for _, inline, _ in self.shown(request) for term in getattr(inline, "mcp_search_terms", ())]
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the inline's rows under parents that the caller can view."""
+        """Return the inline rows under parent rows that the caller can view."""
         pages = self.shown(request)
         if len(pages) == 1:
             parent, inline, link = pages[0]

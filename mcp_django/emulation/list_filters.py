@@ -50,12 +50,12 @@ Among = Callable[[str, list[tuple[str, str]]], list[tuple[str, str]]]
 
 
 def has_code(entry: Any) -> bool:
-    """Return whether an entry of ``list_filter`` is a filter class with code, and not just a field."""
+    """Return whether an entry of ``list_filter`` is a list filter with code, and not just a field."""
     return callable(entry) or (isinstance(entry, (list, tuple)) and entry[1] not in PLAIN)
 
 
 class Sidebar:
-    """The sidebar of the admin's list, with its ``list_filter``, for one caller."""
+    """The admin's sidebar of list filters (``list_filter``), for one caller."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
         self.request = request
@@ -103,7 +103,7 @@ class Sidebar:
         return bool(verdict(lookup, value, self.request) if with_request else verdict(lookup, value))
 
     def listed(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows as the admin's overridden changelist prepares them.
+        """Return the rows from the changelist behind the list filters, as the admin's override prepares them.
 
         What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.
         """
@@ -114,7 +114,7 @@ class Sidebar:
         return [found.get(row.pk, row) for row in rows]
 
     def getting(self, values: Mapping[str, Sequence[str]]) -> Any:
-        """Return a GET request for the admin's list with these filter parameters."""
+        """Return a ``GET`` request for the admin's list with these parameters of list filters."""
         own: Any = copy(self.request)
         own.method = "GET"
         own.GET = QueryDict(mutable=True)
@@ -160,7 +160,7 @@ class SidebarFilter(NamedFilter):
         return self._tried(is_choice, default=False)
 
     def _tried(self, ask: Callable[[], T], *, default: T) -> T:
-        """Call a list filter's code; return ``default`` where it fails."""
+        """Try the code of a list filter; return ``default`` where it fails."""
         try:
             return ask()
         except Exception:
@@ -214,7 +214,7 @@ class SidebarFilter(NamedFilter):
         """Return the list filter's parameters with their choices, except choices made of rows."""
         return self._offers(lambda name, pairs: [])
 
-    def told(self) -> Sequence[Offer]:
+    def described(self) -> Sequence[Offer]:
         """Return the list filter's choices, those made of rows only if they find rows of the caller's."""
         rows = self.exposure.get_queryset(self.request)
         return self._offers(
@@ -227,7 +227,7 @@ class SidebarFilter(NamedFilter):
             return offer.value_of(text)
         if self._finds(self.exposure.get_queryset(self.request), offer.name, text):
             return text
-        told = next((found for found in self.told() if found.name == offer.name), offer)
+        told = next((found for found in self.described() if found.name == offer.name), offer)
         return told.value_of(text) if told.choices else None
 
     def _offers(self, among: Among) -> Sequence[Offer]:
@@ -298,7 +298,7 @@ def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 class _Links:
-    """Stands in for the changelist where a list filter writes the links of its choices."""
+    """Lets a list filter write the links of its choices without a changelist."""
 
     add_facets = is_facets_optional = False
 

@@ -56,7 +56,7 @@ class MemorySession(SessionBase):
 
 
 def as_query(entries: Iterable[Pair]) -> QueryDict:
-    """Return the entries that a page posts as the ``POST`` of a request, without files."""
+    """Return the ``POST`` data of a page request with these entries, without files."""
     data = QueryDict(mutable=True)
     for name, value in entries:
         if not isinstance(value, UploadedFile):
@@ -65,7 +65,7 @@ def as_query(entries: Iterable[Pair]) -> QueryDict:
 
 
 def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile[Any]]":
-    """Return the files that a page posts as the ``FILES`` of a request."""
+    """Return the ``FILES`` of a page request with these entries."""
     files: MultiValueDict[str, UploadedFile[Any]] = MultiValueDict()
     for name, value in entries:
         if isinstance(value, UploadedFile):
@@ -77,7 +77,7 @@ def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile[Any]]
 def as_page(
     request: MCPRequest, method: str, entries: Sequence[Pair] = (), messages: list[dict[str, str]] | None = None
 ) -> Iterator[None]:
-    """Let a request look like one to a page of the admin: ``GET``, or ``POST`` with these entries.
+    """Let a caller's request look like a page request of the admin: ``GET``, or ``POST`` with these entries.
 
     It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user. While a page is
     only shown, what it has is asked of its hooks once.
@@ -132,13 +132,13 @@ LEFT_OUT_META: Final = frozenset(
 
 
 def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
-    """Return the entries that the admin's list posts to run an action on rows."""
+    """Return the entries of the page request by which the admin's list runs an action on rows."""
     selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
     return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
 
 
 def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Sequence[Pair]) -> MCPRequest:
-    """Return a copy of the caller's request that posts ``entries`` to the admin's list of the model.
+    """Return a copy of the caller's request as a page request that posts ``entries`` to the admin's list of the model.
 
     Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
     the client; attributes that the project's middleware set are kept, tokens and cookies are not.
@@ -165,7 +165,7 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
 
 
 def recording(request: MCPRequest, model_admin: Any) -> AbstractContextManager[Any]:
-    """Return the context in which the admin's page saves, where django-reversion keeps versions."""
+    """Return the context in which a page request saves in the admin, where django-reversion keeps versions."""
     create_revision = getattr(model_admin, "create_revision", None)
     return create_revision(request) if callable(create_revision) else nullcontext()
 

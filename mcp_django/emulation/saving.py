@@ -26,11 +26,11 @@ from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.column_values import pk_text
 from ..orm.columns import Column, resolve_column
 from ..orm.labels import linked_values
+from ..orm.nearest_names import Misnamed
 from ..orm.row_reading import show_rows
 from ..orm.serializer_columns import represented
 from ..orm.suggestions import with_value
 from ..orm.undecodable_values import UNDECODABLE, keep_stored
-from ..orm.wording import Misnamed
 from ..schema.secrets import holds_hidden
 from .form_filling import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
 from .history import Journal
@@ -52,7 +52,8 @@ CHANGED: Final = (
 
 
 class RowPage:
-    """The admin's page of a saved or new row, as one caller sees it: writable fields and version."""
+    """A saved or new row before saving, as its page in the admin shows it to one caller: writable fields and
+    version."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
@@ -78,7 +79,7 @@ class RowPage:
         return set(names)
 
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
-        """Return the fields that only the admin's list can save (``list_editable``), if the caller sees them.
+        """Return the fields that are saved only in the admin's list (``list_editable``), if the caller sees them.
 
         ``form`` is that of the row's own page. An exposure that says what may be written has none of them.
         """
@@ -93,7 +94,7 @@ class RowPage:
         return {name: fields[name] for name in names if name in fields and not fields[name].disabled}
 
     def version(self, inlines: Sequence[ShownRows], *, shown: Mapping[str, Any] = NONE, key: Any = None) -> str:
-        """Return the version of the saved row: a text that changes when what the caller sees of it does.
+        """Return the version that saving the row checks: a text that changes when the row does, as the caller sees it.
 
         It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are
         stored, or as a serializer of the project's own makes them: it tells nothing of them. What the caller does not
@@ -147,7 +148,8 @@ class Saving(RowPage):
 
     @staticmethod
     def of(*row: Any) -> "Saving":
-        """Return what saves the row: ``PageSaving``, or ``SerializerSaving`` for an exposure with a serializer."""
+        """Return the way of saving the row: ``PageSaving``, or ``SerializerSaving`` for an exposure with a
+        serializer."""
         _, exposure, *_ = row
         return (PageSaving if exposure.serializer_class is None else SerializerSaving)(*row)
 
@@ -155,7 +157,7 @@ class Saving(RowPage):
         """Check the values without saving them."""
 
     def save(self) -> tuple[Model, list[str]]:
-        """Save the values and write the history; return the saved row and the changed fields.
+        """Save the values of the row and write the history; return the saved row and the changed fields.
 
         To be called in a transaction: validation may fail after the row was written.
         """
@@ -179,7 +181,7 @@ class Saving(RowPage):
         return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
     def _named(self, writable: Collection[str]) -> dict[str, Any]:
-        """Return the values to save by field name; a foreign key can be named by its column.
+        """Return the values to save in the row by field name; a foreign key can be named by its column.
 
         One text refuses hidden, read-only and missing fields.
         """
@@ -213,7 +215,7 @@ class PageSaving(Saving):
             raise ToolError("\n".join([NOT_SAVED, *lines]))
 
     def _fill_in(self) -> None:
-        """Fill in the page that a browser would show: its form, its inlines, and ``list_editable`` fields."""
+        """Prepare saving as on the page that a browser would show: its form, inlines, and ``list_editable`` fields."""
         request, exposure, obj, change = self.request, self.exposure, self.obj, self.obj is not None
         with as_page(request, "GET"):
             initial = None if change else exposure.get_changeform_initial_data(request)
@@ -241,7 +243,7 @@ class PageSaving(Saving):
         self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
-        """Return whether a value to save equals the one that results show, so that saving changes nothing.
+        """Return whether saving a value would change nothing: the value equals the one that results show.
 
         The form need not take what is shown: a file is shown by its uri, tags by key and label, and a key may lead to a
         row that the caller may not see.
@@ -275,7 +277,7 @@ class PageSaving(Saving):
         return saved, changed
 
     def _post(self) -> tuple[Model, list[str]]:
-        """Save the posted page in the order of ``ModelAdmin.changeform_view``."""
+        """Save the row as its posted page does, in the order of ``ModelAdmin.changeform_view``."""
         request, exposure, change = self.request, self.exposure, self.obj is not None
         form = self.form.bind(self.obj, request.POST, request.FILES)
         pairs = zip(self.posts, self.inlines.formsets(form.instance), strict=True)
@@ -316,7 +318,7 @@ class ListedRow:
         return self.exposure.model_admin.get_changelist_formset(self.request)(*posted, queryset=self.rows)
 
     def errors(self) -> list[str]:
-        """Return the errors of the values without saving them, a line for each."""
+        """Return the errors that saving the ``list_editable`` values would have, a line for each."""
         with as_page(self.request, "POST", self.entries):
             return self._posted()[1]
 
@@ -332,7 +334,7 @@ class ListedRow:
         return form, lines if lines or valid else [HIDDEN_ERROR]
 
     def save(self) -> tuple[Model, Any]:
-        """Save the changed ``list_editable`` fields; return the saved row and its form."""
+        """Save the changed ``list_editable`` fields of the row; return the saved row and its form."""
         form, lines = self._posted()
         if lines:
             raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines)]))
@@ -379,7 +381,7 @@ class SerializerSaving(Saving):
         return saved, changed
 
     def _read(self, field: Any, value: Any) -> Any:
-        """Return the value to save: a file, or the primary keys of the rows that it names."""
+        """Return a value ready for saving by the serializer: a file, or the primary keys of the named rows."""
         if value is None:
             return None
         if isinstance(field, FileField):
@@ -411,7 +413,7 @@ def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
 
 
 def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
-    """Yield stored values of a row's columns, for its version."""
+    """Yield the saved values of a row, for the version that is checked before saving."""
     names = {field.name for field in row._meta.concrete_fields}
     for column in columns:
         field = column.field

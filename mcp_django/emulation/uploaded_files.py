@@ -27,7 +27,7 @@ from django.utils.crypto import salted_hmac
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..orm.wording import json_or_text
+from ..orm.alternative_spellings import json_or_text
 from ..runtime.cache_and_rate_limits import cache
 from .html_forms import Pair, unwrapped
 
@@ -60,7 +60,7 @@ DATA_URL: Final = re.compile(r"data:[\w.+/;=-]{0,200},")
 
 
 def file_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what a browser posts when a person picks a file, or ticks the box that removes the file."""
+    """Return the entries of a browser where a person uploads a file, or ticks the box that removes the file."""
     if value is not None:
         return [(html_name, read_file_value(request, value))]
     if field.required:
@@ -120,7 +120,7 @@ def safe_name(value: Any) -> str:
 
 
 def is_bomb(error: ValidationError) -> bool:
-    """Return whether the form refused an uploaded image for its number of pixels."""
+    """Return whether an uploaded file was refused as an image with too many pixels."""
     return type(error.__cause__).__name__.startswith("DecompressionBomb")
 
 
@@ -137,7 +137,8 @@ def new_handle() -> str:
 
 
 def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
-    """Return the name in the upload storage for a handle of this caller, None for an expired or unknown one."""
+    """Return the uploaded file's name in its storage for a handle of this caller, None for an expired or unknown
+    one."""
     if not isinstance(handle, str) or len(handle) > MAX_HANDLE:
         return None
     try:

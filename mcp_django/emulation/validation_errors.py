@@ -14,7 +14,7 @@ from django.forms import BaseForm, ChoiceField, ModelChoiceField, ModelMultipleC
 from ..context.request import MCPRequest
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
-from ..orm.write_transactions import refusals
+from ..orm.database_writes import refusals
 from .form_filling import flat_choices
 from .uploaded_files import BOMB, is_bomb
 
@@ -59,7 +59,7 @@ def _valid_choices(field: Any, error: ValidationError) -> str:
 
 
 def duplicate_note(request: MCPRequest, form: BaseForm, error: ValidationError) -> str:
-    """Return which visible row already has the values that a unique field needs."""
+    """Return a note on the validation error of a unique field: the visible row that already has the values."""
     fields = (error.params or {}).get("unique_check", ())
     row: Any = getattr(form, "instance", None)
     exposure = request.mcp.site.exposures.get(type(row)) if fields else None
@@ -77,12 +77,12 @@ def duplicate_note(request: MCPRequest, form: BaseForm, error: ValidationError) 
 
 
 def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
-    """Return a context in which a database error is a validation error that names only visible fields."""
+    """Return a context that turns a database error into a validation error that names only visible fields."""
     return refusals(partial(broken_constraint, access))
 
 
 def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
-    """Return a validation error for the constraint that an ``IntegrityError`` names, "" if it names none.
+    """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named.
 
     It names fields only, and only where the caller sees all of them. The transaction has to be over.
     """
@@ -116,7 +116,7 @@ def _broken(model: type[Model], error: IntegrityError) -> tuple[str, Sequence[st
 
 
 def _columns(model: type[Model], table: str, name: str) -> list[list[str]]:
-    """Return the columns of a unique constraint that the database has named itself."""
+    """Return the columns of a unique constraint with a name of the database's own, for its validation error."""
     connection = connections[router.db_for_write(model)]
     try:
         with connection.cursor() as cursor:

@@ -13,7 +13,7 @@ from django.forms import Field
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
-    from ..functions.asking import Asked
+    from ..functions.asked_parameters import Asked
 
 SKIPPED: Final = ("self", "request", "queryset")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOptions:
-    """The options of a declared action, as ``@mcp.action`` takes them.
+    """The options with which an action is declared by ``@mcp.action``.
 
     ``permissions`` are names of ``has_*_permission``; a caller needs one of them, as in the admin, for every row that
     is picked. ``destructive``: True asks before it runs, False hints that it is harmless, None is not known.
@@ -59,7 +59,7 @@ def runs_anywhere(method: F) -> F:
 
 
 class Action:
-    """A declared action of an exposure; an ``ActionCall`` runs it. An ``ActionCall`` runs it on rows."""
+    """A declared action of an exposure. An ``ActionCall`` runs the action on rows."""
 
     def __init__(self, exposure: Any, name: str, options: ActionOptions) -> None:
         self.exposure = exposure
@@ -72,7 +72,7 @@ class Action:
 
     @property
     def key(self) -> str:
-        """The name of the declared action on its site: ``shop.order/mark_shipped``. ``shop.order/mark_shipped``."""
+        """The name of the declared action on its site: ``shop.order/mark_shipped``."""
         return f"{self.exposure.label}/{self.name}"
 
     @property
@@ -88,7 +88,7 @@ class Action:
 
     @property
     def only_looks(self) -> bool:
-        """Whether the declared action changes nothing, so that callers with view permission can run it."""
+        """Whether the declared action changes nothing, so that callers with view permission can run the action."""
         return self.read_only or (self.permissions == ("view",) and self.options.destructive is not True)
 
     @property
@@ -98,7 +98,7 @@ class Action:
 
     @property
     def is_logged(self) -> bool:
-        """Whether the history of the rows names the declared action."""
+        """Whether the declared action is named in the history of the rows."""
         return not self.read_only and self.permissions != ("view",)
 
     @property
@@ -129,7 +129,7 @@ class Action:
         return bool(request.user.has_perm(codename))
 
     def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
-        """Return the validated arguments of the declared action, and what a browser would post for them.
+        """Validate the arguments of the declared action; return them, and the entries that a browser would post.
 
         Raises:
             ToolError: an argument is unknown, missing or not valid.
@@ -176,13 +176,13 @@ class FunctionAction(Action):
     @cached_property
     def asked(self) -> tuple[Asked, ...]:
         """The parameters of the declared action that are questions."""
-        from ..functions.asking import asked_parameters
+        from ..functions.asked_parameters import asked_parameters
 
         return asked_parameters(self.function, SKIPPED)
 
     @cached_property
     def signature(self) -> Any:
-        """The schema and validation of the declared action's other parameters."""
+        """The schema and validation of the declared action's parameters that are no questions."""
         from ..functions.signatures import signature_schema
 
         return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.asked)))
@@ -193,12 +193,12 @@ class FunctionAction(Action):
 
     @property
     def fields(self) -> Mapping[str, Field | None]:
-        from ..functions.asking import Ask
+        from ..functions.asked_parameters import Ask
 
         return {item.name: None for item in self.asked if isinstance(item.marker, Ask)}
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
-        from ..functions.asking import answers_of
+        from ..functions.asked_parameters import answers_of
 
         return answers_of(self.asked, request, values)
 

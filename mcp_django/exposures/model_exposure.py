@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, update_wrapper
+from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.contrib.admin.utils import get_deleted_objects
@@ -38,12 +38,12 @@ ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change
 
 
 def is_djangos(function: Callable[..., Any]) -> bool:
-    """Return whether a hook is Django's own, not one of the project's."""
+    """Return whether a hook that a model exposure calls is Django's own, not one of the project's."""
     return function.__module__.startswith("django.")
 
 
 class ExposureOptions:
-    """The options of an exposure, resolved for every caller, as ``_meta`` has those of a model."""
+    """The options of a model exposure, resolved for every caller, as ``_meta`` has those of a model."""
 
     # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
     narrows_inlines = True
@@ -56,14 +56,14 @@ class ExposureOptions:
 
     @cached_property
     def admin_site(self) -> AdminSite | None:
-        """The admin site that callers of the exposure must be members of, None for everybody."""
+        """The admin site that callers of the model exposure must be members of, None for everybody."""
         return None
 
     # Columns
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The exposure's allow-list ``fields``; ``"__all__"`` leaves sensitive fields out."""
+        """The model exposure's allow-list ``fields``; ``"__all__"`` leaves sensitive fields out."""
         exposure = self.exposure
         names = exposure.fields or ()
         if names == "__all__":
@@ -72,59 +72,59 @@ class ExposureOptions:
 
     @cached_property
     def model_fields(self) -> Mapping[str, Any]:
-        """All fields and reverse relations of the exposure's model, by the names in lookups."""
+        """All fields and reverse relations of the exposed model, by the names in lookups."""
         return {field.name: field for field in self.exposure.opts.get_fields()}
 
     @cached_property
     def has_allow_list(self) -> bool:
-        """Whether the exposure's ``fields`` alone decides what callers can read."""
+        """Whether the model exposure's ``fields`` alone decides what callers can read."""
         return True
 
     def declares_field(self, name: str) -> bool:
-        """Return whether the exposure names the field itself, rather than by ``"__all__"``."""
+        """Return whether the model exposure names the field itself, rather than by ``"__all__"``."""
         exposure = self.exposure
         own = exposure.fields is not None and exposure.fields != "__all__"
         return own or name in exposure.list_display or "__" in name
 
     def leaves_out(self, name: str) -> bool:
-        """Return whether the exposure's ``exclude`` or ``fields`` hides a field of the model."""
+        """Return whether ``exclude`` or ``fields`` of the model exposure hides a field of the model."""
         if name in self.exposure.exclude:
             return True
         return self.has_allow_list and name in self.model_fields and name not in self.fields
 
     def with_primary_key(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names without duplicates, the exposure's primary key first."""
+        """Return the model exposure's names without duplicates, the primary key first."""
         return tuple(dict.fromkeys([self.exposure.opts.pk.name, *names]))
 
     def _is_stock(self, *hooks: str, owner: type[ModelExposure] | None = None) -> bool:
-        """Return whether the exposure inherits these hooks unchanged from a class of this app."""
+        """Return whether the model exposure inherits these hooks unchanged from a class of this app."""
         return all(getattr(type(self.exposure), hook) is getattr(owner or ModelExposure, hook) for hook in hooks)
 
     @cached_property
     def has_own_pages(self) -> bool:
-        """Whether hooks of the exposure decide which fields can be written."""
+        """Whether hooks of the model exposure decide which fields can be written."""
         return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
-        """Return form fields of the exposure that can be written but not read."""
+        """Return form fields of the model exposure that can be written but not read."""
         return ()
 
     # Rows
 
     @cached_property
     def has_stable_queryset(self) -> bool:
-        """Whether the exposure's queryset has one shape for all callers, so that its SQL is compiled once."""
+        """Whether the model exposure's queryset has one shape for all callers, so that its SQL is compiled once."""
         declared, model = self.exposure.stable_queryset, self.exposure.model
         return declared if declared is not None else self._is_stock("get_queryset") and gives_every_row(model)
 
     @property
     def ordering(self) -> Sequence[Any]:
-        """The exposure's declared ordering, or that of its ``ModelAdmin`` or model."""
+        """The model exposure's declared ordering, or that of its ``ModelAdmin`` or model."""
         exposure = self.exposure
         return exposure.ordering or exposure.model_admin.ordering or exposure.opts.ordering or ()
 
     def search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the exposure's declared ``search_fields``, also those hidden from the caller."""
+        """Return the model exposure's declared ``search_fields``, also those hidden from the caller."""
         return self.exposure.search_fields
 
     def has_search(self, request: MCPRequest) -> bool:
@@ -132,14 +132,14 @@ class ExposureOptions:
         return bool(self.exposure.get_search_fields(request))
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
-        """Return the exposure of a model that only the admin shows, such as users, for searches through it."""
+        """Return the exposure of a model that only the admin shows, such as users, to search a model exposure by it."""
         return None
 
     # Permissions
 
     @cached_property
     def permissions(self) -> Mapping[str, tuple[str, ...]]:
-        """The Django permissions of which one is enough, by verb, unless hooks of the exposure decide."""
+        """The Django permissions of which one is enough, by verb, unless hooks of the model exposure decide."""
         return self._permissions(ModelExposure)
 
     def _permissions(self, owner: type[ModelExposure]) -> Mapping[str, tuple[str, ...]]:
@@ -152,30 +152,30 @@ class ExposureOptions:
 
     @cached_property
     def asks_where(self) -> bool:
-        """Whether the exposure has admin hooks that could look at the request's path."""
+        """Whether the model exposure has admin hooks that could look at the request's path."""
         return False
 
     @cached_property
     def permits_by_place(self) -> bool:
-        """Whether the exposure's permissions could depend on the request's path."""
+        """Whether the model exposure's permissions could depend on the request's path."""
         return False
 
     def action_names(self) -> list[str]:
-        """Return the names of all actions of the exposure, for the check that tool names are unique."""
+        """Return the names of all actions of the model exposure, for the check that tool names are unique."""
         return list(self.exposure.actions)
 
     # Inlines
 
     @property
     def inlines(self) -> Sequence[type[Any]]:
-        """The inline classes that the exposure's page can show."""
+        """The inline classes that the model exposure's page can show."""
         exposure = self.exposure
         if exposure.inlines is not None or exposure.form is not None or exposure.fields is not None:
             return exposure.inlines or ()
         return tuple(exposure.model_admin.inlines)
 
     def shows_inline(self, inline: Any) -> bool:
-        """Return whether the exposure lets callers see an inline."""
+        """Return whether the model exposure lets callers see an inline."""
         exposure = self.exposure
         if exposure.inlines is not None:
             return type(inline) in exposure.inlines
@@ -183,14 +183,14 @@ class ExposureOptions:
         return not named and getattr(inline, "mcp_expose", True) and bool(exposure.site.may_show(inline.model))
 
     def of_inline(self, inline: Any) -> InlineExposure:
-        """Return the ``InlineExposure`` of an inline, the same for all instances of its class."""
+        """Return the model exposure of an inline (``InlineExposure``), the same for all instances of its class."""
         if type(inline) not in self._of_inlines:
             self._of_inlines[type(inline)] = InlineExposure(inline.model, self.exposure.site, inline)
         return self._of_inlines[type(inline)]
 
 
 class ModelExposure:
-    """How one model is exposed by one site: subclass it, set options, override hooks, register it.
+    """The exposure of one model by one site: subclass it, set options, override hooks, register it.
 
     ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
     may be filtered and sorted on. Left out, only the primary key and the label of a row are shown; ``"__all__"`` is
@@ -246,11 +246,11 @@ class ModelExposure:
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the exposure's readable fields in display order, the primary key first."""
+        """Return the model exposure's readable fields in display order, the primary key first."""
         return self.options.fields
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Return the exposure's columns of a page when the caller names none.
+        """Return the model exposure's columns of a page when the caller names none.
 
         Where the exposure does not say, they are those that fit into a line: no long texts, no JSON, no binaries.
         """
@@ -260,11 +260,11 @@ class ModelExposure:
         return [name for name in self.get_fields(request) if not isinstance(types.get(name), BULKY)]
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the exposure's fields that can be read but not written."""
+        """Return the model exposure's fields that can be read but not written."""
         return self.readonly_fields
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
-        """Return the exposure's function that computes the column, or None when the model has it."""
+        """Return the model exposure's function that computes the column, or None when the model has the column."""
         # A column may bear the name of an option or hook of this class, such as ``model``.
         if name not in self.options.fields or hasattr(ModelExposure, name):
             return None
@@ -276,36 +276,39 @@ class ModelExposure:
         return Listing(request, self)
 
     def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
-        """Return the exposure's other words for the rows, by which ``list_models`` finds the model."""
+        """Return the model exposure's other words for the rows, by which ``list_models`` finds the model."""
         return self.search_terms
 
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the exposure's rows that this caller can know of. Every read, write and action starts from it."""
+        """Return the model exposure's rows that this caller can know of.
+
+        Every read, write and action starts from them.
+        """
         return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the exposure's ordering of pages; the primary key is added."""
+        """Return the model exposure's ordering of pages; the primary key is added."""
         return self.ordering or self.opts.ordering or ()
 
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
-        """Return the exposure's fields that callers can sort by, None for all that they can read."""
+        """Return the model exposure's fields that callers can sort by, None for all that they can read."""
         return self.sortable_by
 
     def get_list_select_related(self, request: MCPRequest) -> bool | Sequence[str]:
-        """Return the relations that the exposure's pages join for computed columns, True for all."""
+        """Return the relations that the model exposure's pages join for computed columns, True for all."""
         related: bool | Sequence[str] = self.model_admin.get_list_select_related(request)
         return related
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the exposure's fields that are searched, with the admin's prefixes (``^ = @``)."""
+        """Return the model exposure's fields that are searched, with the admin's prefixes (``^ = @``)."""
         return self.search_fields
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search the exposure's rows as the admin does; return them and whether there may be duplicates."""
+        """Search the model exposure's rows as the admin does; return them and whether there may be duplicates."""
         from django.contrib.admin import ModelAdmin, site
 
         fields = list(self.get_search_fields(request))
@@ -318,25 +321,25 @@ class ModelExposure:
         return found, may_have_duplicates or visible != fields
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
-        """Return the exposure's lookups by field, None for the defaults of the fields' types."""
+        """Return the model exposure's lookups by field, None for the defaults of the fields' types."""
         return self.filter_fields
 
     def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the filters of the exposure's sidebar in the admin, dates included."""
+        """Return the filters that the model exposure has in the admin's sidebar, dates included."""
         return ()
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
-        """Return whether the exposure allows a lookup with this value."""
+        """Return whether the model exposure allows a lookup with this value."""
         return True
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the exposure's filters that are code: those of ``filterset_class``."""
+        """Return the model exposure's filters that are code: those of ``filterset_class``."""
         if self.filterset_class is None:
             return []
         return [self.site.filterset_filter(request, self, self.filterset_class)]
 
     def get_list_per_page(self, request: MCPRequest) -> int:
-        """Return how many rows a page of the exposure has by default."""
+        """Return how many rows a page of the model exposure has by default."""
         return self.list_per_page or settings.PAGE_SIZE
 
     # Permissions
@@ -346,11 +349,11 @@ class ModelExposure:
         return bool(request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}"))
 
     def get_refusal(self, request: MCPRequest) -> str:
-        """Return why the exposure hides everything from this caller, if not for their permissions."""
+        """Return why the model exposure hides everything from this caller, if not for their permissions."""
         return ""
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the caller can view the exposure's rows, or this row."""
+        """Return whether the model exposure lets the caller view its rows, or this row."""
         return self.has_permission(request, "view", obj) or self.has_permission(request, "change", obj)
 
     def has_add_permission(self, request: MCPRequest) -> bool:
@@ -358,17 +361,17 @@ class ModelExposure:
         return self.has_permission(request, "add")
 
     def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the caller can change the exposure's rows, or this row."""
+        """Return whether the model exposure lets the caller change its rows, or this row."""
         return self.has_permission(request, "change", obj)
 
     def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the caller can delete the exposure's rows, or this row."""
+        """Return whether the model exposure lets the caller delete its rows, or this row."""
         return self.has_permission(request, "delete", obj)
 
     # Writes
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
-        """Return the exposure's form class that validates and saves a row."""
+        """Return the model exposure's form class that validates and saves a row."""
         closed = set(self.get_readonly_fields(request, obj))
         writable = [
             field.name
@@ -378,18 +381,18 @@ class ModelExposure:
         return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
 
     def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
-        """Return the exposure's fields of a new row that are filled in from others."""
+        """Return the model exposure's fields of a new row that are filled in from others."""
         fields: Mapping[str, Sequence[str]] = self.model_admin.get_prepopulated_fields(request)
         return fields
 
     def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
-        """Return the initial data of the exposure's form of a new row."""
+        """Return the initial data of the model exposure's form of a new row."""
         initial: dict[str, Any] = self.model_admin.get_changeform_initial_data(request)
         return initial
 
     @cached_property
     def model_admin(self) -> Any:
-        """The ``ModelAdmin`` of the exposure; Django's own with its inlines, if the project has none."""
+        """The ``ModelAdmin`` of the model exposure; Django's own with its inlines, if the project has none."""
         from django.contrib.admin import ModelAdmin, site
 
         made: Any = ModelAdmin(self.model, self.site.admin_site or site)
@@ -397,7 +400,7 @@ class ModelExposure:
         return made
 
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
-        """Return instances of the inlines that the exposure's page shows to the caller."""
+        """Return instances of the inlines that the model exposure's page shows to the caller."""
         admin = self.model_admin
         if is_djangos(type(admin).get_formsets_with_inlines):
             found = admin.get_inline_instances(request, obj)
@@ -406,7 +409,7 @@ class ModelExposure:
         return [inline for inline in found if self.options.shows_inline(inline)]
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
-        """Return the unsaved row of a valid form of the exposure."""
+        """Return the unsaved row of a valid form of the model exposure."""
         saved: Model = self.model_admin.save_form(request, form, change)
         return saved
 
@@ -416,7 +419,7 @@ class ModelExposure:
         obj.save(force_insert=not change and self.opts.is_composite_pk)
 
     def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
-        """Save the exposure's many-to-many values and inline rows, after the row itself."""
+        """Save the model exposure's many-to-many values and inline rows, after the row itself."""
         self.model_admin.save_related(request, form, formsets, change)
 
     def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
@@ -428,7 +431,7 @@ class ModelExposure:
         self.model_admin.delete_model(request, obj)
 
     def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
-        """Delete rows of the exposure by one query where possible, without the model's ``delete()``."""
+        """Delete rows of the model exposure by one query where possible, without the model's ``delete()``."""
         self.model_admin.delete_queryset(request, queryset)
 
     # History
@@ -436,7 +439,7 @@ class ModelExposure:
     def construct_change_message(
         self, request: MCPRequest, form: Any, formsets: Sequence[Any], add: bool = False
     ) -> Any:
-        """Return the exposure's history message for a saved form and its inlines."""
+        """Return the model exposure's history message for a saved form and its inlines."""
         return self.model_admin.construct_change_message(request, form, formsets, add)
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
@@ -454,7 +457,7 @@ class ModelExposure:
     # Actions
 
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
-        """Return the exposure's actions that this caller can run, by name."""
+        """Return the model exposure's actions that this caller can run, by name."""
         if not self.actions:
             return {}
         from .declared_actions import FunctionAction
@@ -469,34 +472,34 @@ class ModelExposure:
 
 @dataclass
 class Listing:
-    """What an exposure computes and narrows for one request's list of rows."""
+    """Computes and narrows the list of a model exposure's rows for one request."""
 
     request: MCPRequest
     exposure: Any
 
     def functions(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Return functions that compute columns of the listing for this request only, by name."""
+        """Return the model exposure's functions that compute columns for this request only, by name."""
         return {}
 
     def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows of the listing, prepared for their computed columns."""
+        """Return the model exposure's listed rows, prepared for their computed columns."""
         return rows
 
     def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
-        """Return whether the listing shows a computed column that failed as empty."""
+        """Return whether the model exposure shows a computed column that failed as empty."""
         return False
 
     def opening_filters(self) -> Sequence[Any]:
-        """Return the filters that narrow the listing while nothing is chosen."""
+        """Return the filters that narrow the model exposure's list while nothing is chosen."""
         return ()
 
     def narrows_without_search(self) -> bool:
-        """Return whether the search narrows the listing without a search term."""
+        """Return whether the model exposure's search narrows the list without a search term."""
         return False
 
 
 class ReadOnlyExposure(ModelExposure):
-    """An exposure of rows that nobody can add, change or delete."""
+    """A model exposure of rows that nobody can add, change or delete."""
 
     def has_add_permission(self, request: MCPRequest) -> bool:
         """Return False."""
@@ -512,7 +515,7 @@ class ReadOnlyExposure(ModelExposure):
 
 
 class InlineExposure(ModelExposure):
-    """The exposure of an inline's rows, which makes their columns.
+    """The model exposure behind an inline, which makes the columns of the inline's rows.
 
     Who may see which is for the page that they belong to.
 
@@ -533,15 +536,11 @@ class InlineExposure(ModelExposure):
         if named:
             return named[0]
         method = getattr(self.inline, name, None)
-        return update_wrapper(partial(_computed_by_inline, name), method) if callable(method) else None
-
-
-def _computed_by_inline(name: str, row: Any) -> Any:
-    return getattr(row.mcp_inline, name)(row)
+        return update_wrapper(lambda row: getattr(row.mcp_inline, name)(row), method) if callable(method) else None
 
 
 class DeletionSite:
-    """Replaces the ``AdminSite`` where Django collects what deleting a row deletes, with the exposures.
+    """Replaces the ``AdminSite`` where Django collects the rows to delete, with the model exposures.
 
     Models that are not exposed are the admin's.
     """

@@ -19,13 +19,13 @@ DECIDING: Final = (
 
 
 def gives_every_row(model: type[Model]) -> bool:
-    """Return whether the default manager's queryset has every row of the table."""
+    """Return whether the queryset of a model's default manager has every row of the table."""
     manager: Any = model._default_manager
     return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
 
 
 def follows_every_row(model: type[Model]) -> bool:
-    """Return whether the base manager's queryset, which foreign keys follow, has every row."""
+    """Return whether the queryset of a model's base manager, which foreign keys follow, has every row."""
     manager: Any = model._base_manager
     return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
 
@@ -48,7 +48,7 @@ def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
 
 
 def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return a queryset of the same rows that can be filtered and ordered.
+    """Return a queryset with the same rows as the given one that can be filtered and ordered.
 
     One that is united, sliced, ``DISTINCT ON``, of values or filtered by a window takes none: its keys become a
     subquery.
@@ -62,7 +62,7 @@ def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def among(queryset: QuerySet[Any]) -> Q:
-    """Return the condition that a row is in the queryset, for use inside another subquery.
+    """Return an ``EXISTS`` test that a row is in the queryset, for use inside another subquery.
 
     The row is looked up by its key. SQLite would go through all keys of an ``IN (SELECT ...)`` again for each row.
     """

@@ -14,7 +14,7 @@ from ..protocol.headers import param_headers
 from ..schema.annotations import parameter, parse_docstring, resolve_hint
 from ..schema.container_types import MISSING, Array, Dictionary, Object, Parameter
 from ..schema.value_types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
-from .declarations import given_by_name, signature_of
+from .declared_functions import given_by_name, signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -26,8 +26,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
-from .asking import answers_of, asked_parameters
-from .declarations import REQUEST, look_at
+from .asked_parameters import answers_of, asked_parameters
+from .declared_functions import REQUEST, look_at
 
 T = TypeVar("T")
 
@@ -39,7 +39,8 @@ MAX_MESSAGE: Final = 1_400
 
 
 class ArgumentSchema:
-    """The parameters of a function by name, in order. ``own_schema`` is sent in place of the one made from them.
+    """Parameters of a function's signature by name, in order. ``own_schema`` is sent in place of the schema made from
+    them.
 
     Where ``reserved`` is given, arguments that are no parameters are handed on as they are, but for those names.
     """
@@ -63,11 +64,12 @@ class ArgumentSchema:
 
     @property
     def needs_database(self) -> bool:
-        """Whether validation may run queries, for rows of models."""
+        """Whether validating the arguments of the signature can run queries."""
         return self._object.needs_database
 
     def validate(self, arguments: Mapping[str, Any], request: MCPRequest) -> dict[str, Any]:
-        """Return the keyword arguments for the function; one that is left out is left to the function's default.
+        """Validate arguments against the function's signature and return its keyword arguments; a missing one is left
+        to the default.
 
         Raises:
             ToolError: arguments are wrong, missing or unknown; the text names each, and what there is.
@@ -96,7 +98,7 @@ class ArgumentSchema:
 def signature_schema(
     function: Callable[..., Any], skip: Collection[str] = SKIPPED, *, untyped: Any = MISSING
 ) -> ArgumentSchema:
-    """Return the schema of a function's parameters but those in ``skip``, which the app fills in itself.
+    """Return the schema of a function's signature: its parameters but those in ``skip``, which the app fills in itself.
 
     Descriptions come from the docstring and from ``Annotated``. A parameter without an annotation has the type of its
     default, or ``untyped`` if given.
@@ -136,7 +138,7 @@ _SIMPLE: Final[Mapping[str, Type]] = {
 def raw_schema(
     schema: Mapping[str, Any], function: Callable[..., Any], skip: Collection[str] = SKIPPED
 ) -> ArgumentSchema:
-    """Return the arguments of a function whose author wrote the JSON Schema, which clients get unchanged.
+    """Return the schema that a function's author wrote in place of one made from the signature.
 
     Validation is shallow: required and unknown names, simple types and enumerations of the properties at the top.
 
@@ -175,7 +177,7 @@ def raw_schema(
 
 
 class ProjectFunction:
-    """A function ``(request, **arguments)``, sync or async.
+    """A function of the project, ``(request, **arguments)``, with the schema of its signature; sync or async.
 
     ``permissions`` are Django's ("shop.view_order"), all of which the caller needs; ``permission`` is a function of the
     request that decides besides. ``untyped`` is the type of parameters without annotation, MISSING to refuse them.
@@ -216,13 +218,13 @@ class ProjectFunction:
             self.arguments = signature_schema(function, skipped, untyped=untyped)
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may know of it and call it."""
+        """Return whether the caller may know of the project's function and call it."""
         if self.permissions and not request.user.has_perms(self.permissions):
             return False
         return self.permission is None or bool(self.permission(request))
 
     def call(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T | Awaitable[T]:
-        """Call the function with a client's arguments and return what ``finish`` makes of its value.
+        """Call the project's function with arguments validated against its signature, and pass its value to ``finish``.
 
         An async function gives an awaitable of that; what may query the database then runs in a thread.
 
@@ -237,7 +239,10 @@ class ProjectFunction:
             return finish(self.function(request, **given, **self.answers(request, given)))
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the parameters that are asked for; ``arguments`` are the validated ones."""
+        """Return the answers for the parameters in the function's signature that the user fills in.
+
+        ``arguments`` are validated.
+        """
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
@@ -255,7 +260,7 @@ class ProjectFunction:
 
 
 def resolved(value: Any) -> Any:
-    """Return the value; an awaitable is run to its end in this thread."""
+    """Return the value of a project's function; an awaitable is run to its end in this thread."""
 
     async def finish() -> Any:
         return await value
@@ -265,7 +270,8 @@ def resolved(value: Any) -> Any:
 
 @contextmanager
 def speaking_plainly() -> Iterator[None]:
-    """Turn Django's ways to refuse into text that a model can act on."""
+    """Turn Django exceptions of a project's function (ValidationError, PermissionDenied, Http404) into a
+    ``ToolError``."""
     try:
         yield
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The users, scopes and sites that are named on the command line."""
+"""Command line arguments that commands share: user, scope, site, model, endpoint URL."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,7 +20,7 @@ from ..sites import site as default_site
 
 
 class CallerCommand(BaseCommand):
-    """A command that acts as ``--user``, with ``--scope``, at ``--site``."""
+    """A management command with the shared arguments ``--user``, ``--scope`` and ``--site``."""
 
     requires_system_checks = ()
     needs_user = False
@@ -42,7 +42,7 @@ class CallerCommand(BaseCommand):
 
 
 def find_user(name: str) -> Any:
-    """Return the active user who signs in with this name."""
+    """Return the active user of the argument ``--user``."""
     model = get_user_model()
     try:
         person = model._default_manager.get_by_natural_key(name)
@@ -70,12 +70,12 @@ def find_superuser() -> Any:
 
 
 def no_tables(error: DatabaseError) -> CommandError:
-    """Return what to say of a database that does not answer."""
+    """Return the error of management commands for a database without tables."""
     return CommandError(f"The database says: {error}. If it has no tables yet, run manage.py migrate.")
 
 
 def find_model(label: str) -> type[Model]:
-    """Return the model with this label, or with this name where only one has it."""
+    """Return the Django model that the command line argument ``--model`` names, by label or unique name."""
     models = {item._meta.label_lower: item for item in apps.get_models()}
     wanted = label.lower()
     named = [item for item in models.values() if item._meta.model_name == wanted]
@@ -85,7 +85,7 @@ def find_model(label: str) -> type[Model]:
 
 
 def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """Return the scopes that are asked for, or those that clients are asked to request."""
+    """Return the scopes that the command line argument ``--scope`` names, or the default scopes."""
     scopes = join(asked or default_scopes()).split()
     unknown = sorted(set(scopes).difference(known))
     if unknown:
@@ -105,7 +105,7 @@ def find_site(name: str | None) -> MCPSite:
 
 
 def endpoint_url() -> str:
-    """Return the URL of the endpoint that ``urls.py`` mounts."""
+    """Return the default of the commands' URL argument: the endpoint that ``urls.py`` mounts."""
     try:
         urls = [resource_url(None, path) for path in endpoints()]
     except ImproperlyConfigured:

@@ -15,7 +15,7 @@ from ..orm.access import access_of
 from ..routing import mounted_endpoints
 from ..scopes import default_scopes, expand
 from ..signin import act_as, keep
-from ..tools.overviews import may_words
+from ..tools.model_overview import may_words
 from .resource_urls import resource_url
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
     template_name = "mcp_django/access.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the tools and models of each endpoint for the access page."""
+        """Return the context of the access page: the tools and models of each endpoint."""
         found = []
         for path, site in mounted_endpoints().items():
             if not site.needs_middleware:
@@ -43,7 +43,7 @@ class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
 
 
 def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
-    """Return a request of an AI model as the user who is signed in at the access page."""
+    """Return a request of an AI model as the signed-in user, to compute the access page."""
     asked = local_request(site)
     asked.mcp.facts = keep(request)
     act_as(asked, request.user, expand(default_scopes()))
@@ -51,7 +51,7 @@ def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
 
 
 def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
-    """Yield each Django model that the AI model would reach, with its fields and permissions, for the access page."""
+    """Yield the models of the access page, each with the fields and permissions that an AI model would reach."""
     for exposure in access_of(asked).exposures:
         allowed = {*may_words(access_of(asked)[exposure]).split()} - {"view"}
         yield {
@@ -66,7 +66,7 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
 
 
 def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any] | None:
-    """Return how many models, fields and actions an AI model would reach as the user, for the consent page.
+    """Return the access page in figures: how many models, fields and actions an AI model would reach as the user.
 
     None where it cannot be told: a site needs middleware of its own, or a hook of the project fails.
     """

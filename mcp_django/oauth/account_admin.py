@@ -18,7 +18,6 @@ from ..scopes import READ
 
 # Every process of the project loads this, and few show these pages: what only they need is loaded there.
 
-
 # A host and a path, in what a request line can hold.
 HTTPS: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*/[\x21-\x7e]+", re.IGNORECASE)
 
@@ -76,7 +75,7 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Require one way for the service account to sign in: a secret, a public key or a URL of keys."""
+        """Validate the admin form of a service account: it needs a secret, a public key, or a URL of keys."""
         cleaned = super().clean() or {}
         has_key, has_url = bool(cleaned.get("public_key")), bool(cleaned.get("jwks_uri"))
         if has_key and has_url:
@@ -125,7 +124,7 @@ class ServiceAccountAdmin(ForSuperusers):
         return [*(["client_id"] if obj is not None else []), *self.form.Meta.fields]
 
     def save_model(self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool) -> None:
-        """Save the service account from the admin form, with a new secret if asked for, and revoke its tokens."""
+        """Save a service account in the admin, with a new secret if asked for, and revoke the account's tokens."""
         from .service_accounts import application_of, end_tokens, new_secret
 
         obj.shown_secret = new_secret(obj) if form.cleaned_data.get("new_secret") else ""  # type: ignore[attr-defined]
@@ -165,7 +164,10 @@ class ServiceAccountAdmin(ForSuperusers):
 
 
 class LinkedIdentityAdmin(ForSuperusers):
-    """Admin page of linked identities: which user an identity provider's subject is. Changes revoke tokens."""
+    """Admin page of linked identities, users' accounts at identity providers: each subject and its user.
+
+    Changes revoke tokens.
+    """
 
     setting = "IDENTITY_PROVIDERS"
     list_display = ("subject", "issuer", "user", "created")

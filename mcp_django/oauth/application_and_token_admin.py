@@ -28,9 +28,9 @@ from oauth2_provider import admin as toolkit
 from oauth2_provider.models import get_access_token_model
 
 from ..context.untrusted_text import plain
-from ..models import LinkedIdentity, TokenFacts
 
-# Every process of the project loads this, and few show these pages: what only they need is loaded there.
+# Every process of the project loads this, and few show these pages: what only they need is loaded there. The tables of
+# this app are too: where it is not installed, the toolkit's admin loads this before anyone says what is missing.
 LISTED: Final = ("person", "client", "kind", "scope", "records", "last_use", "ends", "created", "place", "endpoint")
 # Of what is to be revoked, so much is told one by one.
 TOLD: Final = 20
@@ -61,10 +61,11 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class _MostFilter(admin.SimpleListFilter):
-    """Admin filter of tokens by a related row: the rows with most tokens, and the one that the URL names."""
+    """Admin filter of the token list by a related row: the rows with most tokens, and the one that the URL names."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
-        """Return primary keys and names of the filter's rows, each with its number of live tokens."""
+        """Return the options of an admin filter of tokens: primary key and name of each row, with its number of live
+        tokens."""
         from .stored_tokens import live
 
         name = str(self.parameter_name)
@@ -117,7 +118,7 @@ class ClientFilter(_MostFilter):
     parameter_name = "application"
 
     def called(self, row: Any) -> str:
-        """Return the application's name for the admin filter, with a sign before a doubtful one."""
+        """Return an application's name for the admin filter of tokens, with a sign before a doubtful one."""
         from .client_and_token_display import client_name, name_doubts
 
         return f"{'⚠ ' if name_doubts(row) else ''}{client_name(row)}"
@@ -130,7 +131,9 @@ class KindFilter(admin.SimpleListFilter):
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
-        """Return the kinds of grants for the admin filter, and each identity provider with linked users."""
+        """Return the options of the admin filter of tokens by kind of grant, with each identity provider that has
+        linked users."""
+        from ..models import LinkedIdentity
         from .stored_tokens import CLIENT
 
         issuers = LinkedIdentity._default_manager.values_list("issuer", flat=True).distinct().order_by("issuer")
@@ -138,6 +141,7 @@ class KindFilter(admin.SimpleListFilter):
         return kinds + [(ISSUER + issuer, plain(issuer, 255)) for issuer in issuers]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        from ..models import LinkedIdentity
         from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
         from .stored_tokens import CLIENT
 
@@ -155,7 +159,8 @@ class KindFilter(admin.SimpleListFilter):
 
 
 def _beside(condition: Q, **computed: Any) -> Q:
-    """Return the condition on tokens whose stored facts meet a condition, for an admin filter."""
+    """Return the condition of an admin filter on tokens whose facts meet ``condition``."""
+    from ..models import TokenFacts
     from .stored_tokens import beside_tokens
 
     kept = TokenFacts._default_manager.annotate(**computed).filter(condition).values("pk")
@@ -163,7 +168,7 @@ def _beside(condition: Q, **computed: Any) -> Q:
 
 
 def _column(attribute: str, description: Any) -> Any:
-    """Return an admin column that shows an attribute of a token."""
+    """Return a column of the admin's token list that shows an attribute of a token."""
 
     @admin.display(description=description)
     def show(self: Any, token: Any) -> Any:
@@ -239,7 +244,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.action(description=_("Remove the chosen access"), permissions=["revoke"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        """Admin action: revoke the selected tokens, after a confirmation page."""
+        """Admin action of the token list: revoke the selected tokens, after a page that asks."""
         tokens = list(queryset.select_related(*self.list_select_related))
         if "post" not in request.POST:
             return self._ask(request, tokens, [token.pk for token in tokens])
@@ -247,7 +252,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return None
 
     def revoke_all(self, request: HttpRequest) -> HttpResponseBase:
-        """Admin view: revoke every token of the filtered list, on all its pages, after confirmation."""
+        """Admin view of the token list: revoke every token of the filtered list, on all its pages, after a page that
+        asks."""
         from .stored_tokens import drop_codes, live
 
         if not self.has_revoke_permission(request):
@@ -266,7 +272,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return redirect(self._url("changelist"))
 
     def _ask(self, request: HttpRequest, tokens: Collection[Any], chosen: Iterable[Any] = ()) -> HttpResponse:
-        """Return the admin's confirmation page, with how many tokens, users and applications are affected."""
+        """Ask the admin before tokens are revoked: return the page with the number of tokens, users and
+        applications."""
         told = list(tokens)[:TOLD]
         _describe(told)
         context = self.admin_site.each_context(request) | {
@@ -284,7 +291,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return TemplateResponse(request, "mcp_django/oauth/access_revoke.html", context)
 
     def _revoke(self, request: HttpRequest, tokens: Collection[Any]) -> None:
-        """Revoke the tokens, and write a LogEntry in the admin's history for each."""
+        """Revoke tokens from the admin list, and write a LogEntry for each."""
         from .client_and_token_display import client_name
         from .stored_tokens import end_access
 
@@ -312,7 +319,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.display(description=_("application"), ordering="application")
     def client(self, token: Any) -> str:
-        """Return the admin column of the application: its own name, a link to its tokens, and its host."""
+        """Return the application column of the admin's token list: name, link to the application's tokens, and host."""
         if token.application is None:
             return ""
         link = self._narrowing("application", token.application_id, token.client_name)
@@ -342,7 +349,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
 
 def _describe(tokens: Collection[Any]) -> None:
-    """Set the display attributes of tokens for the admin list; ``kind`` says how the token was granted."""
+    """Prepare tokens for the columns of the admin list; ``kind`` says how the token was granted."""
+    from ..models import LinkedIdentity
     from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
     from .client_and_token_display import describe
     from .stored_tokens import CLIENT
@@ -390,7 +398,7 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
         return found.annotate(**counted)
 
     def view_on_site(self, application: Any) -> str | None:
-        """Return the URL of the toolkit's page of the application, if the project mounts it."""
+        """Return the URL of an application's page of the toolkit, for the admin, if the project mounts the page."""
         try:
             return str(application.get_absolute_url())
         except NoReverseMatch:

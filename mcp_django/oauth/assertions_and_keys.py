@@ -64,7 +64,7 @@ class InvalidKeys(Exception):
 
 
 def read_keys(text: str) -> list[JWK]:
-    """Read public keys from PEM, a JSON Web Key, or a JSON Web Key Set."""
+    """Read the public keys that check assertions, from PEM, a JSON Web Key, or a JSON Web Key Set."""
     try:
         if not text.lstrip().startswith("-----BEGIN"):
             return _public_keys(json.loads(text))
@@ -96,7 +96,8 @@ def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
 
 
 def _usable(member: dict[str, Any]) -> JWK | None:
-    """Return the JSON Web Key if it can check signatures; sets also have keys for encryption and of other types."""
+    """Return the public key of a JSON Web Key if the key can check assertions, None for keys of encryption and of other
+    types."""
     kept = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
     operations = member.get("key_ops", ["verify"])
     if kept.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
@@ -116,7 +117,7 @@ def _usable(member: dict[str, Any]) -> JWK | None:
 
 
 class FetchedLately(Exception):
-    """A key set cannot be fetched again yet; ``seconds`` are left."""
+    """The keys that check an assertion cannot be fetched again yet; ``seconds`` are left."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -125,7 +126,7 @@ class FetchedLately(Exception):
 
 @dataclass(slots=True)
 class _KeySet:
-    """A key set cached from a URL: the keys, the time of the fetch, and of the last attempt."""
+    """A cached set of the keys that check assertions, with the time of the fetch and of the last attempt."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     keys: list[JWK] = field(default_factory=list)
@@ -137,7 +138,8 @@ _sets: dict[tuple[str, Fetcher], _KeySet] = {}
 
 
 def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
-    """Return the keys published at an https URL, cached; ``again`` fetches them anew, as no cached key fits.
+    """Return the keys that check assertions, published at an https URL and cached; ``again`` fetches them anew, as no
+    cached key fits.
 
     There are none where they cannot be fetched, which is logged.
     """
@@ -367,7 +369,7 @@ PARAMETERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The id of a client, with the secret or the assertion that it sent to the token endpoint, or neither."""
+    """Credentials of a client at the token endpoint: its id with a secret, a signed assertion, or neither."""
 
     client_id: str
     secret: str = field(default="", repr=False)
@@ -375,7 +377,7 @@ class Credentials:
 
 
 def read_credentials(request: HttpRequest) -> Credentials:
-    """Read a client's id with its secret or assertion (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
+    """Read a client's id with its secret or signed assertion (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
     # A token can be for several endpoints (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:
@@ -416,7 +418,7 @@ def read_credentials(request: HttpRequest) -> Credentials:
 
 
 def keys_of(holder: Any) -> KeySource:
-    """Return a source of the keys of an owner with ``jwks_uri`` or ``public_key``, to check its assertions."""
+    """Return a source of the keys that check an owner's assertions, from ``jwks_uri`` or ``public_key``."""
 
     if holder.jwks_uri:
         return partial(fetched_keys, holder.jwks_uri, fetcher_for(holder.jwks_uri))
@@ -430,7 +432,8 @@ def keys_of(holder: Any) -> KeySource:
 
 
 def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
-    """Verify a client's assertion: signed with its keys, for this server, not used before (RFC 7523, section 3)."""
+    """Verify a client's signed assertion by the client's keys: for this server, not used before (RFC 7523, section
+    3)."""
     # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
     audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
     verify(assertion, keys, client_id, audiences, MAX_LIFE)

@@ -42,7 +42,7 @@ from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
 from ..orm.compiled_queries import Bind, CompiledQuery, Slot, compile_values
-from ..orm.permissions import FOUND, permission_columns
+from ..orm.permission_queries import FOUND, permission_columns
 from ..problems import AMBIGUOUS, NO_TOKEN, NOT_ACTIVE, OTHER_SCHEME, Problem
 from ..runtime.cache_and_rate_limits import cache
 from ..scopes import ADMIN, expand, join
@@ -108,12 +108,13 @@ def authenticate(request: MCPRequest, path: str) -> None:
     if classes and found is None:
         given = bool(request.META.get("HTTP_AUTHORIZATION"))
         raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
-    user, auth = found or (AnonymousUser(), None)
+    credentials: tuple[Any, Any] = found or (AnonymousUser(), None)
+    user, auth = credentials
     if classes and not user.is_active:
         raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
     request.user, request.auth = user, auth  # type: ignore[attr-defined]
     # A class of the project's own may give nothing of the kind: its callers have every scope.
-    context.scopes = getattr(auth, "scopes", expand([ADMIN]))
+    context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
     context.client_id, context.facts = getattr(auth, "client_id", ""), getattr(auth, "facts", {})
     if isinstance(auth, Token):
         note_use(auth, request.META.get("REMOTE_ADDR", ""))
@@ -201,7 +202,8 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
 
 def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
-    """Check a stored bearer token: active user, expiry, resource, password, service account; return user and grant."""
+    """Check the row of a bearer token: active user, expiry, resource, password, account or link; return user and
+    grant."""
     user, bound = row.user, row.resource or ()
     facts: Any = {} if row.facts is None else row.facts
     if user is None:
@@ -236,7 +238,7 @@ def _expanded(scope: str) -> frozenset[str]:
 
 
 def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
-    """Validate a bearer token by the project's OAUTH2_VALIDATOR_CLASS; say also whether the token is stored here."""
+    """Check a bearer token by the project's OAUTH2_VALIDATOR_CLASS; say also whether this database has the token."""
     asked = OAuthRequest(resource, "POST", "", {})
     try:
         if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
@@ -298,7 +300,7 @@ _plans: dict[str, tuple[CompiledQuery, bool, Any, tuple[str, ...]]] = {}
 
 
 def find_token(checksum: str) -> TokenRow | None:
-    """Look up a bearer token by its SHA-256, with its user, client and facts, in one compiled query."""
+    """Look up a bearer token by its SHA-256: one compiled query brings its user, client and facts too."""
     using = router.db_for_read(_token_model())
     if using not in _plans:
         _plans[using] = _compile(using)
@@ -318,7 +320,8 @@ def find_token(checksum: str) -> TokenRow | None:
 
 @lru_cache(maxsize=1)
 def plannable() -> bool:
-    """Return whether the compiled query decides on bearer tokens as the toolkit would: nothing of it is overridden."""
+    """Return whether one query can check bearer tokens as the toolkit would: nothing of the toolkit's check is
+    overridden."""
     validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
     if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
         return False
@@ -408,7 +411,7 @@ def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
 
 
 def shortened(address: str) -> str:
-    """Shorten the IP address of a token's last use to its network, for display to the user."""
+    """Shorten the IP address of a bearer token's last use to its network, to show to the user."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -78,14 +78,14 @@ def targets_of(client: Any) -> list[Target]:
 
 
 def described_by(client: Any) -> Target | None:
-    """Return the display of the host whose metadata document describes a client, None for other clients."""
+    """Return the host of a client that describes itself at a URL, for display; None for other clients."""
     if client is None or client.registration_source != client.RegistrationSource.CIMD:
         return None
     return shown_target(client.client_id)
 
 
 def hosts_of(client: Any) -> list[str]:
-    """Return the hosts that a client verifiably belongs to, for display; none for one on the user's device.
+    """Return the verified hosts of a client for display; none for a client on the user's device.
 
     It is the host of the document that describes it, else those it sends people back to.
     """
@@ -95,7 +95,7 @@ def hosts_of(client: Any) -> list[str]:
 
 
 def _apart(host: str) -> tuple[str, str]:
-    """Split a host for display into its subdomains and its registered domain."""
+    """Split a client's host for display into subdomains and registered domain."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -113,7 +113,7 @@ def client_name(client: Any) -> str:
 
 
 def name_doubts(client: Any) -> list[str]:
-    """Return the warnings about a client's name to display, such as an imitation of another application."""
+    """Return the warnings to display beside a client's name, such as an imitation of another application."""
     if client is None or client.registration_source == client.RegistrationSource.MANUAL:
         return []
     return doubts_about(client.name, hosts_of(client))
@@ -128,7 +128,8 @@ def scope_words(scopes: Iterable[str]) -> list[str]:
 
 
 def describe(tokens: Collection[Any]) -> None:
-    """Set the display attributes of access tokens, by one request to the cache and one query for all of them.
+    """Set the display attributes of tokens and their clients, by one request to the cache and one query for all of
+    them.
 
     ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` are of their client, ``words`` say their
     scopes. ``used`` is when they were last used, and ``place`` from where, as far as that is known, ``until`` when
@@ -159,7 +160,7 @@ def describe(tokens: Collection[Any]) -> None:
 
 
 def add_last_changes(tokens: Collection[Any], user: Any) -> None:
-    """Set on tokens the last LogEntry of their client, as ``last_change``, for display to the user.
+    """Set ``last_change`` on tokens for display: the user's last LogEntry of each token's client.
 
     The admin shows users their own entries in the same way, under recent actions.
     """

@@ -64,14 +64,14 @@ def takes_documents() -> bool:
 
 
 def _policy() -> Any:
-    """Return whose metadata documents are taken: all, none, named hosts, or those an administrator allows."""
+    """Return whose client documents are taken: all, none, named hosts, or hosts that an administrator allows."""
     if settings.CLIENT_DOCUMENTS["hosts"] is None:
         return "all" if settings.REGISTRATION == "open" else "off"
     return settings.CLIENT_DOCUMENTS["hosts"]
 
 
 def named_hosts() -> list[str]:
-    """Return the hosts that are tried, to see whether client documents can be fetched."""
+    """Return the hosts of client documents that are tried, to see whether this server can reach them."""
     policy = _policy()
     if isinstance(policy, str):
         return [host for host in WELL_KNOWN if decision_on(host) != BLOCKED][:1]
@@ -99,7 +99,7 @@ def _names_of(host: str) -> set[str]:
 
 
 def ask_for(host: str, url: str, user: Any) -> None:
-    """Record for administrators that a user wants to connect a client whose document is at ``url``."""
+    """Record that a user wants to connect a client by its document at ``url``, for administrators to allow the host."""
     waiting = ClientHost._default_manager.filter(decision=WAITING)
     if waiting.filter(host=host).exists() or waiting.count() >= MAX_WAITING:
         return
@@ -151,7 +151,7 @@ _looking = threading.Lock()
 
 
 def announces_documents() -> bool:
-    """Return whether the authorization server's metadata announces support of client documents.
+    """Return whether the server announces client documents (client ID metadata documents).
 
     Where clients cannot register instead it says so in any case: their users then see a page with the cause.
     """
@@ -159,7 +159,7 @@ def announces_documents() -> bool:
 
 
 def why_not_fetched() -> str:
-    """Return why client documents cannot be fetched from this server, "" if they can; cached."""
+    """Return why client documents are out of reach of this server, "" if they are not; cached."""
     key = _key()
     found = _recall(key)
     if found is None:
@@ -176,7 +176,7 @@ def why_not_fetched() -> str:
 
 
 def look() -> str:
-    """Try to connect to hosts of client documents; return the first failure, "" for none."""
+    """Try to connect to the hosts of client documents; return the first failure, "" for none."""
     hosts = named_hosts()[:MAX_HOSTS]
     for host in hosts:
         url = f"https://{host}/"
@@ -188,7 +188,7 @@ def look() -> str:
 
 
 def forget() -> None:
-    """Forget whether client documents can be fetched, after a document could not be."""
+    """Forget whether client documents can be reached, after one could not be."""
     key = _key()
     _known.pop(key, None)
     with suppress(Exception):  # it is looked at again when its time is over
@@ -196,7 +196,7 @@ def forget() -> None:
 
 
 def _key() -> str:
-    """Return the cache key for whether client documents can be fetched; it depends on the settings."""
+    """Return the cache key for whether client documents can be reached; the key depends on the settings."""
     told = repr(sorted(settings.CLIENT_DOCUMENTS.items()))
     return f"mcp_django:outgoing:{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
@@ -248,12 +248,12 @@ class InvalidDocument(Exception):
 
 
 def is_document_id(client_id: str) -> bool:
-    """Return whether a client id is meant as the URL of a metadata document."""
+    """Return whether a client id is meant as the URL of the client's metadata document."""
     return client_id[: len(PREFIX)].lower() == PREFIX
 
 
 def check_url(url: str, named: frozenset[str]) -> SplitResult:
-    """Check a client id that is the URL of a metadata document, and return its parts.
+    """Check the URL of a client's metadata document, which is the client id, and return the URL's parts.
 
     ``named`` are hosts of the project's own, of which a port and a name without a dot are taken too.
     """
@@ -364,7 +364,7 @@ class Document:
         return DocumentRefused(kind, self.url, detail)
 
     def require_admitted(self) -> None:
-        """Refuse the document unless its host is allowed; record a host that waits for an administrator."""
+        """Refuse the client's document unless its host is allowed; record a host that waits for an administrator."""
         if not takes_documents():
             raise self.refused("off", DOCUMENTS_OFF.told)
         decision = decision_on(self.host)
@@ -389,7 +389,7 @@ class Document:
             return stored
 
     def fetched(self) -> Any:
-        """Fetch the document and store its client; a failure is cached for a minute."""
+        """Fetch the client's document and store the client; a failure is cached for a minute."""
         key = f"mcp_django:document:{hashlib.sha256(self.url.encode()).hexdigest()}"
         known = None
         with suppress(Exception):  # it is fetched again
@@ -407,7 +407,7 @@ class Document:
         return self._store(metadata, age)
 
     def _count(self) -> None:
-        """Count a fetch of the document against the rates of the requesting address and of the host."""
+        """Count a request for the client's document against the rates of the requesting address and of the host."""
         rate, address = settings.RATES["documents"], self.request.META.get("REMOTE_ADDR", "")
         try:
             wait = hit("documents", address, rate) or hit("document_hosts", self.host, times_as_many(rate, 5))
@@ -420,7 +420,7 @@ class Document:
             raise self.refused("busy", f"Try again in {wait} seconds.")
 
     def _read(self) -> tuple[ClientMetadata, int]:
-        """Fetch and read the document; return the client's metadata, and for how many seconds to keep it."""
+        """Read the client's document from its URL; return the metadata, and for how many seconds to keep them."""
         if not SLOTS.acquire(blocking=False):
             raise self.refused("busy", "Other documents are being fetched.")
         try:
@@ -474,7 +474,7 @@ class Document:
         return kept if kept is not None and kept.client_id == self.url else None
 
     def keys(self, again: bool) -> Iterable[JWK]:
-        """Return the keys in the client's document, to check its assertions.
+        """Return the keys in the client's document, to check signatures of the client.
 
         Those that stand in the document itself are fetched again as others are: with it, and when none of them fits.
         """
@@ -532,7 +532,7 @@ def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
 
 
 def clear_keys() -> None:
-    """Delete stored keys of documents whose clients no longer exist."""
+    """Delete stored keys of client documents whose clients no longer exist."""
     known = get_application_model()._default_manager.values_list("client_id", flat=True)
     gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(known)
     ClientKeys._default_manager.filter(client_id__in=gone).delete()

@@ -54,7 +54,7 @@ NEEDED: Final = {"grant_types": "authorization_code", "response_types": "code"}
 
 @dataclass(frozen=True, slots=True)
 class ClientMetadata:
-    """The metadata of a client to register. Its keys are at ``jwks_uri``, or else in ``public_key``."""
+    """The metadata for registration of a client. Its keys are at ``jwks_uri``, or else in ``public_key``."""
 
     redirect_uris: tuple[str, ...]
     name: str
@@ -64,12 +64,12 @@ class ClientMetadata:
 
 
 def is_app_scheme(scheme: str) -> bool:
-    """Return whether a redirect URI's scheme is a reverse domain name, private to an app on the user's device."""
+    """Return whether a client may register redirect URIs of this scheme as an app's own: a reverse domain name."""
     return REVERSE_DOMAIN.fullmatch(scheme) is not None
 
 
 def is_acceptable(uri: str, schemes: list[str]) -> bool:
-    """Return whether a redirect URI may be registered: https, http on loopback, or an app's scheme."""
+    """Return whether a client may register a redirect URI: https, http on loopback, or an app's scheme."""
     if len(uri) > MAX_URI or "#" in uri or URI.fullmatch(uri) is None:
         return False
     try:
@@ -89,7 +89,7 @@ def is_acceptable(uri: str, schemes: list[str]) -> bool:
 
 
 def left_out(data: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the member of client metadata that lacks what registration needs, and the value that it lacks."""
+    """Return the member of client metadata that lacks a value which registration needs, and the value."""
     for key, value in NEEDED.items():
         said = data.get(key)
         if said is not None and (not isinstance(said, list) or value not in said):
@@ -102,7 +102,7 @@ def are_texts(uris: Any) -> bool:
 
 
 class InvalidMetadata(Exception):
-    """The client metadata cannot be registered; ``error`` is the code of RFC 7591, section 3.2.2."""
+    """The client's registration is refused for its metadata; ``error`` is the code of RFC 7591, section 3.2.2."""
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
@@ -111,7 +111,7 @@ class InvalidMetadata(Exception):
 
 
 def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
-    """Read the client metadata of a registration's JSON body; ``schemes`` are those allowed for redirect URIs."""
+    """Read a client registration's JSON body; ``schemes`` are those allowed for redirect URIs."""
     wrong = "invalid_client_metadata"
     if not isinstance(data, dict):
         raise InvalidMetadata(wrong, "The request body must be a JSON object.")
@@ -150,7 +150,7 @@ NOTHING: Final = ClientMetadata((), "", "")
 @cors("POST")
 @logged
 def register(request: HttpRequest) -> HttpResponseBase:
-    """The registration endpoint: register a client and answer 201 with its metadata (RFC 7591, section 3).
+    """The client registration endpoint: store a client and answer 201 with its metadata (RFC 7591, section 3).
 
     ``MCP_DJANGO["REGISTRATION"]``: "open"; "authenticated", which asks for a token of this server as the initial access
     token; or "off".
@@ -209,7 +209,7 @@ class Registration:
         self._key = f"mcp_django:registered:{hashlib.sha256(self._who.encode()).hexdigest()}"
 
     def throttle(self) -> int | None:
-        """Count the registration against the rates of its address and in total; return the seconds to wait."""
+        """Count a client registration against the rates of its address and in total; return the seconds to wait."""
         try:
             known = cache.get(self._key) if self.invalid is None else None
             if known is not None and self.is_public and settings.REGISTRATION == "open":
@@ -229,7 +229,8 @@ class Registration:
             return None
 
     def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
-        """Store the registered client, unless it is stored already; return its metadata (RFC 7591, section 3.2.1)."""
+        """Complete a client registration: store the client, unless stored already, and return its metadata (RFC 7591,
+        section 3.2.1)."""
         client, secret = self.client, ""
         if client is None:
             model = get_application_model()
@@ -265,7 +266,7 @@ class Registration:
 
 
 def _portless(uri: str) -> str:
-    """Return a redirect URI without the port of loopback, to compare registrations (RFC 8252, section 7.3)."""
+    """Return a redirect URI without the port of loopback, to compare client registrations (RFC 8252, section 7.3)."""
     parts = urlsplit(uri)
     if not is_loopback(uri) or (parts.hostname == "localhost" and not oauth2_settings.ALLOW_LOCALHOST_LOOPBACK):
         return uri
@@ -273,7 +274,7 @@ def _portless(uri: str) -> str:
 
 
 def _registrant(request: HttpRequest) -> AbstractBaseUser | None:
-    """Return the user whose token came with the registration, if registration needs a token."""
+    """Return the user who registers a client, by the token of the registration, if registration needs one."""
     if settings.REGISTRATION == "open":
         return None
     for path, site in endpoints().items():

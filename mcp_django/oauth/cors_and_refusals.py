@@ -48,13 +48,13 @@ def cors(*methods: str) -> Callable[[View], View]:
 
 
 def begin(request: HttpRequest) -> None:
-    """Prepare a request for noting causes of its refusal."""
+    """Prepare an OAuth request for noting causes of its refusal."""
     # No dict: oauthlib copies those.
     request.META[NOTED] = SimpleNamespace(reason=None, wait=0)
 
 
 def note(headers: Mapping[str, Any], reason: Problem, wait: int = 0) -> bool:
-    """Note the cause for which a request is refused, if it is, for the log; return False.
+    """Note the cause of an OAuth request's refusal, in case of one, for the log; return False.
 
     ``headers`` are oauthlib's or Django's. ``wait`` are the seconds after which the request can come again, 0 for
     never.
@@ -65,7 +65,7 @@ def note(headers: Mapping[str, Any], reason: Problem, wait: int = 0) -> bool:
 
 
 def log_refusal(request: HttpRequest, status: int, error: str, description: str = "") -> None:
-    """Log the refusal of a request with an OAuth error: the noted cause, or what the client is told."""
+    """Log the refusal of an OAuth request: the noted cause, or the error that the client is told."""
     reason: Problem | None = getattr(request.META.get(NOTED), "reason", None)
     if reason is None:
         reason = Problem(description or error or "the request was refused", REMEDIES.get(error, SENT), cause=error)
@@ -75,7 +75,7 @@ def log_refusal(request: HttpRequest, status: int, error: str, description: str 
 
 
 def logged(view: View) -> View:
-    """Decorate a view that answers in JSON, so that its refusals are logged."""
+    """Decorate an OAuth view that answers in JSON, so that its refusals are logged."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -96,7 +96,7 @@ def logged(view: View) -> View:
 
 
 def client_id(request: HttpRequest) -> str:
-    """Return the client id that a request claims, for the log of refusals."""
+    """Return the client id that an OAuth request claims, for the log of refusals."""
     kind, _, encoded = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     with suppress(ValueError, InvalidAssertion):
         if kind.lower() == "basic":
@@ -108,7 +108,7 @@ def client_id(request: HttpRequest) -> str:
 
 
 def _told(response: HttpResponseBase) -> tuple[str, str]:
-    """Return OAuth error and description of a refusal's JSON body."""
+    """Return OAuth error and description of a refusal's JSON body, for the log."""
     with suppress(ValueError):
         body = json.loads(response.content if isinstance(response, HttpResponse) else "")
         return str(body.get("error", "")), str(body.get("error_description", ""))

@@ -58,7 +58,7 @@ OWN_DOMAINS: Final = frozenset(
 
 
 def is_domain(host: str) -> bool:
-    """Return whether a document's host is a domain name, not an IP address in any form."""
+    """Return whether the host of a document to fetch is a domain name, not an IP address in any form."""
     labels = host.split(".")
     return (
         HOST.fullmatch(host) is not None
@@ -70,7 +70,7 @@ def is_domain(host: str) -> bool:
 
 
 def is_public_name(host: str) -> bool:
-    """Return whether a document's host can be a name of the public network."""
+    """Return whether the host of a document to fetch can be a name of the public network."""
     return is_domain(host) and host.rpartition(".")[2] not in OWN_DOMAINS
 
 
@@ -83,7 +83,8 @@ def is_public(text: str) -> bool:
 
 
 def is_private_or_public(text: str) -> bool:
-    """Return whether an IP address may serve a document of a host that the project names; loopback may."""
+    """Return whether to fetch from an IP address a document of a host that the project names; loopback may serve
+    one."""
     address = _address(text)
     mapped = getattr(address, "ipv4_mapped", None)
     return address is not None and mapped is None and (address.is_loopback or not _is_within(address, NEVER))
@@ -119,7 +120,7 @@ DIRECTIVE: Final = re.compile(r"(?:^|,)\s*(s-maxage|max-age|no-store|no-cache)(?
 
 
 class FetchFailed(Exception):
-    """The document could not be fetched; ``is_passing``: trying again later may help.
+    """Fetching the document failed; ``is_passing``: trying again later may help.
 
     ``is_away``: there was no connection to its server, so the cause can be this server's own network.
     """
@@ -166,13 +167,13 @@ class Fetcher:
                 raise FetchFailed(f"it could not be read ({type(error).__name__})", is_passing=True) from None
 
     def reach(self, url: str, seconds: float) -> None:
-        """Connect to the server of a document's URL without a request, to see whether it can be reached."""
+        """Connect the fetcher to a document's server without a request, to see whether the server can be reached."""
         with self._connection(urlsplit(url), time.monotonic() + seconds, seconds):
             pass
 
     @contextmanager
     def _connection(self, parts: SplitResult, deadline: float, seconds: float) -> Iterator[ssl.SSLSocket]:
-        """Open a TLS connection to the server of a document's URL, as a context manager."""
+        """Open the fetcher's TLS connection to the server of a document, as a context manager."""
         away = {"is_passing": True, "is_away": True}
         try:
             plain = self._connected(parts, deadline)
@@ -217,7 +218,7 @@ class Fetcher:
         raise FetchFailed("its host does not answer", is_passing=True, is_away=True)
 
     def _through_proxy(self, proxy: SplitResult, target: str, deadline: float) -> socket.socket:
-        """Open a connection to ``target`` through the HTTP proxy, by CONNECT (RFC 9110, section 9.3.6)."""
+        """Open the fetcher's connection to ``target`` through the HTTP proxy, by CONNECT (RFC 9110, section 9.3.6)."""
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
         if proxy.username is not None:
             credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
@@ -244,7 +245,7 @@ class Fetcher:
         return plain
 
     def _resolved(self, host: str, port: int, deadline: float) -> list[str]:
-        """Resolve the document's host in a thread, as the system's resolver has no deadline."""
+        """Resolve the host of the document to fetch in a thread, as the system's resolver has no deadline."""
         found: list[list[str]] = []
 
         def look() -> None:

@@ -125,7 +125,8 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
 
 
 def _provided_client(request: HttpRequest) -> Any:
-    """Authenticate the client of an identity assertion; an identity provider's entry has to name it."""
+    """Authenticate the client that brings an identity provider's assertion; the provider's entry has to name the
+    client."""
     model, credentials = get_application_model(), read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
@@ -174,7 +175,8 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
 
 
 def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
-    """Return the link from an identity provider's subject to a user; it may be made now, by e-mail or a new user."""
+    """Return the link from an identity provider's subject to a user; the link may be made now, by e-mail or a new
+    user."""
     subject = assertion.text("sub")
     found = _find_link(provider.issuer, subject)
     if found is not None:
@@ -208,7 +210,7 @@ def _verified_email(assertion: Assertion) -> str:
 
 
 def _email_field() -> str:
-    """Return the name of the user model's e-mail field, "" for none, to link an identity provider's users."""
+    """Return the name of the user model's e-mail field, to find an identity provider's users, "" for none."""
     model: Any = get_user_model()
     try:
         return str(model._meta.get_field(model.get_email_field_name()).name)

@@ -28,12 +28,13 @@ from ..context.admin_page import page_language, shown_language
 
 
 def stylesheet() -> SafeString:
-    """Return the CSS of the pages; a project can override the template ``mcp_django/oauth/styles.css``."""
+    """Return the CSS in the frame of the OAuth pages; a project can override the template
+    ``mcp_django/oauth/styles.css``."""
     return mark_safe(render_to_string("mcp_django/oauth/styles.css"))
 
 
 def content_security_policy() -> str:
-    """Return the Content-Security-Policy of a page: its own styles, the site's icon, no scripts."""
+    """Return the Content-Security-Policy in the frame of an OAuth page: own styles, the site's icon, no scripts."""
     image = ""
     if settings.SERVER["icon"]:
         # As policies name the source of an image (CSP 3, section 2.3.1).
@@ -50,7 +51,7 @@ def _digest(text: str) -> str:
 
 
 def frame(request: HttpRequest | None = None) -> dict[str, Any]:
-    """Return the template context that every page needs, in the active language.
+    """Return the frame of an OAuth page: the template context that every page needs, in the active language.
 
     ``request`` is that of a person who is signed in or about to be; without it nothing depends on who asks.
     """
@@ -76,7 +77,8 @@ def frame(request: HttpRequest | None = None) -> dict[str, Any]:
 
 
 def url_of(name: str) -> str:
-    """Return the path of a page of the authorization server by its URL name, "" where it is not mounted."""
+    """Return the path of an OAuth page by its URL name, for links in the page frame, "" where the page is not
+    mounted."""
     try:
         return reverse(f"mcp_oauth:{name}")
     except NoReverseMatch:
@@ -84,7 +86,7 @@ def url_of(name: str) -> str:
 
 
 def _way_back(request: HttpRequest) -> tuple[str, str] | None:
-    """Return path and name of the link at the head of a page: to the admin for its users, else to the site."""
+    """Return path and name of the link back in the page frame: to the admin for its users, else to the site."""
     may_enter = False
     with suppress(Exception):  # there may be no admin, and its hook is the project's own
         may_enter = bool(admin_site.has_permission(request))
@@ -98,7 +100,7 @@ def _way_back(request: HttpRequest) -> tuple[str, str] | None:
 
 
 class PageMixin:
-    """Mixin for views of pages for people: their language, no caching, no framing, no scripts."""
+    """Mixin for views of OAuth pages for people: page frame, language, no caching, no embedding, no scripts."""
 
     request: HttpRequest
 
@@ -115,6 +117,6 @@ class PageMixin:
         return response
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
-        """Render the page with the context of its frame."""
+        """Render an OAuth page with the context of the page frame."""
         found: HttpResponse = super().render_to_response({**context, **frame(self.request)}, **kwargs)  # type: ignore[misc]
         return found

@@ -57,7 +57,7 @@ def _named_by_host(base: str, request: HttpRequest) -> str:
 
 
 def came_to(request: HttpRequest) -> str | None:
-    """Return the origin URL by the request's ``Host``, if it differs from ``BASE_URL``."""
+    """Return the origin URL of this server by the request's ``Host``, if it differs from ``BASE_URL``."""
     base = origin(request)
     asked = _named_by_host(base, request)
     return None if same_resource(asked, base) else asked
@@ -69,7 +69,7 @@ def is_loopback(uri: str) -> bool:
 
 
 def script_prefix() -> str:
-    """Return the path that the URLs of the whole project begin with, without trailing slash."""
+    """Return the path with which all URLs of this server begin, the script prefix, without trailing slash."""
     return get_script_prefix().rstrip("/")
 
 
@@ -98,7 +98,7 @@ def _quoted(base: str, path: str) -> str:
 
 
 def metadata_url(request: HttpRequest | None, path: str) -> str:
-    """Return the URL of the metadata of the endpoint at ``path``, for the challenge (RFC 9728, section 5.1).
+    """Return the URL of the metadata of the resource at ``path``, for the challenge (RFC 9728, section 5.1).
 
     Below a prefix it is there once more: a proxy need not pass on the place at the root (section 3.1).
     """
@@ -106,7 +106,7 @@ def metadata_url(request: HttpRequest | None, path: str) -> str:
 
 
 def mounted_path(path: str) -> str:
-    """Return a URL's path without the script prefix, as the URLconf matches it."""
+    """Return the path of a resource URL without the script prefix, as the URLconf matches it."""
     prefix = script_prefix()
     return path.removeprefix(prefix) if path == prefix or path.startswith(f"{prefix}/") else path
 
@@ -139,7 +139,7 @@ def _normalise(url: str) -> Parts | None:
 
 
 def endpoints() -> "dict[str, MCPSite]":
-    """Return the mounted endpoints by URL path, those of the older SSE transport last."""
+    """Return the endpoints that resource URLs can name, by path, those of the older SSE transport last."""
     mounted = {**routing.mounted_endpoints(), **routing.mounted_sse()}
     return {path.removesuffix("/"): site for path, site in mounted.items()}
 
@@ -163,7 +163,7 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
 
 
 def is_endpoint(path: str) -> bool:
-    """Return whether an endpoint, of either transport, is mounted at the URL ``path``."""
+    """Return whether the ``path`` of a resource URL is that of a mounted endpoint, of either transport."""
     return any(routing.endpoint_match(path, kind) is not None for kind in (routing.ENDPOINT, routing.SSE))
 
 
@@ -174,7 +174,8 @@ def default_resource(request: HttpRequest | None) -> str | None:
 
 
 def uses_oauth() -> bool:
-    """Return whether the endpoint takes this server's OAuth tokens: BearerAuthentication is configured."""
+    """Return whether the endpoint is an OAuth resource, which takes this server's tokens: BearerAuthentication is
+    configured."""
     for configured in getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION]):
         if configured == AUTHENTICATION:
             return True

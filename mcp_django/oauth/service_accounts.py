@@ -62,7 +62,8 @@ def new_secret(account: ServiceAccount) -> str:
 
 
 def application_of(account: ServiceAccount) -> Any:
-    """Return the toolkit's application that the tokens of a service account belong to, created if needed.
+    """Return the application of a service account in the toolkit, to which the account's tokens belong, created if
+    needed.
 
     No other flow issues tokens to it. With its secret the account can revoke them.
     """

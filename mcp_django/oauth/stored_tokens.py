@@ -52,7 +52,7 @@ def checksum_of(text: str) -> str:
 
 
 def store_facts(token: str, user: Any, facts: Mapping[str, Any], family: UUID | None = None) -> None:
-    """Store facts with the token or authorization code of this checksum; ``family`` is its refresh token's."""
+    """Store facts with the token or code of a checksum; ``family`` is that of its refresh token."""
     TokenFacts(token=token, family=family, user=user, facts=dict(facts), created=timezone.now()).save(force_insert=True)
 
 
@@ -62,7 +62,7 @@ def facts_of(token: str) -> dict[str, Any]:
 
 
 def facts_of_many(tokens: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the facts stored with each of many tokens, by checksum."""
+    """Return the facts stored with each of many stored tokens, by checksum."""
     kept = TokenFacts._default_manager
     return {
         pk: facts for part in chunks(list(tokens)) for pk, facts in kept.filter(pk__in=part).values_list("pk", "facts")
@@ -78,13 +78,14 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
 
 
 def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
-    """Return the facts to store for the user's choice: apps and models (none for all), days until the grant ends."""
+    """Return the user's choice as facts to store with a token: apps and models (none for all), days until the grant
+    ends."""
     until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
     return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
 
 
 def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the facts to store for the user's answers to sign-in questions, None for an answer that was no option."""
+    """Return the user's answers at sign-in as facts to store with a token, None for an answer that was no option."""
     facts: dict[str, Any] = {}
     words: dict[str, str] = {}
     for question in questions:
@@ -96,7 +97,7 @@ def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[st
 
 
 def until_of(facts: Mapping[str, Any]) -> datetime | None:
-    """Return when access of a stored token ends by the user's choice, None for no choice; nonsense has ended."""
+    """Return when a stored token's access ends by the user's choice, None for no choice; nonsense has ended."""
     if UNTIL not in facts:
         return None
     zone = UTC if django_settings.USE_TZ else None
@@ -105,7 +106,7 @@ def until_of(facts: Mapping[str, Any]) -> datetime | None:
 
 
 def stands(facts: Mapping[str, Any], user: Any) -> bool:
-    """Return whether the service account or linked identity of a stored token still exists and has this user."""
+    """Return whether the account or linked identity of a stored token still exists and has this user."""
     account, identity = facts.get(SERVICE_ACCOUNT), facts.get(LINKED_IDENTITY)
     if account is not None:
         accounts = ServiceAccount.usable().filter(pk=account, user=user)
@@ -119,7 +120,7 @@ def stands(facts: Mapping[str, Any], user: Any) -> bool:
 
 
 def beside_tokens() -> bool:
-    """Return whether tokens and the facts stored with them are in one database, for one query."""
+    """Return whether stored tokens and their facts are in one database, for one query."""
     return router.db_for_read(TokenFacts) == router.db_for_read(get_access_token_model())
 
 
@@ -149,7 +150,7 @@ def create_token(
     days: int = 30,
     facts: Mapping[str, Any] | None = None,
 ) -> tuple[Any, str]:
-    """Create and store a token outside any OAuth flow, for the endpoints ``resources``; return row and text.
+    """Create and store a token without an OAuth flow, for the endpoints ``resources``; return row and text.
 
     The text is stored as the toolkit stores tokens, hashed, and cannot be had again. ``facts`` are for hooks to find at
     ``request.mcp.facts``.
@@ -194,7 +195,7 @@ def issue(
     *,
     until: datetime | None = None,
 ) -> dict[str, Any]:
-    """Store a program's token and return the token endpoint's answer; ``until`` ends it earlier.
+    """Store a program's token, and return the token endpoint's answer; ``until`` ends the token earlier.
 
     There is no refresh token: who got this one can prove again who they are (RFC 6749, section 4.4.3).
     """
@@ -228,7 +229,7 @@ def own_tokens() -> QuerySet[Any]:
 
 
 def hashed_secret(secret: str) -> str:
-    """Return the hash under which a random client secret is stored."""
+    """Return the hash under which a random client secret is stored, a SHA-256 as for stored tokens."""
     return PREFIX + hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -275,12 +276,12 @@ def end_access(tokens: Collection[Any]) -> None:
 
 
 def drop_codes(**of: Any) -> None:
-    """Delete authorization codes not yet exchanged for tokens: of a user, of an application, or all."""
+    """Delete stored authorization codes not yet exchanged for tokens: of a user, of an application, or all."""
     get_grant_model()._default_manager.filter(**of).delete()
 
 
 def unused_clients(*sources: str) -> Any:
-    """Return the clients of these registration sources without a live stored token or code."""
+    """Return the clients without a live stored token or code, of these registration sources."""
     mine = Q(application=OuterRef("pk"))
     codes = get_grant_model().objects.filter(mine, expires__gt=timezone.now())
     return get_application_model()._default_manager.filter(

@@ -90,7 +90,7 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
 
 
 def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]:
-    """Validate the requested scopes of a program: return those of them that its client may have, all by default.
+    """Validate the scopes that a program requests: return those that its client may have, all by default.
 
     Clients ask for what the endpoint names, so what they may not have is left out, and the answer says what is left
     (RFC 6749, section 3.3).
@@ -104,7 +104,7 @@ def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]
 
 
 def invalid_client(request: HttpRequest, reason: Problem, description: str) -> errors.OAuth2Error:
-    """Return the ``invalid_client`` error of a failed client authentication, and note its cause for the log."""
+    """Return the ``invalid_client`` error for credentials that validation refuses, and note the cause for the log."""
     note(request.META, reason)
     return errors.InvalidClientError(description=description)
 
@@ -112,7 +112,7 @@ def invalid_client(request: HttpRequest, reason: Problem, description: str) -> e
 def check_signature(
     request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource | None, remedy: str
 ) -> None:
-    """Validate the assertion by which a client authenticates; ``remedy`` is for the log."""
+    """Validate a client's signature at the token endpoint; ``remedy`` is for the log."""
     try:
         if keys is None:
             raise InvalidAssertion("There are no keys of this client here.", remedy)
@@ -160,11 +160,11 @@ class MCPValidator(OAuth2Validator):
         return found
 
     def client_authentication_required(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Require authentication of confidential clients, and of any client that sends an assertion."""
+        """Tell the validator to authenticate confidential clients, and any client that sends an assertion."""
         return bool(_assertions(request)) or super().client_authentication_required(request, *args, **kwargs)
 
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Authenticate a client by its secret or by a signed assertion (RFC 7523, section 3)."""
+        """Validate the credentials of a client: its secret or a signed assertion (RFC 7523, section 3)."""
         if found := _assertions(request):
             # RFC 7523, section 3.
             headers = request.headers
@@ -248,7 +248,7 @@ class MCPValidator(OAuth2Validator):
         return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
-        """Do nothing: the authorization code was deleted in the transaction that stored its tokens."""
+        """Do nothing in the validator: the authorization code was deleted in the transaction that stored its tokens."""
 
     # Refresh tokens
 
@@ -298,7 +298,8 @@ class MCPValidator(OAuth2Validator):
         return expand(original.split() if isinstance(original, str) else original).issuperset(request_scopes)
 
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
-        """Store access and refresh token; a refresh token spent a moment ago gets a sibling pair in its family.
+        """Save access and refresh token of a validated request; a refresh token spent a moment ago gets a sibling pair
+        in its family.
 
         The toolkit would hand out the earlier pair again, which nobody knows once tokens are hashed.
         """
@@ -327,7 +328,7 @@ class MCPValidator(OAuth2Validator):
         self._create_refresh_token(request, token["refresh_token"], access_token, spent)
 
     def revoke_token(self, token: str, token_type_hint: str, request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
-        """Revoke a token of the client; a refresh token's whole family goes too (RFC 7009, section 2.1)."""
+        """Revoke a token of the validated client; a refresh token's whole family goes too (RFC 7009, section 2.1)."""
         access, refresh = get_access_token_model(), get_refresh_token_model()
         mine = {"token_checksum": checksum_of(token), "application": request.client}
         with transaction.atomic(using=router.db_for_write(access)):
@@ -359,7 +360,7 @@ class MCPValidator(OAuth2Validator):
         return row
 
     def _load_access_token(self, token: str) -> Any:
-        """Return the access token with its user, its client and the stored facts."""
+        """Return the access token that the validator checks, with user, client and facts."""
         checksum = checksum_of(token)
         rows = get_access_token_model().objects.select_related("application", "user").filter(token_checksum=checksum)
         if beside_tokens():
@@ -369,7 +370,7 @@ class MCPValidator(OAuth2Validator):
     # Resources
 
     def _check_and_set_request_resource(self, request: OAuthRequest) -> None:
-        """Bind the token to the requested resources, in the endpoints' own spelling."""
+        """Validate the requested resources, and bind the token to them in the endpoints' own spelling."""
         asked = [value for key, value in request.decoded_body or [] if key == "resource"]
         found = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
         if found and django_settings.DEBUG:
@@ -395,17 +396,18 @@ class MCPValidator(OAuth2Validator):
 
 
 def _assertions(request: OAuthRequest) -> list[str]:
-    """Return the client assertions in the body of a token request that the validator checks."""
+    """Return the client assertions in a token request's body that the validator checks."""
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family of tokens made from an authorization code, computed, so that reuse needs no record."""
+    """Return the family of tokens made from an authorization code, computed, so that the validator knows reuse without
+    a record."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:
-    """Return whether the time that the user chose for the grant is over."""
+    """Return whether the time that the user chose for the grant is over, for the validator."""
     until = until_of(facts)
     return until is not None and until <= timezone.now()
 

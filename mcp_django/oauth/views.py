@@ -134,13 +134,13 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return scopes, credentials
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
-        """Prepare the view for noting causes of a refusal."""
+        """Prepare the consent view for noting causes of a refusal."""
         super().setup(request, *args, **kwargs)
         self.choice: dict[str, Any] = {}
         begin(request)
 
     def error_response(self, error: OAuthToolkitError, application: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer an authorization request with an OAuth error, and log it unless the user caused it."""
+        """Answer a request to the consent view with an OAuth error, and log it unless the user caused it."""
         told = error.oauthlib_error
         if told.error not in ORDINARY:
             log_refusal(self.request, told.status_code, told.error, told.description or "")
@@ -164,7 +164,8 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().get(request, *args, **kwargs)
 
     def handle_no_permission(self) -> HttpResponseBase:
-        """Redirect to the login page; a browser that comes back without a session gets a page that says so."""
+        """Redirect from the consent view to login; a browser that comes back without a session gets a page that says
+        so."""
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
@@ -223,7 +224,8 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return kwargs
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the consent page's context: client, hosts, scopes, what is reached (security-considerations)."""
+        """Return the context of the consent view: client, hosts, scopes, data within reach
+        (security-considerations)."""
         client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
         verified, user = client.registration_source == client.RegistrationSource.MANUAL, self.request.user
         had = get_access_token_model()._default_manager.filter(user=user, application=client)
@@ -251,12 +253,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         )
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
-        """Grant or deny; facts of the sign-in and the user's choices are stored with the authorization code."""
+        """Grant or deny as the user consents; facts of the sign-in and the user's choices are stored with the
+        authorization code."""
         kept = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
         return super().create_authorization_response(request, scopes, kept, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
-        """Redirect the browser to the client, with ``iss`` in codes and errors (RFC 9207, section 2)."""
+        """Redirect the browser from the consent view to the client, with ``iss`` in codes and errors (RFC 9207, section
+        2)."""
         parts = urlsplit(redirect_to)
         query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
         target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
@@ -317,7 +321,7 @@ PROGRAM_GRANTS: Final = {
 
 
 class ProgramMixin:
-    """Mixin of views of endpoints for client programs: JSON answers, and rates of refusals.
+    """Mixin of the views of token and revocation endpoint, for client programs: JSON answers, and rates of refusals.
 
     Refusals are limited for each client and for each address. Each request counts before anything is looked at, and is
     given back when it was a good one.
@@ -370,7 +374,8 @@ class TokenView(ProgramMixin, toolkit.TokenView):
         return response
 
     def issued(self, request: HttpRequest, issue_for: Callable[[HttpRequest], dict[str, Any]]) -> HttpResponseBase:
-        """Answer a program's token request with the token that ``issue_for`` issues, or with its OAuth error."""
+        """Answer a program's request to the token view with the token that ``issue_for`` issues, or with its OAuth
+        error."""
         headers = {"Cache-Control": "no-store"}
         try:
             return JsonResponse(issue_for(request), headers=headers)
@@ -395,7 +400,8 @@ def _refused(error: str) -> HttpResponse:
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return the JSON answer ``temporarily_unavailable`` of an endpoint, with Retry-After."""
+    """Return the JSON answer ``temporarily_unavailable`` of a view of the token or revocation endpoint, with
+    Retry-After."""
     answer = {"error": "temporarily_unavailable", "error_description": f"Try again in {wait} seconds."}
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 

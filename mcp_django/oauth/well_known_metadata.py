@@ -30,7 +30,7 @@ TOKEN_PATHS: Final = frozenset({"/token", "/oauth/token", "/oauth"})
 
 
 def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
-    """Return the protected resource metadata of the endpoint at ``path``, None if none is there.
+    """Return the well-known metadata of the endpoint at ``path`` (protected resource), None if none is there.
 
     "" and "/" stand for the first endpoint where none is mounted there.
     """
@@ -49,14 +49,15 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
 
 def used_scopes() -> set[str]:
-    """Return the scopes for the metadata's ``scopes_supported``: those that some tool here needs."""
+    """Return the scopes for ``scopes_supported`` in the well-known metadata: the default ones, and those that some tool
+    needs."""
     tools = (tool for site in mounted_sites() for tool in site.function_tools())
     needed = {scope for tool in tools for scope in tool.scopes}
     return {*default_scopes(), *needed} & oauth2_settings.SCOPES.keys()
 
 
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
-    """Return the authorization server metadata, None for a well-known ``path`` that has none."""
+    """Return the well-known metadata of the authorization server, None for a ``path`` that has none."""
     asked = mounted_path(path).removesuffix("/")
     if asked and asked not in TOKEN_PATHS and asked not in endpoints() and not is_endpoint(asked):
         return None

@@ -1,6 +1,6 @@
-"""The life of a call as those see it who run the site: it begins, is counted, and ends with an outcome.
+"""The lifecycle of a call for operators: its record begins, its queries are counted, and it ends with an outcome.
 
-What has to be told before a call may go on is told here too: receivers of ``call_started`` can refuse it.
+Receivers of ``call_started`` can refuse a call here; arguments and results are captured without their secrets.
 """
 
 import json
@@ -51,7 +51,7 @@ NOT_LOGGED: Final = frozenset({"ping"})
 
 
 def begin(request: MCPRequest, call: Call) -> None:
-    """Begin the record of a call, whose caller is known."""
+    """Begin the lifecycle of a call: fill its record, check switches and budgets, send ``call_started``."""
     record = request.mcp.record
     describe_caller(request, record)
     record.method, record.version = call.method, call.version
@@ -74,7 +74,7 @@ def begin(request: MCPRequest, call: Call) -> None:
 
 
 def refuse_if_off(request: MCPRequest) -> None:
-    """Look whether the caller, whose record says who it is, is switched off."""
+    """Raise ``CallRefused`` at the start of a call's lifecycle if its caller is switched off."""
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()
@@ -87,7 +87,8 @@ def _name(given: Any) -> str:
 
 
 def describe_caller(request: MCPRequest, record: CallRecord) -> None:
-    """Write down who calls, as far as it is known."""
+    """Describe the caller at the start of a call's lifecycle: write user, client, token, session and trace into the
+    record."""
     context, user, auth = request.mcp, getattr(request, "user", None), getattr(request, "auth", None)
     record.site = context.site.name
     if user is not None and (pk := user.pk) is not None:
@@ -106,7 +107,8 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
 
 
 class underway:
-    """A context in which log messages, queries and the span, where calls have spans, belong to the call."""
+    """A context manager for the running phase of a call's lifecycle: makes its record and OpenTelemetry span
+    current."""
 
     __slots__ = ("record", "span", "token")
 
@@ -130,7 +132,7 @@ class underway:
 
 
 class counted:
-    """A context in which the queries of this thread are added to the record."""
+    """A context manager that counts this thread's database queries during a call's lifecycle, in its record."""
 
     __slots__ = ("record", "wrappers")
 
@@ -147,7 +149,8 @@ class counted:
             wrappers.remove(self.execute)
 
     def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        """Execute a query and count it: an ``execute_wrapper`` of Django's."""
+        """Execute a database query and count it in the record of the call under way: an ``execute_wrapper`` of
+        Django's."""
         began = time.perf_counter()
         try:
             return execute(sql, params, many, context)
@@ -157,7 +160,7 @@ class counted:
 
 
 def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
-    """End the record of a call, once: tell the receivers of ``call_finished``, and have it logged.
+    """End the lifecycle of a call, once: send ``call_finished``, spend budgets, and log the record.
 
     A write is logged when this returns; all else is logged within seconds.
     """
@@ -193,7 +196,7 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
 
 
 def measure(request: MCPRequest) -> None:
-    """End the span of a call and count it, whatever becomes of that."""
+    """Measure a call at the end of its lifecycle: end its span and count it in the metrics; errors are logged."""
     try:
         if request.mcp.record.span is not None:
             from .opentelemetry_spans import end
@@ -224,12 +227,12 @@ _lock = threading.Lock()
 
 
 def outcome_of(status: int) -> str:
-    """Return the outcome of a request that was answered with this HTTP status."""
+    """Return the outcome that ends the lifecycle of a refused request, by its HTTP status."""
     return REASONS.get(status, f"error:{status}")
 
 
 def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str = "", cause: str = "") -> None:
-    """End the record of a request that is refused, unless it has ended: see :func:`~.calls.finish`.
+    """End the lifecycle of a request that was refused before it became a call: see :func:`finish`.
 
     ``outcome`` is as in the log, ``detail`` says more of it, and ``method`` is what was asked for, as far as it is
     known. ``cause`` tells refusals of one outcome apart, and is one of the package's own texts: a stranger cannot make
@@ -257,7 +260,8 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
 
 
 def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
-    """Return how many were left out before, None where this one is."""
+    """Count a call's refusal at the end of its lifecycle: return how many of the same cause were left unlogged, None if
+    this one is too."""
     key = (record.user, f"{outcome} {cause}")
     most, now = OF_CALLER if record.user else OF_STRANGERS, time.monotonic()
     with _lock:
@@ -289,7 +293,7 @@ CUT: Final = "…"
 
 
 def captured(request: MCPRequest) -> tuple[str, str]:
-    """Return the arguments and the result of a call as they may be kept: JSON, cut where it is long.
+    """Capture arguments and result of a call as its lifecycle ends: JSON for the log, redacted and cut.
 
     What is named like a secret, or looks like one, is blanked first, then the project's own ``redact`` has its say.
     What cannot be made safe is not kept.
@@ -309,7 +313,8 @@ def captured(request: MCPRequest) -> tuple[str, str]:
 
 
 def _result_of(body: bytes | None) -> Any:
-    """Return the result or the error in a response; text that repeats the structured content is left out."""
+    """Return the result or the error in a response at the end of a call's lifecycle; text that repeats the structured
+    content is left out."""
     try:
         response = decode(body) if body else None
     except ProtocolError:
@@ -336,7 +341,7 @@ def _text(value: Any) -> str:
 
 
 class Blanking:
-    """Puts ``HIDDEN`` in JSON for what its name says is a secret, or what looks like one.
+    """Replaces secrets in a call's captured arguments and results by ``HIDDEN``, before the finished call is logged.
 
     ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell.
     """
@@ -372,7 +377,8 @@ class Blanking:
         return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
 
     def _is_secret(self, name: Any) -> bool:
-        """Return whether this is the name of a secret, alone or with a lookup or a path."""
+        """Return whether a name in a call's captured arguments is that of a secret, alone or with a lookup or a
+        path."""
         if not isinstance(name, str):
             return False
         name = name[:MAX_FIELD_NAME]

@@ -1,4 +1,4 @@
-"""The log of calls: rows are stored in batches by a thread of their own, those of writes at once.
+"""Storage of the call log: a thread stores the rows of finished calls in batches, those of writes at once.
 
 It never fails a call, and holds none up for longer than a moment. On SQLite it gives way to whoever uses the database.
 While the database does not take rows, they wait; when too many wait, or for too long, they are left out, which the log
@@ -77,7 +77,7 @@ Waiting = tuple[float, Row, threading.Event | None]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How many rows wait, how many were left out since the process began, and whether the database takes any."""
+    """State of the call log's storage: rows that wait, rows dropped, whether the database accepts rows."""
 
     waiting: int
     left_out: int
@@ -85,7 +85,7 @@ class State:
 
 
 class Writer:
-    """The rows that wait, and the thread that stores them, which ends when there is nothing to do."""
+    """The queue of call log rows, and the thread that stores them in the database."""
 
     def __init__(self) -> None:
         self.waiting: deque[Waiting] = deque()
@@ -100,7 +100,7 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def put(self, row: Row, tried: threading.Event | None = None) -> None:
-        """Have a row stored soon, or at once where somebody waits until that has been ``tried``."""
+        """Queue a call log row for storage; with ``tried``, wake the thread for somebody who waits."""
         with self._lock:
             if len(self.waiting) >= MAX_WAITING:
                 self.left_out += 1
@@ -119,7 +119,7 @@ class Writer:
             self.wake.put(None)
 
     def put_at_once(self, row: Row) -> None:
-        """Have a row stored before this returns, unless the database does not take rows, or not in time."""
+        """Store a call log row before returning, unless the database is away or too slow."""
         # Read before it can change: a database that has just refused is not waited for.
         is_failing = bool(self._failing_since)
         tried = threading.Event()
@@ -152,7 +152,7 @@ class Writer:
             connections.close_all()
 
     def flush(self) -> None:
-        """Store what waits in this thread, as far as the database takes it; what another thread is at is waited for."""
+        """Store all waiting call log rows in this thread, and wait for those of another thread."""
         with self._turn:
             self.is_storing = True
             try:
@@ -167,7 +167,7 @@ class Writer:
             logger.error("%s calls are not in the log of calls: its database did not take them", more)
 
     def _store_batch(self) -> bool:
-        """Store some rows, or put them back; return whether the database takes rows."""
+        """Store one batch of call log rows, or put them back; return whether the database accepts rows."""
         with self._lock:
             batch = [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
         try:
@@ -188,7 +188,7 @@ class Writer:
         return True
 
     def store_now(self, rows: Sequence[Row]) -> None:
-        """Store rows in this thread; one that is unfit does not keep the others out."""
+        """Store call log rows in this thread; a row that the database refuses does not block the others."""
         try:
             store(rows)
         except UNFIT as error:
@@ -205,13 +205,13 @@ class Writer:
 
     @property
     def patience(self) -> float:
-        """For how many seconds a lock of SQLite is waited for."""
+        """Seconds that the call log's storage waits for SQLite's lock."""
         if self.is_closing:
             return LAST / 2
         return PUSH if self._failing_since and time.monotonic() - self._failing_since >= PUSHES_AFTER else 0.0
 
     def fail(self, error: Exception) -> None:
-        """Note that the database does not take rows, and say so once; for a while others may be in the way."""
+        """Note that the database refuses to store call log rows, and log the error once."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         if is_busy(error) and now - self._failing_since < SAID_AFTER:
@@ -236,7 +236,7 @@ def _alias() -> str:
 
 
 def store(rows: Sequence[Row]) -> None:
-    """Store rows, those that are there already left as they are, or raise ``DatabaseError``.
+    """Store rows in the call log, ignoring duplicates; raises ``DatabaseError``.
 
     Django would prepare each value of each row by itself, which takes several times as long as all else that is done
     for one.
@@ -269,7 +269,7 @@ def store(rows: Sequence[Row]) -> None:
 
 @contextmanager
 def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
-    """Open a transaction that waits for nobody for long, and on SQLite begins while nobody can be hurt by it."""
+    """Open a transaction to store call log rows that gives way to the project's own writers."""
     if connection.in_atomic_block or connection.vendor not in QUICK:
         with transaction.atomic(using=alias):
             yield
@@ -291,7 +291,7 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
 
 
 def fitting(row: Row) -> Row:
-    """Return a row whose texts are as long as the columns at most, without the character NUL."""
+    """Return a call log row fit for storage: texts cut to the columns' lengths, without NUL characters."""
     return tuple(
         value.replace("\0", "")[: getattr(field, "max_length", None)] if isinstance(value, str) else value
         for field, value in zip(FIELDS, row, strict=True)
@@ -302,7 +302,7 @@ _writer = Writer()
 
 
 def row_of(record: CallRecord) -> Row:
-    """Return the row of a record, with what it was about where that is captured."""
+    """Return the row to store in the call log for a record, with its captured arguments and result."""
     return (*OF_RECORD(record), *record.bodies)
 
 
@@ -312,7 +312,7 @@ def put(record: CallRecord) -> None:
 
 
 def write(record: CallRecord) -> None:
-    """Log a call before this returns, where the database takes it in time; else it is tried again."""
+    """Store a write's call log row before returning; retry later if the database is busy."""
     _keep(row_of(record), _writer, _writer.put_at_once)
 
 
@@ -334,7 +334,7 @@ def _keep(row: Row, writer: Writer, keep: Callable[[Row], None]) -> None:
 
 
 def is_on_loop() -> bool:
-    """Return whether this thread runs an event loop, which no query may hold up."""
+    """Return whether this thread runs an event loop, which storing call log rows would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -348,7 +348,7 @@ def flush() -> None:
 
 
 def drain() -> None:
-    """Have what waits stored now, and what comes later at once, as the process ends; a signal handler may call it."""
+    """Store all waiting call log rows as the process ends; signal handlers can call it."""
     writer = _writer
     writer.is_closing = True
     writer.wake.put(None)
@@ -368,13 +368,13 @@ DELETED_AT_ONCE: Final = 10_000
 
 
 def old_calls(days: int) -> Any:
-    """Return the queryset of the calls that are older than so many days."""
+    """Return the queryset of stored call log rows that are older than so many days."""
     rows = CallEntry._default_manager.using(_alias())
     return rows.filter(time__lt=timezone.now() - timedelta(days=days))
 
 
 def clear_calls(days: int) -> int:
-    """Delete the calls that are older than so many days, the oldest first; return how many there were.
+    """Delete stored call log rows that are older than so many days, the oldest first; return their number.
 
     Each batch is a transaction of its own, and is found by the index of the time: what was deleted before is not looked
     at again.
@@ -396,7 +396,7 @@ gauge("log_left_out", "Calls that are not in the log, as its database did not ta
 
 
 def _forget() -> None:
-    """Begin anew in a forked process: what waits is its parent's."""
+    """Reset the call log's storage in a forked process: waiting rows belong to the parent."""
     global _writer
     _writer = Writer()
 

@@ -1,4 +1,4 @@
-"""Budgets: how many calls, rows and bytes a user, a client or a service account has in a day.
+"""Daily budgets: how many calls, rows and bytes a user, a client or a service account has in a day.
 
 They are counted in the shared cache, for all workers together, and days are those of UTC. A call is let in while
 something is left: what it reads, writes and sends is known at its end, so the last one may go beyond. While the cache
@@ -42,14 +42,14 @@ WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one ("user", "client" or "service") has: ``limits`` by quantity; ``key`` is whose it is in the cache."""
+    """The daily budget of a user, client or service account: ``limits`` by quantity; ``key`` names it in the cache."""
 
     kind: str
     key: str
     limits: Mapping[str, int]
 
     def counter(self, quantity: str) -> str:
-        """Return under what the cache has what is used today."""
+        """Return the cache key of a daily budget's counter."""
         return f"mcp_django:budget:{self.kind}:{self.key}:{quantity}:{int(time.time()) // DAY}"
 
 
@@ -59,7 +59,7 @@ def resets_in() -> int:
 
 
 def budgets_of(request: MCPRequest) -> list[Budget]:
-    """Return the budgets of the caller, whose record says who it is.
+    """Return the daily budgets that apply to the caller of a request.
 
     A service account has its own; a person that of the user and that of the client.
     """
@@ -88,7 +88,7 @@ def is_counted(record: CallRecord) -> bool:
 
 
 def check(request: MCPRequest) -> None:
-    """Take one call from the budgets of the caller, or raise ``CallRefused``: calls, rows or bytes are used up."""
+    """Take one call from the caller's daily budgets, or raise ``CallRefused`` if calls, rows or bytes are used up."""
     if not is_counted(request.mcp.record):
         return
     budgets = budgets_of(request)
@@ -99,7 +99,7 @@ def check(request: MCPRequest) -> None:
 
 
 def check_writes(request: MCPRequest) -> None:
-    """Raise ``CallRefused`` for a call that would change rows if the caller may change no more today."""
+    """Raise ``CallRefused`` if the caller's daily budget of written rows is used up."""
     _require(budgets_of(request), "rows_written")
 
 
@@ -113,7 +113,7 @@ def _require(budgets: list[Budget], *quantities: str) -> None:
 
 
 def spend(request: MCPRequest) -> None:
-    """Take what a call, which is over, has read, changed and sent."""
+    """Take the rows and bytes of a finished call from the caller's daily budgets."""
     record = request.mcp.record
     if not is_counted(record):
         return
@@ -125,7 +125,7 @@ def spend(request: MCPRequest) -> None:
 
 
 def left(request: MCPRequest) -> dict[str, dict[str, int]]:
-    """Return what is left of each budget of the caller today, by kind and quantity."""
+    """Return what is left of each daily budget of the caller, by kind and quantity."""
     return _left(budgets_of(request))
 
 
@@ -159,7 +159,7 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefuse
 
 
 class Counts:
-    """What is used, by counter: as the cache says, or said last, and what the cache has not been told yet."""
+    """The used part of daily budgets, by counter: the cache's last value, and amounts not yet written to the cache."""
 
     def __init__(self) -> None:
         self._said: OrderedDict[str, int] = OrderedDict()

@@ -1,4 +1,4 @@
-"""What calls tell of themselves to programs that watch: gauges, and comments on queries."""
+"""Gauges such as the number of open streams, and SQL comments that name the call on its queries."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Ask = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Something of this process that has a level: its name, what it is, and how much of it there is now."""
+    """A gauge of this process, such as open streams: name, description, function that returns the value."""
 
     name: str
     text: str
@@ -30,12 +30,12 @@ _levels: Final[dict[str, Level]] = {}
 
 
 def gauge(name: str, text: str, ask: Ask) -> None:
-    """Let a level of this process be measured; ``ask`` is called by any thread, and must be quick."""
+    """Register a gauge of this process; ``ask`` returns its value, is called by any thread, and must be quick."""
     _levels[name] = Level(name, text, ask)
 
 
 def levels() -> Iterator[Level]:
-    """Yield what can be measured, as far as the part that knows it is loaded."""
+    """Yield the gauges that the loaded modules have registered."""
     yield from list(_levels.values())
 
 
@@ -49,7 +49,7 @@ MAX_VALUE: Final = 100
 
 
 def comment_of(record: CallRecord, *, is_shared: bool = False) -> str:
-    """Return the comment of a call's queries: application, client, tool and ``traceparent``, without what is unknown.
+    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``.
 
     With ``is_shared`` it is without what each call has of its own.
     """
@@ -70,7 +70,7 @@ def _encoded(text: str) -> str:
 
 
 def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Mapping[str, Any]) -> Any:
-    """Execute a query with the comment of the call that runs here: an ``execute_wrapper`` of Django's.
+    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's.
 
     What is no text, and what ends with a comment of somebody else's, stays as it is.
     """
@@ -88,7 +88,7 @@ def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
 
 
 def annotate_queries() -> None:
-    """Have all connections of this process annotate, those of now in this thread, and those that are made later."""
+    """Add SQL comments to the queries of all database connections of this process."""
     connection_created.connect(_watch, dispatch_uid="mcp_django.comments")
     for connection in connections.all(initialized_only=True):
         _watch(connection=connection)

@@ -1,4 +1,4 @@
-"""Prometheus: what the calls of this process came to, and what is there now; and a page that shows it.
+"""Prometheus metrics: counters of calls, gauges of this process, and the view that serves them.
 
 Labels are the site's own: sites, methods of the protocol, tools that it has, ways in which calls end. No text of a
 client makes a new series. It needs the extra ``prometheus``; only what needs this module imports it.
@@ -101,7 +101,7 @@ class Levels(Collector):
 
 
 class Stored(Collector):
-    """What all processes together have in the database; nothing while it does not answer."""
+    """Collect Prometheus metrics of the sessions and streams in the database."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""
@@ -129,7 +129,7 @@ if DIRECTORY not in os.environ:
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer with all metrics of the project in Prometheus' text format.
+    """Serve all metrics of the project in Prometheus' text format.
 
     Whoever sends the ``metrics_token`` as a bearer token may read them, and users who may view the log of calls.
     """

@@ -54,7 +54,7 @@ _sessions = _meter.create_histogram(
 
 @contextmanager
 def within(request: MCPRequest, call: Call) -> Iterator[None]:
-    """Make the span of the call the current one, in this thread or task, and begin it where it has not begun.
+    """Make the call's OpenTelemetry span the current one, and start it if needed.
 
     Its parent is the client's, and the span of the HTTP request is linked. A client that names no span leaves it to
     that of the HTTP request to be the parent.
@@ -112,7 +112,7 @@ def _of_network(request: MCPRequest) -> Mapping[str, str]:
 
 
 def end(request: MCPRequest) -> None:
-    """End the span of a call, whose record says what became of it, and measure the call."""
+    """End the OpenTelemetry span of a call by its record, and record its duration."""
     record = request.mcp.record
     span, outcome = record.span, _of_outcome(record)
     if record.target:
@@ -132,7 +132,7 @@ def end(request: MCPRequest) -> None:
 
 
 def _of_outcome(record: CallRecord) -> dict[str, str]:
-    """Return what is known of a call at its end: what it called, and why it failed."""
+    """Return the OpenTelemetry span attributes of a finished call: tool, error, outcome."""
     found = {}
     if record.target:
         found["gen_ai.tool.name" if record.method == "tools/call" else "gen_ai.prompt.name"] = record.target
@@ -147,7 +147,7 @@ def _of_outcome(record: CallRecord) -> dict[str, str]:
 
 
 def session_ended(seconds: float, version: str, *, is_local: bool = False) -> None:
-    """Measure a session that was ended: how many seconds it lasted, and the revision that was agreed on."""
+    """Record the duration of an ended session as an OpenTelemetry measurement."""
     network = (
         {"network.transport": "pipe"} if is_local else {"network.transport": "tcp", "network.protocol.name": "http"}
     )

@@ -1,4 +1,4 @@
-"""The id of the call in log messages: a filter for handlers of the project."""
+"""Request ids in log messages: a logging filter for the project's handlers."""
 
 import logging
 
@@ -6,7 +6,7 @@ from ..context.call_record import CURRENT
 
 
 class RequestIdFilter(logging.Filter):
-    """Give each message ``request_id``, the id of the call that it belongs to, and ``trace_id``, or "-" for none.
+    """Add request ids to log messages: ``request_id``, the id of the current call, and ``trace_id``, or "-" for none.
 
     The id is the one that errors, the log of calls, the admin's history and spans have. Put it on a handler, so that it
     sees the messages of all loggers.

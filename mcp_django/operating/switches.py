@@ -1,4 +1,4 @@
-"""Switches: what is off at once, in all workers, until somebody turns it on again or its time is over.
+"""Switches: an operator turns tools, models, clients or everything off in all workers, with a reason and an end.
 
 Rows of :class:`~mcp_django.models.Switch` say what is off. Each process has a picture of them in memory, by which calls
 are answered without a query. A mark in the cache says that there is another one, and is looked at each second while
@@ -38,7 +38,7 @@ CALLERS: Final = frozenset({EVERYTHING, CLIENT, USER, SERVICE})
 
 @dataclass(frozen=True)
 class Off:
-    """All that is off; there is none of these where nothing is. ``version`` is another one for another picture."""
+    """A snapshot of the switches in force: everything that is off. ``version`` changes with the snapshot."""
 
     switched: tuple[Switch, ...]
     version: str = ""
@@ -58,7 +58,7 @@ class Off:
         return self._by_key.get((WRITES, "")) or self._by_key.get((EVERYTHING, ""))
 
     def caller(self, record: CallRecord) -> Switch | None:
-        """Return what keeps this caller from everything: the whole server, the user, the client or the service."""
+        """Return the switch that blocks this caller: of the server, user, client or service account."""
         keys = [(EVERYTHING, ""), (USER, record.user), (CLIENT, record.client_id), (CLIENT, record.client_host)]
         if record.kind == "service":
             keys.append((SERVICE, record.client_id))
@@ -69,13 +69,13 @@ class Off:
         return self._by_key.get((TOOL, name)) or (None if read_only else self._by_key.get((WRITES, "")))
 
     def model(self, label: str) -> Switch | None:
-        """Return what keeps callers from the model, or from all of its app; ``label`` is in lower case."""
+        """Return the switch that turns the model or its app off; ``label`` is in lower case."""
         if MODEL not in self.kinds:
             return None
         return self._first([(MODEL, label), (MODEL, label.partition(".")[0])])
 
     def action(self, label: str, name: str) -> Switch | None:
-        """Return what keeps callers from an action of the model, or from the actions of this name of all models."""
+        """Return the switch that turns an action off, for this model or for all."""
         if ACTION not in self.kinds:
             return None
         return self._first([(ACTION, f"{label}.{name}"), (ACTION, name)])
@@ -97,7 +97,7 @@ AWAY: Final = "away"
 
 
 class Board:
-    """The picture of this process: ``off`` is what is off, None for nothing, and ``due`` when it is to be renewed.
+    """This process's cached snapshot of the switches: ``off`` (None if nothing is off), and ``due`` for its renewal.
 
     ``due`` is of the monotonic clock, in seconds. Both are read without a lock.
     """
@@ -112,7 +112,7 @@ class Board:
         self._is_down = False
 
     def renew(self, age: float | None = None) -> None:
-        """Look whether there is another picture, unless another thread does; to be called when it is ``due``.
+        """Reload the snapshot of the switches when it is ``due``, unless another thread does.
 
         With ``age`` the database is asked too where it was not for so many seconds, due or not. Nothing is raised:
         while neither cache nor database answers, what was off stays off.
@@ -148,13 +148,13 @@ class Board:
         self.due = now + min(LOOK, seconds)
 
     def current(self) -> Off | None:
-        """Return what is off, looked up again where that is due."""
+        """Return the current snapshot of the switches, reloaded when due."""
         if time.monotonic() >= self.due:
             self.renew()
         return self.off
 
     def expire(self) -> None:
-        """Have the database asked before the next call: there is news of another picture."""
+        """Make the next call reload the switches from the database."""
         self._polled = min(self._polled, time.monotonic() - POLL)
         self.due = 0.0
 
@@ -179,7 +179,7 @@ def _read() -> tuple[Switch, ...]:
 
 
 def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
-    """Return what is off at this time, and the seconds until something else is."""
+    """Return the snapshot of the switches now, and the seconds until one begins or ends."""
     begun = [row for row in rows if row.begins <= now and (row.until is None or now < row.until)]
     turns = [turn for row in rows for turn in (row.begins, row.until) if turn is not None and now < turn]
     seconds = (min(turns) - now).total_seconds() if turns else float("inf")
@@ -193,7 +193,7 @@ def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
 
 
 def active() -> Any:
-    """Return the queryset of the switches that are off now, or will be."""
+    """Return a queryset of the switches that are in force now or will be."""
     now = timezone.now()
     return Switch._default_manager.filter(Q(until=None) | Q(until__gt=now), ended=None)
 
@@ -207,7 +207,7 @@ def set_switch(
     until: datetime | timedelta | None = None,
     begins: datetime | None = None,
 ) -> Switch:
-    """Switch something off, in all workers within five seconds, and return the switch.
+    """Set a switch: turn its target off in all workers within five seconds, and return the switch.
 
     ``kind`` is "everything", "writes", "tool", "model", "action", "client", "user" or "service". ``target`` is the name
     of the tool; the model, its label, or the label of an app; the action as ``app.model.action``, or its name alone for
@@ -235,7 +235,7 @@ def set_switch(
 
 
 def end_switch(switch: Switch, *, by: Any = None) -> bool:
-    """Turn on again what the switch has off, in all workers within five seconds; ``by`` is as in :func:`set_switch`.
+    """End a switch: turn its target on again in all workers within five seconds; ``by`` is as in :func:`set_switch`.
 
     Return whether it was off: one that has ended stays as it is.
     """
@@ -250,13 +250,13 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
 
 
 def find_switches(kind: str, target: Any = "") -> list[Switch]:
-    """Return the switches that have this off now, or will."""
+    """Return the switches that turn this target off now or later."""
     key, _ = _find(kind, target)
     return list(active().filter(kind=kind, target=key).order_by("pk"))
 
 
 def known_names(sites: Iterable[Any]) -> dict[str, set[str]]:
-    """Return the names of what the sites have that can be off: tools, models and actions, by kind."""
+    """Return the names of the tools, models and actions that a switch can turn off, by kind."""
     found = list(sites)
     exposures = [item for site in found for item in site.exposures_by_label.items()]
     actions = [(label, name) for label, exposure in exposures for name in exposure.options.action_names()]
@@ -273,7 +273,7 @@ def _named(by: Any) -> str:
 
 
 def _find(kind: str, target: Any) -> tuple[str, str]:
-    """Return how the target is stored, and what it is called where that says more."""
+    """Return a switch's target as it is stored, and its display name."""
     if kind not in Switch.Kind.values:
         raise ValueError(f"There is no kind of switch {kind!r}.{nearest(kind, Switch.Kind.values)}")
     if kind in (EVERYTHING, WRITES):
@@ -313,7 +313,7 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
 
 
 def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: bool) -> None:
-    """Write it into the history of the admin, which belongs to users: who is none is named by the switch itself."""
+    """Write the switch into the admin's history of its user."""
     if getattr(by, "pk", None) is None or not apps.is_installed("django.contrib.admin"):
         return
     import json
@@ -332,7 +332,7 @@ def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: boo
 
 
 def _tell() -> None:
-    """Have all processes look: this one at once, others when the transaction is committed."""
+    """Make all processes reload the switches: this one now, others on commit."""
     board.expire()
     transaction.on_commit(_publish, using=_alias(), robust=True)
 

@@ -1,4 +1,4 @@
-"""The one gate: what one request may see and do, worked out once and asked as often as needed.
+"""Access: which models, fields, actions, relations and rows a request may see and use, worked out once.
 
 What the caller may not see is not there: it gives the same answer for what is missing, hidden, filtered out and
 forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
@@ -26,7 +26,7 @@ from .column_values import iso_text, plain_key
 from .columns import Column, is_generic_key, is_generic_relation, linked_reader, resolve_column
 from .compiled_queries import row_by_key
 from .fields import is_joinable, is_json_field, kind_of, stored_field
-from .permissions import EVERYTHING, known_permissions
+from .permission_queries import EVERYTHING, known_permissions
 from .serializer_columns import read_fields
 from .undecodable_values import all_readable
 
@@ -41,7 +41,7 @@ MAX_SAMPLE: Final = 3
 
 
 def access_of(request: MCPRequest) -> "Access":
-    """Return what the request may see and do; another user on the same object starts anew."""
+    """Return the access rights of the request's user, worked out once; another user on the same request starts anew."""
     kept: Access | None = request.__dict__.get("_mcp_access")
     if kept is None or kept.user is not request.user:
         kept = request.__dict__["_mcp_access"] = Access(request)
@@ -49,7 +49,8 @@ def access_of(request: MCPRequest) -> "Access":
 
 
 class Access:
-    """What the user of a request may see and do; ``access[exposure]`` is what they may with one model."""
+    """The access of a request's user to models, fields, actions and rows; ``access[exposure]`` is their access to one
+    model."""
 
     def __init__(self, request: MCPRequest) -> None:
         self.request = request
@@ -66,7 +67,7 @@ class Access:
 
     @cached_property
     def known(self) -> AbstractSet[str] | None:
-        """The permissions that the caller has, where nothing else decides on them."""
+        """The permission names that alone decide on the caller's access; None where other code decides too."""
         return known_permissions(self.user)
 
     @cached_property
@@ -75,7 +76,8 @@ class Access:
         return by_label
 
     def may_any(self, deed: str) -> bool:
-        """Return whether the caller may view, add, change or delete rows of any model, or run any action ("run").
+        """Return whether the caller has access to view, add, change or delete rows of any model, or to run any action
+        ("run").
 
         No more models are asked than are needed, unless all are known already.
         """
@@ -91,7 +93,7 @@ class Access:
 
     @cached_property
     def models(self) -> "list[ModelAccess]":
-        """The models that the caller may view, in the site's order."""
+        """The models that the caller has access to, in the site's order."""
         return [model for model in map(self.__getitem__, self._exposed.values()) if model.is_there]
 
     @cached_property
@@ -100,7 +102,8 @@ class Access:
         return [model.exposure for model in self.models]
 
     def get_exposure(self, label: Any) -> ModelExposure:
-        """Return the exposure of a label such as ``shop.order``, in any case.
+        """Return the exposure of a model named as in ``shop.order``, in any case, if the caller has access to the
+        model.
 
         Raises:
             NotFound: there is none for this caller.
@@ -115,20 +118,21 @@ class Access:
         return exposure
 
     def exposure_of(self, model: type[Model] | None) -> ModelExposure | None:
-        """Return the exposure of the model, None where the caller may not view it."""
+        """Return the exposure of the model, None if the caller has no access to it."""
         exposure = self._exposed.get(model._meta.label_lower) if model is not None else None
         return exposure if exposure is not None and exposure.model is model and self[exposure].is_there else None
 
     @cached_property
     def refusal(self) -> str:
-        """Why the caller sees no model at all, where that is not for their permissions; "" otherwise."""
+        """The reason why the caller has access to no model at all, where missing permissions are not the reason; ""
+        otherwise."""
         if self.exposures:
             return ""
         exposures = self._exposed.values()
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Return whether the admin site lets the caller in at all.
+        """Return whether the admin site gives the caller access at all.
 
         One that fails, because it looks for something that only a browser's session has, lets nobody in.
         """
@@ -139,7 +143,7 @@ class Access:
 
 
 class ModelAccess:
-    """What a caller may see of one model, and do with it."""
+    """A caller's access to one model: permissions, actions, fields, relations and rows."""
 
     def __init__(self, access: Access, exposure: ModelExposure) -> None:
         self.access = access
@@ -150,7 +154,8 @@ class ModelAccess:
     # Permissions
 
     def may(self, deed: str) -> bool:
-        """Return whether permissions let the caller do it to rows of the model, be it switched off or not."""
+        """Return whether the caller has access to view, add, change or delete rows of the model, be the model switched
+        off or not."""
         if deed not in self._verdicts:
             verdict = self.stock_verdict(deed)
             if verdict is None:
@@ -162,18 +167,19 @@ class ModelAccess:
         return self._verdicts[deed]
 
     def may_row(self, deed: str, row: Model) -> bool:
-        """Return whether permissions let the caller do it to this row."""
+        """Return whether the caller has access to view, change or delete this row."""
         return self.may_now(deed, row)
 
     def may_now(self, deed: str, *row: Model) -> bool:
-        """Return the verdict of the hook, asked where the request is; what the call was narrowed to comes first."""
+        """Ask the exposure's permission hook again for the caller's access; a call that was narrowed to other models
+        has none."""
         verdict = self.stock_verdict(deed)
         if verdict is not None:
             return verdict
         return not self.is_narrowed and bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, *row))
 
     def stock_verdict(self, deed: str) -> bool | None:
-        """Return the verdict where it is read from the caller's permissions alone; None where hooks have to be asked.
+        """Return the access that the caller's permissions alone give them; None if hooks have to be asked.
 
         It is the same for each row.
         """
@@ -190,12 +196,12 @@ class ModelAccess:
 
     @cached_property
     def is_admitted(self) -> bool:
-        """Whether the call was not narrowed to other models, and the admin site of the model lets the caller in."""
+        """Whether the caller has access to the admin site, and the call was not narrowed to other models."""
         admin_site = self.exposure.options.admin_site
         return not self.is_narrowed and (admin_site is None or self.access.admits(admin_site))
 
     def why_not(self) -> Reason:
-        """Return why the caller does not see the model, "" for one that they see."""
+        """Return why the caller has no access to the model, "" if they have."""
         if self.may("view"):
             return "off" if self.off is not None else ""
         if not self.is_admitted:
@@ -205,7 +211,7 @@ class ModelAccess:
         return "refused" if any(map(self.access.user.has_perm, names)) else "no permission"
 
     def _on_list(self, hook: str, ask: Callable[..., T], *, default: D) -> T | D:
-        """Return what the hook gives for a request on the admin's list, ``default`` if it fails."""
+        """Call a hook that decides on access as the admin's list calls it; return ``default`` if the hook fails."""
         exposure, request = self.exposure, self.request
         if not exposure.options.permits_by_place:
             # As asked() does, which these are too many to turn to.
@@ -227,12 +233,12 @@ class ModelAccess:
 
     @property
     def is_there(self) -> bool:
-        """Whether the caller may view the model at all; one that is switched off is not there."""
+        """Whether the caller has access to the model at all; a model that is switched off gives access to nobody."""
         off = self.request.mcp.off
         return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
-        """Look whether the model, or an action of it, is switched off; the caller may know of both.
+        """Refuse access to the model, or to an action of it, that is switched off.
 
         Raises:
             CallRefused: it is.
@@ -246,12 +252,12 @@ class ModelAccess:
 
     @cached_property
     def permitted_actions(self) -> Mapping[str, Any]:
-        """The actions that permissions let the caller run, switched off or not."""
+        """The actions that the caller has access to, switched off or not."""
         return {} if self.is_narrowed else self._on_list("get_actions", self.exposure.get_actions, default={})
 
     @property
     def actions(self) -> Mapping[str, Any]:
-        """The actions that the caller may run; those that are switched off are not there."""
+        """The actions that the caller has access to, without those that are switched off."""
         found, off = self.permitted_actions, self.request.mcp.off
         if off is None:
             return found
@@ -261,11 +267,12 @@ class ModelAccess:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The names that the caller may read, the primary key's first."""
+        """The names of the fields that the caller has access to for reading, the primary key's first."""
         return self._fields_of(None)
 
     def fields_of(self, row: Model | None) -> tuple[str, ...]:
-        """Return the names that the caller may read of a row, the primary key's first; without one, of any."""
+        """Return the names of the fields of a row that the caller has access to for reading, the primary key's
+        first."""
         return self.fields if row is None or not self.exposure.options.has_own_pages else self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:
@@ -280,7 +287,8 @@ class ModelAccess:
         return self.readable(names)
 
     def readable(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the names that are columns here, and that no other exposure hides from the caller."""
+        """Return the names that the caller has access to for reading: columns that no other exposure hides from
+        them."""
         names = tuple(names)
         if _are_its_own(self.exposure, names):
             return names
@@ -309,7 +317,8 @@ class ModelAccess:
 
     @cached_property
     def page_fields(self) -> tuple[str, ...]:
-        """The names of the columns of a page when the caller chooses none."""
+        """The names of the fields, among all that the caller has access to, that a page has if the caller chooses
+        none."""
         exposure = self.exposure
         if exposure.serializer_class is not None and not exposure.list_display:
             return self.fields
@@ -317,7 +326,8 @@ class ModelAccess:
         return tuple(name for name in self.fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
-        """Return the visible field that a client's name means: itself, ``pk``, or a column such as ``customer_id``."""
+        """Return the field that a client's name means, if the caller has access to the field: also ``pk`` or
+        ``customer_id``."""
         if text in self.fields:
             return text
         if text == "pk":
@@ -329,18 +339,19 @@ class ModelAccess:
         return None
 
     def column(self, name: str) -> Column | None:
-        """Return the column of a name that the caller may read; None for any other name."""
+        """Return the column of a name if the caller has access to the column; None otherwise."""
         return resolve_column(self.exposure, name) if name in self.fields else None
 
     def column_named(self, text: str) -> Column | None:
-        """Return the visible column that a client's name means, as :meth:`field_named` reads it."""
+        """Return the column that a client's name means, if the caller has access to the column."""
         name = self.field_named(text)
         return resolve_column(self.exposure, name) if name is not None else None
 
     # Relations
 
     def to_one(self, name: str) -> Any:
-        """Return the relation to one row of this name: a foreign key, or the other end of a one-to-one field."""
+        """Return the relation to one row that the caller has access to: a foreign key, or the end of a one-to-one
+        relation."""
         column = self.column(name)
         if column is not None and column.kind == "relation":
             return column.field if column.is_plain and is_joinable(column.field) else None
@@ -351,7 +362,7 @@ class ModelAccess:
         return link.field if not link.exposure.opts.is_composite_pk else None
 
     def link(self, text: str) -> "Link | None":
-        """Return the relation of that name, None where the caller could not find the related rows by reading.
+        """Return the relation of a name, None if the caller has no access to the related rows.
 
         The caller reads the relation here, or the foreign key that makes it, there. It has the name of the field, or
         the one by which Django's queries or instances know it.
@@ -371,7 +382,7 @@ class ModelAccess:
 
     @property
     def links(self) -> "list[Link]":
-        """The relations to several rows that the caller can follow from here, each by one name."""
+        """The relations to several rows that the caller has access to from this model, each by one name."""
         pointing = (rel.get_accessor_name() for rel in self.exposure.opts.related_objects)
         found: dict[Any, Link] = {}
         for name in dict.fromkeys([*self.fields, *pointing]):
@@ -384,7 +395,7 @@ class ModelAccess:
 
     @cached_property
     def sees_every_row(self) -> bool:
-        """Whether this caller's rows are all of the table, by what ``get_queryset`` gives for this request."""
+        """Whether this caller has access to all rows of the table, by what ``get_queryset`` gives them."""
         exposure = self.exposure
         return has_every_row(exposure) or asked(
             exposure.label,
@@ -394,7 +405,8 @@ class ModelAccess:
         )
 
     def sample_rows(self) -> Iterator[Model]:
-        """Yield rows for hooks that take one where the caller names none: an empty one, then some that they may view.
+        """Yield rows for access hooks that need a row if the caller names none: an empty one, then some that they may
+        view.
 
         The admin never asks such a hook without a row, but for its add page.
         """
@@ -413,7 +425,7 @@ class ModelAccess:
         return asked(self.exposure.label, "get_queryset", read, default=none)
 
     def get_row(self, pk: Any) -> Model:
-        """Return the row with the primary key, which is read by :func:`parse_pk`.
+        """Return the row with the primary key, if the caller has access to view the row.
 
         Raises:
             NotFound: the caller may not know of such a row.
@@ -434,7 +446,7 @@ class ModelAccess:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A relation to other rows, to one or to several: its name, the field as Django has it, and the related model."""
+    """A relation that a caller has access to: its name, Django's field, and the access to the related model."""
 
     name: str
     field: Any
@@ -451,7 +463,7 @@ class Link:
         return bool(self.field.many_to_many or self.field.one_to_many)
 
     def rows(self) -> QuerySet[Any]:
-        """Return the related rows of the row that the query around is about, which are the caller's to see."""
+        """Return the related rows that the caller has access to, of the row in the query around this one."""
         rows = self.exposure.model._base_manager.order_by()
         rows = self._linked(rows, OuterRef(OuterRef("pk")), OuterRef)
         if self.related.sees_every_row:
@@ -459,11 +471,11 @@ class Link:
         return rows.filter(among(self.exposure.get_queryset(self.related.request)))
 
     def rows_of(self, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return those rows of the queryset, which is one of the related model, that are related to the row."""
+        """Narrow a queryset of the related model to the rows that the row is linked to."""
         return self._linked(queryset, row.pk, partial(getattr, row))
 
     def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Return the rows that are related to a row with this ``pk``, which has ``value`` of its columns."""
+        """Return the rows that are linked to a row with this ``pk``, which has ``value`` of its columns."""
         field = self.field
         if field.many_to_many:
             if isinstance(field, Field) and linked_reader(field) is not None:
@@ -497,7 +509,7 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
 
 
 def has_every_row(exposure: ModelExposure) -> bool:
-    """Return whether all rows of the table are the caller's: nothing of the project's own narrows them.
+    """Return whether every caller has access to all rows of the table: no code of the project narrows them.
 
     A queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof.
     """
@@ -506,7 +518,7 @@ def has_every_row(exposure: ModelExposure) -> bool:
 
 @lru_cache(maxsize=1024)
 def _are_its_own(exposure: ModelExposure, names: tuple[str, ...]) -> bool:
-    """Return whether the names are columns of the exposure's own table alone, which no other exposure hides."""
+    """Return whether the names are columns of the exposure's own table, to which no other exposure bars access."""
     columns = columns_of(exposure, names)
     own = (column.kind in ("field", "relation") and column.field.model is exposure.model for column in columns)
     return len(columns) == len(names) and all(own)
@@ -523,7 +535,7 @@ def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column
 
 
 def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
-    """Return the primary key that a client's text or number is, read strictly: one row has one spelling.
+    """Parse the primary key of a row that a caller wants to access; one row has one spelling.
 
     Raises:
         NotFound: no row can have it.

@@ -68,12 +68,12 @@ _MOMENT: Final = DateTimeField()
 
 
 def is_expression(text: str) -> bool:
-    """Return whether a text is more than the name of a field or a path."""
+    """Return whether a text is arithmetic, and not only the name of a field or a path."""
     return re.search(r"[-+*/()\s]", text.strip()) is not None
 
 
 def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool]) -> Target:
-    """Return the value of a field, a path, or an expression of them, whose column is ``usable``."""
+    """Return the value of an arithmetic expression, a field or a path, whose column is ``usable``."""
     if not is_expression(text):
         return target_of(access_of(request)[exposure], text.strip(), usable)
     found = _Parser(text, lambda name: target_of(access_of(request)[exposure], name, Column.is_countable)).read()
@@ -83,7 +83,7 @@ def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Ca
 
 
 class _Parser:
-    """Reads one expression from left to right, ``*`` and ``/`` before ``+`` and ``-``."""
+    """Parser of one arithmetic expression, ``*`` and ``/`` before ``+`` and ``-``."""
 
     def __init__(self, text: str, look_up: Callable[[str], Target]) -> None:
         if len(text) > MAX_LENGTH:
@@ -112,7 +112,7 @@ class _Parser:
         return ToolError(f"The expression {self.text[:60]!r} is not understood at {at}. {SYNTAX}")
 
     def _sign(self, signs: str) -> str:
-        """Return the next token if it is one of the signs, and go on behind it; "" otherwise."""
+        """Take the next token if it is one of the arithmetic signs; return "" otherwise."""
         kind, token = self.tokens[self.position] if self.position < len(self.tokens) else ("", "")
         if kind != "sign" or token not in signs:
             return ""
@@ -151,7 +151,7 @@ class _Parser:
 
 
 def length(text: Any) -> Target:
-    """Return the duration of a text such as ``5d`` or ``2 hours``."""
+    """Parse a duration in an arithmetic expression, such as ``5d`` or ``2 hours``."""
     found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower()) if isinstance(text, str) else None
     unit = UNITS.get(found[2]) if found is not None else None
     if found is None or unit is None:
@@ -161,7 +161,7 @@ def length(text: Any) -> Target:
 
 
 def shift(given: Any) -> Target:
-    """Return what a value is moved by: a number, or a duration such as ``5d``."""
+    """Parse the operand that arithmetic adds to a value: a number, or a duration such as ``5d``."""
     if isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) < MAX_SHIFT:
         return _constant(Decimal(str(given)))
     return length(given)
@@ -175,12 +175,12 @@ def _constant(number: Decimal) -> Target:
 
 
 def decimal_field(places: int) -> "DecimalField[Any, Any]":
-    """Return the type of decimals with so many places that SQLite holds exactly."""
+    """Return the decimal field of an arithmetic result that SQLite holds exactly."""
     return DecimalField(max_digits=EXACT_DIGITS, decimal_places=places)
 
 
 def combined(left: Target, sign: str, right: Target) -> Target:
-    """Return the value of two values and ``+``, ``-``, ``*`` or ``/`` between them, where that means something."""
+    """Combine two operands by the arithmetic operator ``+``, ``-``, ``*`` or ``/``."""
     words = (_word(left), _word(right))
     made = _temporal(left, sign, right, words) if {*words} & {*_DATES, "duration"} else _numeric(left, sign, right)
     if made is None or not {*words} <= {*_NUMBERS, *_DATES, "duration"}:
@@ -258,7 +258,7 @@ def _as_date(target: Target) -> Any:
 
 
 class _Exact(Func):
-    """A decimal that was computed, rounded to the number that SQLite keeps for it, as it computes with floats."""
+    """Database function: an arithmetic result rounded as SQLite stores decimals, since it computes with floats."""
 
     arity = 1
     template = "%(expressions)s"
@@ -275,7 +275,7 @@ def _exact(target: Target) -> Target:
 
 
 def compared(left: Target, right: Target) -> tuple[Target, Target]:
-    """Return two values as the database compares them, where it can: a time with a date as its day."""
+    """Return two arithmetic values as the database compares them, where it can: a time with a date as its day."""
     words = [_word(left), _word(right)]
     if set(words) == set(_DATES):
         left, right = (replace(target, expression=_as_date(target)) for target in (left, right))

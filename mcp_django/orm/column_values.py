@@ -8,7 +8,7 @@ a tenth of asking each value.
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import partial
@@ -44,14 +44,14 @@ _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
 
 
 def pk_text(value: Any) -> str:
-    """Return the text of a primary key value; a composite key is a JSON array of the texts of its parts."""
+    """Return a primary key value as text; a composite key is a JSON array of the texts of its columns."""
     if isinstance(value, tuple):
         return orjson.dumps([pk_text(part) for part in value]).decode()
     return iso_text(value) if hasattr(value, "isoformat") else str(value)
 
 
 def plain_key(shown: Any) -> Any:
-    """Return the primary key from the JSON value of its column, which is ``[key, label]`` for a relation."""
+    """Return the bare key from the JSON value of a primary key column, which is ``[key, label]`` for a relation."""
     return shown[0] if isinstance(shown, list) and len(shown) == 2 else shown
 
 
@@ -92,7 +92,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _range(value: Any) -> Any:
-    """Return a range value as JSON: its two ends, of which only the first is in the range; any other range as text."""
+    """Render a range column value: its two ends, of which only the first is in the range; any other as text."""
     if value is None:
         return None
     usual = (value.lower_inc or value.lower is None) and not value.upper_inc
@@ -151,12 +151,12 @@ def _leaf(value: Any) -> Any:
 
 
 def render(value: Any, limit: int | None = None, hint: str = "") -> Any:
-    """Return any column value as JSON; text is cut to ``limit`` characters, HTML of a display method loses its tags."""
+    """Render any column value as JSON; text is cut to ``limit`` characters, HTML of a display method loses its tags."""
     return _json(limit, hint, value)
 
 
 def trimmed(value: Any, places: int | None) -> Any:
-    """Return a decimal value rounded to the decimal places of its column."""
+    """Round a decimal column value to the decimal places of its column."""
     if not isinstance(value, Decimal) or not value.is_finite() or places is None:
         return value
     return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
@@ -167,7 +167,7 @@ def trimmed(value: Any, places: int | None) -> Any:
 
 
 def texts(values: Sequence[Any], limit: int | None) -> Column:
-    """Return a column of texts of at most ``limit`` characters that UTF-8 can hold and that cannot contain a secret."""
+    """Render a column of text values, at most ``limit`` long, that UTF-8 can hold and that cannot hold a secret."""
     if set(map(type, values)) != {str} or (limit is not None and max(map(len, values)) > limit):
         return None
     whole = "".join(values)
@@ -182,7 +182,7 @@ def texts(values: Sequence[Any], limit: int | None) -> Column:
 
 
 def plain(values: Sequence[Any]) -> Column:
-    """Return a column of booleans and nulls, or of texts, which are JSON values already."""
+    """Render a whole column of values that are JSON already: booleans and nulls, or texts."""
     types = set(map(type, values))
     if types <= _TRUTH:
         return list(values)
@@ -190,7 +190,7 @@ def plain(values: Sequence[Any]) -> Column:
 
 
 def integers(values: Sequence[Any]) -> Column:
-    """Return a column of integers and nulls that every client reads exactly (RFC 8259, section 6)."""
+    """Render a whole column of integer values and nulls that every client reads exactly (RFC 8259, section 6)."""
     types = set(map(type, values))
     if not types <= _WHOLE:
         return None
@@ -210,7 +210,7 @@ def floats(values: Sequence[Any]) -> Column:
 
 
 def decimals(values: Sequence[Any]) -> Column:
-    """Return a column of decimals as texts without an exponent."""
+    """Render a whole column of decimal values as texts without an exponent."""
     if set(map(type, values)) != {Decimal}:
         return None
     found = list(map(str, values))
@@ -218,13 +218,13 @@ def decimals(values: Sequence[Any]) -> Column:
 
 
 def iso_text(value: date | time) -> str:
-    """Return the ISO text of a date, time or datetime; UTC is written as Z, which is shorter."""
+    """Return the ISO text of a column value that is a date, time or datetime; UTC is written as Z, which is shorter."""
     text = value.isoformat()
     return f"{text[:-6]}Z" if text.endswith("+00:00") else text
 
 
 def dates(values: Sequence[Any]) -> Column:
-    """Return a column of dates, or of datetimes in UTC or without a zone, as texts like those of :func:`iso_text`."""
+    """Render a column of values that are dates, or datetimes in UTC or without a zone, as :func:`iso_text` does."""
     types = set(map(type, values))
     # orjson rounds offsets to minutes, which no zone but UTC is sure to have.
     plain = types == {date} or (types == {datetime} and {value.tzinfo for value in values} <= {UTC, None})
@@ -256,7 +256,7 @@ _BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
 
 
 def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], Any]:
-    """Return the function that renders the column values of a model field as JSON."""
+    """Return the function that renders the values of a field's column as JSON."""
     word = kind_of(field).word
     if word == "text":
         return partial(_text, limit, hint)
@@ -269,15 +269,22 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
 
 
 def _any_column(values: Sequence[Any], limit: int | None) -> list[Any] | None:
-    """Render a whole column of unknown type, if its values are all of one plain type."""
+    """Render a whole column of values of unknown type, if all are of one plain type."""
     kinds = set(map(type, values))
     if kinds == {str}:
         return texts(values, limit)
     return integers(values) or plain(values) or floats(values)
 
 
+def render_columns(
+    columns: Iterable[tuple[str, Callable[[Any], Any] | None, Sequence[Any]]],
+) -> list[tuple[Sequence[Any], int]]:
+    """Render column values as JSON, from name, renderer and values; without a renderer they are JSON already."""
+    return [(values, 0) if render is None else render_column(name, render, values) for name, render, values in columns]
+
+
 def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
-    """Render the values of a column as JSON, and count the values that could not be rendered: those are null.
+    """Render the values of a column as JSON, and count the values that fail to render: those become null.
 
     A value of a class of its own, which the kind of its field does not know, becomes its text.
     """

@@ -27,7 +27,7 @@ Kind = Literal["field", "relation", "many", "reverse", "generic", "computed", "s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One thing that can be read of a row; there is one object for each, so that a look-up by columns is quick.
+    """A column of an exposure: one thing that can be read of a row. There is one object for each.
 
     ``kind`` says where the value comes from: a column of the database (``field``, with its ``path`` from the model), a
     foreign key (``relation``), a many-to-many relation (``many``), rows that point here (``reverse``, with the ``path``
@@ -50,25 +50,25 @@ class Column:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the value is that of a related row which the caller may see, and null otherwise."""
+        """Whether the column is one of a related row, and is null if the caller may not see that row."""
         return bool(self.through) and "__" not in self.path
 
     def is_countable(self) -> bool:
-        """Return whether it is a column of the database, whose values are shown as they are stored."""
+        """Return whether the column is stored in the database, and shown as stored."""
         # What the attribute in place of a column hides is not told by a total of it.
         return self.is_plain and not self.by_instance and self.kind in ("field", "relation")
 
     def is_summable(self) -> bool:
-        """Return whether values can be added."""
+        """Return whether the column's values can be added."""
         is_number = self.is_countable() and self.kind == "field" and kind_of(self.field).summable
         return is_number and not is_stored_as_text(self.field)
 
     def is_comparable(self) -> bool:
-        """Return whether one value can be the least."""
+        """Return whether the column has a least value."""
         return self.is_countable() and self.kind == "field" and "gt" in kind_of(self.field).lookups
 
     def is_groupable(self) -> bool:
-        """Return whether the database can group by the column."""
+        """Return whether the database can put rows with equal values of the column together."""
         return self.is_countable() and kind_of(self.field).sortable
 
     def is_period(self) -> bool:
@@ -76,12 +76,12 @@ class Column:
         return self.is_countable() and kind_of(self.field).word in ("date", "datetime")
 
     def is_ordering(self) -> bool:
-        """Return whether all databases sort values alike: numbers, dates and durations."""
+        """Return whether the column is sorted alike by all databases: numbers, dates and durations."""
         return self.is_summable() or self.is_period()
 
     @property
     def shows_truth(self) -> bool:
-        """Whether a computed value is shown as true or false, whatever it is made of."""
+        """Whether the column shows true or false, whatever the function behind the column returns."""
         return isinstance(self.compute, partial) and self.compute.func is _as_boolean
 
 
@@ -90,7 +90,7 @@ class Column:
 
 @lru_cache(maxsize=8192)
 def resolve_column(exposure: ModelExposure, name: str) -> Column | None:
-    """Return the column of a name, or None: a path that is no column of one value."""
+    """Return the exposure's column of a name, None for a name that is no column of one value."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
         same = plain is not None and name in unchanged_fields(exposure)
@@ -129,7 +129,7 @@ def _attribute(name: str, row: Any) -> Any:
 
 @lru_cache(maxsize=8192)
 def is_file(exposure: ModelExposure, name: str) -> bool:
-    """Return whether the column is a field of the model's own that holds files."""
+    """Return whether the column of a name is one for files, on the exposure's own model."""
     column = resolve_column(exposure, name) if "__" not in name else None
     return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
 
@@ -169,7 +169,7 @@ def _many_column(name: str, field: Any) -> Column:
 
 
 def _relation_column(exposure: ModelExposure, name: str) -> Column | None:
-    """Return the column of a relation that the table itself has no column for, by its name or its accessor's."""
+    """Return the column of a relation without a column in the table, by its name or its accessor's."""
     opts = exposure.opts
     for rel in opts.related_objects:
         if name in (rel.name, rel.get_accessor_name()) and not rel.hidden:
@@ -207,7 +207,7 @@ PLAIN: Final = (str, bytes, bool, int, float, Decimal, date, time, timedelta, UU
 
 @lru_cache(maxsize=8192)
 def is_replaced(model: type[Model] | None, field: Any) -> bool:
-    """Return whether the attribute of a field is not the one that the field's class makes.
+    """Return whether the column is read by an attribute of the project's own, put in place of the one of the field.
 
     What is read there is the attribute's, and need not be what the column holds. A tracker that wraps the attribute
     changes nothing.
@@ -221,7 +221,7 @@ def is_replaced(model: type[Model] | None, field: Any) -> bool:
 
 
 def as_written(field: Any, row: Model) -> Any:
-    """Return the value of a replaced attribute as forms and serializers take it, where it is of a class of its own.
+    """Return the value of a column whose attribute the project replaced, as forms and serializers take it.
 
     Its text is what people read, such as HTML made of the source that is stored. The parts of a value that a form has
     several controls for, such as an amount and its currency, are a list.
@@ -244,7 +244,7 @@ def _part(value: Any) -> Any:
 
 
 def linked_reader(field: Any) -> Callable[[Any], Any] | None:
-    """Return what lists the rows of a many-to-many relation as ``[key, label]``, None for a relation of Django's own.
+    """Return the function that reads the column of a custom many-to-many relation; None for one of Django's own.
 
     One of another class keeps its rows in its own way: they are had from its manager alone.
     """
@@ -256,5 +256,5 @@ def _linked(name: str, row: Any) -> list[Any]:
 
 
 def plain_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows as a queryset of Django's own class, which reads the columns that it is asked for."""
+    """Return the rows as a plain Django queryset, which reads only the columns that are asked for."""
     return rows if type(rows) is QuerySet else QuerySet(rows.model, rows.query, rows._db)  # type: ignore[attr-defined]

@@ -1,13 +1,13 @@
 """Compiled queries: SQL that Django compiles once for a queryset, and that runs many times with other parameters.
 
-Building a queryset, its SQL and model instances is most of what a page costs. A plan keeps the SQL that Django's
-compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call binds
-its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
+Building a queryset, its SQL and model instances is most of what a page costs. A compiled query keeps the SQL that
+Django's compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call
+binds its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
 
 A ``get_queryset`` of the project's own is asked for each call. Mostly it gives a query of the same structure with other
-values: the rows of this user, the rows since a moment. The structure is a part of the key by which its plan is kept,
-and the values fill slots of it. A query with anything that is not known here to have one SQL for all values has no
-shape: it is compiled for each call.
+values: the rows of this user, the rows since a moment. The structure is a part of the key by which its compiled query
+is kept, and the values fill slots of it. A query with anything that is not known here to have one SQL for all values
+has no shape: it is compiled for each call.
 """
 
 import threading
@@ -84,7 +84,7 @@ class BoundIn(In):
 
 
 def prepare(field: Any, value: Any, using: str) -> Any:
-    """Return a value as the database driver takes it as a parameter for a column of the field."""
+    """Return a value as the database driver takes it for a parameter of a compiled query, in a column of the field."""
     connection = connections[using]
     try:
         found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
@@ -135,7 +135,7 @@ class CompiledQuery:
         return found
 
     def write(self, using: str, values: Sequence[Any]) -> int:
-        """Run a compiled statement that writes; return how many rows it has written."""
+        """Run a compiled query that changes rows; return how many rows it has written."""
         assert self.sql is not None
         with connections[using].cursor() as cursor:
             cursor.execute(self.sql, self._bound(values))
@@ -184,7 +184,8 @@ class _Rows:
 
 
 def compile_values(queryset: QuerySet[Any], using: str) -> CompiledQuery:
-    """Compile a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
+    """Compile a query of ``values_list`` rows once, from a queryset whose filters may hold :class:`Bind`
+    expressions."""
     query: Any = queryset.query.chain()
     # Columns in their order, and annotations after them.
     if not query.distinct and list((query.selected or {}).values()) == [
@@ -241,7 +242,7 @@ _lock = threading.Lock()
 def cached_query(key: Hashable, build: Callable[[], CompiledQuery]) -> CompiledQuery:
     """Return the compiled query of a key from the cache; ``build`` compiles it when it is not there.
 
-    A plan that holds values which are not slots is not kept: they may be those of one caller.
+    A query that holds values which are not slots is not kept: they may be those of one caller.
     """
     with _lock:
         plan = _plans.get(key)
@@ -425,18 +426,19 @@ _UNKNOWN: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The structure of a queryset, as a key for its compiled query, and its values, prepared for the database."""
+    """Shape of a queryset: its structure, as a key for its compiled query, and its values, prepared for the
+    database."""
 
     key: Hashable
     values: Sequence[Any]
 
 
 class _Unknown(Exception):
-    """Raised for a part of a query whose SQL may depend on its values, so that it cannot be compiled once."""
+    """Raised for a part of a query that cannot be compiled once, since its SQL may depend on its values."""
 
 
 def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
-    """Return the shape of a queryset for the key of its compiled query; None where its SQL may depend on its values."""
+    """Return the shape of a queryset, as the key of its compiled query; None where its SQL may depend on its values."""
     query: Any = queryset.query
     if type(query) is not Query or not is_plain(type(queryset)) or queryset._fields is not None:  # type: ignore[attr-defined]
         return None
@@ -454,7 +456,8 @@ def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
 
 
 def shape_of_instances(queryset: QuerySet[Any], using: str) -> Shape | None:
-    """Return the shape of a queryset whose instances come from its SQL alone, with its related and deferred fields."""
+    """Return the shape of a queryset, with its related and deferred fields, as the key of a compiled query for
+    instances that come from SQL alone."""
     rows: Any = queryset
     if rows._iterable_class is not ModelIterable or rows._prefetch_related_lookups or rows._known_related_objects:
         return None
@@ -478,7 +481,8 @@ def _join(join: Any) -> Hashable:
 
 
 def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
-    """Return the structure of a condition in a queryset's WHERE clause; its values are added to ``values``."""
+    """Return the structure of a WHERE clause's condition, for the key of a compiled query; its values are added to
+    ``values``."""
     kind = type(node)
     if kind is WhereNode:
         parts = tuple(_condition(child, connection, values) for child in node.children)
@@ -498,7 +502,8 @@ def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
 
 
 def _is_in_range(lookup: Any, connection: Any) -> bool:
-    """Return whether the column can hold the integer of a lookup: Django makes no comparison of any other."""
+    """Return whether a query with the integer of a lookup can be compiled: Django makes no comparison of one outside
+    the column's range."""
     looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
     if not looks or not isinstance(lookup.rhs, int):
         return True
@@ -507,7 +512,8 @@ def _is_in_range(lookup: Any, connection: Any) -> bool:
 
 
 def _members(lookup: Any) -> list[Any]:
-    """Return the items of an ``IN`` lookup, each once and without NULL, as Django does; none of what is no list."""
+    """Return the items of an ``IN`` lookup for a compiled query, each once and without NULL, as Django does; none if it
+    holds no list."""
     found = lookup.rhs
     if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, _VALUES) for item in found):
         return []
@@ -516,7 +522,7 @@ def _members(lookup: Any) -> list[Any]:
 
 
 def with_slots(queryset: QuerySet[Any], first: int) -> QuerySet[Any]:
-    """Return the queryset with slots in place of its values, numbered from ``first``, to be compiled once."""
+    """Return the queryset to compile once, with slots in place of its values, numbered from ``first``."""
     rows = queryset.all()
     slots = (Slot(number) for number in count(first))
     rows.query.where = _bound(rows.query.where, slots)

@@ -33,7 +33,8 @@ _OPAQUE: Final = (RawSQL, Star, Window)
 
 
 def order_source(column: Column) -> Any:
-    """Return what a computed column is sorted by, without a direction: a name, an expression, or its own name."""
+    """Return the source that a computed column is sorted by, without a direction: a name, an expression, or its own
+    name."""
     order = column.order_field if column.order_field is not None else column.name
     order = order.expression if isinstance(order, OrderBy) else order
     order = order.name if isinstance(order, F) else order  # type: ignore[attr-defined]
@@ -41,7 +42,7 @@ def order_source(column: Column) -> Any:
 
 
 def parts_of(expression: Any) -> Iterator[Any]:
-    """Yield an expression and all that it is made of, conditions too."""
+    """Yield an expression of a computed column and all expressions within it, conditions too."""
     yield expression
     for part in expression.get_source_expressions() if hasattr(expression, "get_source_expressions") else ():
         if part is not None:
@@ -49,7 +50,7 @@ def parts_of(expression: Any) -> Iterator[Any]:
 
 
 def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column, Subquery] | None:
-    """Return the column's values as those of a column, and their expression for a query that has the key as ``pk``.
+    """Return the type of a computed column's values, and their expression for a query with the key as ``pk``.
 
     None stands for a value that the database does not compute, or that is made of what the caller may not read.
     """
@@ -74,7 +75,7 @@ def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column,
 
 
 class Reading:
-    """Whether a caller could read all columns and rows that values of a queryset of their own rows are made of."""
+    """Decides whether a caller could read all columns and rows that a computed column is made of."""
 
     def __init__(self, model: ModelAccess, rows: QuerySet[Any]) -> None:
         self.model, self.access, self.exposure = model, model.access, model.exposure
@@ -87,7 +88,8 @@ class Reading:
                 self.own.add(alias)
 
     def allows(self, expression: Any, *, nested: bool = False) -> bool:
-        """Return whether it is so of the expression, which may hold subqueries if they are ``nested``."""
+        """Return whether the caller could read all of a computed column's expression; ``nested`` allows subqueries in
+        it."""
         parts = list(parts_of(expression))
         inner = [part for part in parts if isinstance(part, Query)]
         columns = [part for part in parts if isinstance(part, Col)]
@@ -104,13 +106,13 @@ class Reading:
         return all(self._join(self.query.alias_map[alias], several) for alias in joins - self.own)
 
     def _way_to(self, alias: str) -> Iterator[str]:
-        """Yield the tables that lead to one from the model's own."""
+        """Yield the joined tables that a computed column uses, between the model's own table and this one."""
         while getattr(self.query.alias_map[alias], "parent_alias", None) is not None:
             yield alias
             alias = self.query.alias_map[alias].parent_alias
 
     def _query(self, query: Any) -> bool:
-        """Return whether the caller could read the columns and rows of a subquery of one table."""
+        """Return whether the caller could read the columns and rows of a subquery in the computed column."""
         names = [name.lstrip("+-") if isinstance(name, str) else "" for name in query.order_by]
         sorted_by = [resolve_path(query.model, name) for name in names]
         tables = [alias for alias, count in query.alias_refcount.items() if count]
@@ -129,7 +131,8 @@ class Reading:
         )
 
     def _join(self, join: Any, several: bool) -> bool:
-        """Return whether the caller could follow a join, to rows all of which they may view."""
+        """Return whether the caller could follow a join of the computed column, to rows that are all open to the
+        caller."""
         field = join.join_field
         key = field if isinstance(field, ForeignKey) else getattr(field, "field", None)
         if join.filtered_relation is not None or not isinstance(key, ForeignKey):
@@ -145,7 +148,7 @@ class Reading:
         return related is not None and self.access[related].sees_every_row
 
     def _field(self, field: Any, is_own: bool) -> bool:
-        """Return whether the caller reads the field as it is stored: on the row itself, or on all rows of its model."""
+        """Return whether the caller reads a field of the computed column as it is stored: here, or on all its rows."""
         owner = field.model._meta.auto_created
         if owner:
             # The table of a many-to-many relation, which is read as that.

@@ -72,7 +72,7 @@ TRUE: Final = ~Q(pk__in=())
 
 
 class _BoundText:
-    """Mixed into a lookup of Django's for texts: its pattern is a parameter."""
+    """Mixed into Django's text lookups, so that the pattern of a condition is an SQL parameter."""
 
     rhs: Bind
     lookup_name: str
@@ -93,7 +93,7 @@ _BOUND: Final[Mapping[str, type[Any]]] = {
 
 
 class Some(Exists):
-    """Whether a query has rows; unlike Django's, without a parameter of its own, which a plan could not keep."""
+    """The SQL condition ``EXISTS`` without a parameter of its own, which a plan could not keep."""
 
     def __init__(self, queryset: QuerySet[Any], **kwargs: Any) -> None:
         # Django's has it select a number in place of its columns, and that is a parameter.
@@ -124,7 +124,7 @@ class Scope:
     params: Iterator[Any] | None = None
 
     def bound(self, item: "Filter") -> list[Any]:
-        """Return the parameters of a condition's own values, which are the next ones."""
+        """Return the next SQL parameters, which a condition's own values are bound to."""
         return item.own_params(self.using) if self.params is None else list(islice(self.params, item.places))
 
     def all_of(self, items: "Sequence[Filter]", *, inside: bool = False) -> Q:
@@ -133,7 +133,7 @@ class Scope:
 
 
 class Filter(ABC):
-    """A condition on rows, which may have conditions within it (``parts``)."""
+    """A condition on rows, which becomes a ``Q``; the condition may have others within it (``parts``)."""
 
     __slots__ = ()
     parts: "tuple[Filter, ...]" = ()
@@ -146,7 +146,7 @@ class Filter(ABC):
 
     @abstractmethod
     def q(self, scope: Scope, inside: bool = False) -> Q:
-        """Return it as a ``Q``.
+        """Return the condition as a ``Q``.
 
         ``inside`` says that it stands below a ``not``, or below what has no plan: an ``or``, or a query on related
         rows. It is an expression there, which neither makes joins inner ones nor depends on those that other parts
@@ -155,10 +155,10 @@ class Filter(ABC):
 
     @abstractmethod
     def wording(self) -> list[Any]:
-        """Return it as JSON, equal for equal ones, with relative dates as the client wrote them."""
+        """Return the condition as JSON, equal for equal ones, with relative dates as the client wrote them."""
 
     def shape(self) -> Hashable:
-        """Return what its SQL depends on, where it is plannable."""
+        """Return all that the SQL of the condition depends on besides its values."""
         return ()
 
     def own_params(self, using: str) -> list[Any]:
@@ -166,7 +166,7 @@ class Filter(ABC):
         return []
 
     def params(self, using: str) -> list[Any]:
-        """Return the values of its parts, and its own."""
+        """Return the SQL parameters of the condition: of its parts, and its own."""
         return [*(value for part in self.parts for value in part.params(using)), *self.own_params(using)]
 
     def sort_key(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class Filter(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Condition(Filter):
-    """One resolved filter: ``path`` compared by ``lookup`` with ``values``, parsed and in the order of the lookup.
+    """A condition on one column: ``path`` compared by ``lookup`` with ``values``.
 
     ``given`` is what the client wrote where that is a relative date, whose values change with the clock.
     """
@@ -193,7 +193,7 @@ class Condition(Filter):
 
     @property
     def places(self) -> int:  # type: ignore[override]
-        """See :class:`Filter`; lists are filled up to a power of two, which bounds the number of shapes."""
+        """The number of SQL parameters of the condition; a list is filled up to a power of two."""
         count = len(self.values)
         return 0 if self.lookup == "isnull" else 1 << (count - 1).bit_length() if self.lookup == "in" else count
 
@@ -212,7 +212,7 @@ class Condition(Filter):
         return self._through_many(scope, inside) if self.path.many else self._on(self.path.column, scope, inside)
 
     def _on(self, name: str, scope: Scope, inside: bool) -> Q:
-        """Return the condition on a column; path and lookup come from the model and the closed list of lookups.
+        """Return the condition on one column as a ``Q``; column and comparison come from the model and a closed list.
 
         What a row holds that is hidden is found by none, and by ``isnull``.
         """
@@ -234,7 +234,7 @@ class Condition(Filter):
         return found
 
     def _missing(self, column: Any) -> Q:
-        """Return the condition ``isnull``; a file that is not there is stored as an empty text."""
+        """Return the condition ``isnull`` as a ``Q``; a file that is not there is stored as an empty text."""
         wanted = self.values[0]
         found = Q(IsNull(column, wanted))
         if not is_file_field(self.path.field):
@@ -251,7 +251,7 @@ class Condition(Filter):
         return Q(_BOUND[self.lookup](column, Bind(params[0])))
 
     def _through_many(self, scope: Scope, inside: bool) -> Q:
-        """Return the condition on a many-to-many relation, as a subquery, so that no row comes twice.
+        """Return the condition on a many-to-many relation as a subquery, so that no row comes twice.
 
         Of the related rows only those count that the caller may view.
         """
@@ -278,7 +278,7 @@ class Condition(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Junction(Filter):
-    """All of the parts (``and``), any of them (``or``), or not all of them (``not``)."""
+    """Conditions joined by ``and``, ``or`` or ``not``: all of the parts, any of them, or not all of them."""
 
     connector: Literal["and", "or", "not"]
     parts: tuple[Filter, ...]
@@ -300,7 +300,7 @@ class Junction(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Applied(Filter):
-    """A filter of the project's own with the values that the client gave, by their names."""
+    """The condition that a project's own filter makes, with the values that the client gave by their names."""
 
     source: NamedFilter
     values: Mapping[str, tuple[str, ...]]
@@ -314,7 +314,7 @@ class Applied(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Quantified(Filter):
-    """How many related rows pass all of ``parts``: some, none, every one, or a number that is compared (``count``).
+    """A condition on how many related rows pass all of ``parts``: some, none, every one, or a count.
 
     ``link`` is the relation, ``lookup`` with ``values`` what the number has to be.
     """
@@ -369,7 +369,7 @@ class Quantified(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Filter):
-    """Two values of a row compared with each other; ``parts`` are filters on the rows that the right one is made of."""
+    """A condition that compares two values of a row; ``parts`` are conditions on the rows of an aggregate."""
 
     left: Target
     lookup: str
@@ -389,14 +389,14 @@ class Comparison(Filter):
 
 @lru_cache(maxsize=4096)
 def _is_bindable(field: Any, lookup: str) -> bool:
-    """Return whether the lookup of the field is one of those that are written here, not one of the field's own."""
+    """Return whether a condition with this lookup can be bound: the lookup is Django's own, not the field's."""
     if lookup in TEXTS:
         return stored_field(field).get_lookup(lookup) is TEXTS[lookup]
     return lookup in COMPARISONS or lookup in ("in", "range", "isnull")
 
 
 def _pattern(lookup: str, value: str, using: str) -> str:
-    """Return what a text lookup of Django's makes of its value."""
+    """Return the LIKE pattern of a condition on text, as Django makes it of the value."""
     ops = connections[using].ops
     if lookup == "iexact":
         return str(ops.prep_for_iexact_query(value))
@@ -404,7 +404,7 @@ def _pattern(lookup: str, value: str, using: str) -> str:
 
 
 def joined(connector: str, parts: Sequence[Q]) -> Q:
-    """Return the parts joined by ``and``, ``or``, or ``not``, which denies that all of them hold."""
+    """Join conditions by ``and``, ``or``, or ``not``, which denies that all of them hold."""
     found = Q(*parts, _connector=Q.OR if connector == "or" else Q.AND)
     return ~found if connector == "not" else found
 
@@ -413,7 +413,7 @@ def joined(connector: str, parts: Sequence[Q]) -> Q:
 
 
 def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterator[Condition | Applied]:
-    """Yield what stands at the ends of the expression, in conditions on ``related`` rows too."""
+    """Yield the single conditions within joined ones, also those on ``related`` rows."""
     for item in filters:
         if isinstance(item, (Condition, Applied)):
             yield item
@@ -422,7 +422,8 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
 
 
 def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
+    """Yield the conditions by which the admin's list is narrowed by default, unless the client chose one of their
+    values."""
     chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
@@ -430,19 +431,19 @@ def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterat
 
 
 def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield what to say of filters that narrow though the caller has not named them."""
+    """Yield the hint that a condition of the admin's list applies by default, although the client did not name it."""
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
         yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
 
 
 def is_moving(filters: Sequence[Filter]) -> bool:
-    """Return whether the filters mean something else at another time, as "last 30 days" does."""
+    """Return whether the conditions mean something else at another time, as "last 30 days" does."""
     return any(isinstance(item, Condition) and item.given is not None for item in conditions_of(filters))
 
 
 def in_fixed_order(filters: Sequence[Filter]) -> tuple[Filter, ...]:
-    """Return the filters in an order that does not depend on how the client wrote them."""
+    """Sort conditions, so that their sequence does not depend on how the client wrote them."""
     return tuple(sorted(filters, key=lambda item: item.sort_key())) if len(filters) > 1 else tuple(filters)
 
 
@@ -450,8 +451,16 @@ def in_fixed_order(filters: Sequence[Filter]) -> tuple[Filter, ...]:
 
 
 def plannable_params(filters: Sequence[Filter], using: str) -> list[Any]:
-    """Return the values of the conditions that have one SQL for all of them."""
+    """Return the SQL parameters of the conditions that have one SQL for all values."""
     return [value for item in filters if item.is_plannable for value in item.params(using)]
+
+
+def plannable_shapes(filters: Sequence[Filter], using: str) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
+    """Return all that the SQL of the conditions depends on, None if it depends on values, and
+    :func:`plannable_params`."""
+    params = plannable_params(filters, using)
+    plannable = [item for item in filters if item.is_plannable]
+    return tuple([item.shape() for item in plannable]) if len(plannable) == len(filters) else None, params
 
 
 def filtered(
@@ -461,7 +470,7 @@ def filtered(
     filters: Sequence[Filter],
     params: Iterable[Any],
 ) -> QuerySet[Any]:
-    """Return the rows that pass all filters; ``params`` are slots for :func:`plannable_params`, or these values."""
+    """Return the rows that meet all conditions; ``params`` are slots for :func:`plannable_params`, or these values."""
     # What the project wrote comes first: it may run the queryset, which has no slots for values as yet.
     for item in filters:
         if isinstance(item, Applied):
@@ -479,12 +488,12 @@ def filtered(
 
 
 def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the primary keys of the rows, for a subquery."""
+    """Return the primary keys of the rows, for a subquery in a condition."""
     return (queryset if queryset.query.is_sliced else queryset.order_by()).values("pk")
 
 
 def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = False) -> bool:
-    """Return whether all rows of ``found`` are rows of the queryset, each once, and can be filtered and sorted on.
+    """Return whether a queryset under conditions only narrows the given one: each row once, open to more conditions.
 
     Joins may repeat a row, unless it is known that these do not.
     """
@@ -504,17 +513,17 @@ _BRANCHING: Final = re.compile(r"[*+?{|]")
 
 
 def is_pattern_lookup(lookup: str) -> bool:
-    """Return whether a lookup, or a path that ends with one, takes a regular expression."""
+    """Return whether a condition with this lookup, or path that ends with one, takes a regular expression."""
     return lookup.rpartition("__")[2] in ("regex", "iregex")
 
 
 def matches_here(using: str) -> bool:
-    """Return whether the database of the alias has this process match regular expressions."""
+    """Return whether conditions with regular expressions run in this process, as SQLite has them."""
     return connections[using].vendor == "sqlite"
 
 
 def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
-    """Pass unless this process would have to match an expression that a client's text made costly."""
+    """Refuse conditions with a regular expression that could take this process very long to match."""
     costly = [text.casefold() for text in texts if _BRANCHING.search(text)]
     if costly and matches_here(queryset.db):
         for pattern in _patterns(queryset.query):
@@ -536,7 +545,7 @@ def _patterns(node: Any) -> Iterator[str]:
 
 
 def _texts(item: Filter) -> Iterator[str]:
-    """Yield the texts of the filter that may be regular expressions."""
+    """Yield the texts of a condition that may be regular expressions."""
     for part in conditions_of([item]):
         if isinstance(part, Applied):
             yield from chain.from_iterable(part.values.values())

@@ -13,7 +13,7 @@ from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import is_derived
 from .access import access_of
-from .aggregates import FUNCTIONS, result_of
+from .aggregate_functions import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column
 from .lookups import usual_lookups
@@ -26,12 +26,13 @@ AGGREGATES: Final = ("avg", "median", "min", "max")
 
 
 def is_field(value: Any) -> bool:
-    """Return whether a value is another field: ``{"field": "promised_at"}``, also with ``plus`` or ``minus``."""
+    """Return whether a value compares one field with another field: ``{"field": "promised_at"}``, maybe with
+    ``plus``."""
     return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
 
 
 def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> str:
-    """Return the function of an aggregate such as ``{"avg": "total", "where": {...}}``, "" for any other value.
+    """Return the aggregate that a field is compared with, as in ``{"avg": "total", "where": {...}}``, "" for none.
 
     ``min`` and ``max`` are also what some clients call limits: with a value that is no field of this caller's.
     """
@@ -49,7 +50,7 @@ def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> st
 
 
 def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any]) -> Target:
-    """Return the other field, as it is moved."""
+    """Return the other field in a comparison of two fields, with ``plus`` or ``minus`` added."""
     with naming(request, "filters", "aggregates"):
         return _moved(value_of(request, exposure, str(value["field"]), _is_compared), value)
 
@@ -57,7 +58,7 @@ def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str
 def aggregate_value(
     request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any], where: Callable[[], Q] | None
 ) -> Target:
-    """Return the aggregate over all rows of the caller that pass ``where``, as it is moved."""
+    """Return the aggregate over the caller's rows that a field is compared with, of those rows that pass ``where``."""
     name = next(name for name in AGGREGATES if name in value)
     function = FUNCTIONS[name]
     with naming(request, "filters", "aggregates"):
@@ -87,5 +88,5 @@ def _moved(target: Target, value: Mapping[str, Any]) -> Target:
 
 
 def _is_compared(column: Column) -> bool:
-    """Return whether the column's values are compared as they are stored, which those of encrypted ones are not."""
+    """Return whether a field can be compared with another field; encrypted ones cannot be."""
     return column.is_countable() and "exact" in usual_lookups(column.field)

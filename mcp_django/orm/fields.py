@@ -36,7 +36,7 @@ TEXTUAL: Final = ("contains", "icontains", "startswith", "istartswith")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a field holds. ``word`` is its name for callers; ``lookups`` are those it has by itself.
+    """The kind of value that a model field holds: its ``word`` for callers, and its ``lookups``.
 
     ``parse`` turns a JSON value into the Python value and raises ValueError, whose text says what is expected; where
     the lookups of a container take values of other types than its own, ``operand`` does, by field, lookup and value.
@@ -113,7 +113,7 @@ def parse_text(field: Any, value: Any) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether UTF-8 can hold the text: no database takes half of a surrogate pair."""
+    """Return whether a text field can store the text: no database takes half of a surrogate pair."""
     if not text.isascii():
         try:
             text.encode()
@@ -261,7 +261,7 @@ def _other(stored: Any) -> Kind:
 
 
 def is_joinable(field: Any) -> bool:
-    """Return whether the rows that a relation leads to are in the same database, so that one query reads both.
+    """Return whether the rows that a relation field leads to are in the same database, so that one query reads both.
 
     A replica has them as the primary has, as for any join of Django's.
     """
@@ -280,7 +280,8 @@ def key_field(relation: Any) -> Any:
 
 
 def stored_field(field: Any) -> Any:
-    """Return the field whose type the values have: the key of a relation, what a generated field gives."""
+    """Return the model field whose type the values have: the key of a relation field, the output of a generated
+    field."""
     while True:
         if field.is_relation and field.concrete and not field.many_to_many:
             field = key_field(field)
@@ -291,18 +292,19 @@ def stored_field(field: Any) -> Any:
 
 
 def is_json_field(field: Any) -> bool:
-    """Return whether the field's values have no text form of their own."""
+    """Return whether the values of the model field have no text form of their own."""
     return kind_of(field).word in ("json", "bytes", "file", "image", "value", "key", "list", "range", "mapping")
 
 
 def is_file_field(field: Any) -> bool:
-    """Return whether the field holds a file, whose name is empty where there is none."""
+    """Return whether the model field holds a file; without a file its name is an empty text."""
     return isinstance(field, models.FileField)
 
 
 @lru_cache(maxsize=4096)
 def kind_of(field: Any) -> Kind:
-    """Return the kind of a field, a relation counting as what its column holds; one without a column has no lookups."""
+    """Return the kind of a model field; a relation field has the kind of its key, and one without a key no
+    ``lookups``."""
     if field.many_to_many:
         target = kind_of(field.related_model._meta.pk)
         return Kind(target.word, ("exact", "in"), target.parse, sortable=False)
@@ -325,7 +327,7 @@ def kind_of(field: Any) -> Kind:
 
 
 def is_stored_as_text(field: Any) -> bool:
-    """Return whether a project's own field keeps what it holds, a number maybe, in a column of text."""
+    """Return whether a custom field stores its values, numbers maybe, in a text column."""
     stored = stored_field(field)
     if type(stored).db_type is models.Field.db_type or not hasattr(stored, "model"):
         return False
@@ -346,7 +348,7 @@ _TRIED: Final[Mapping[str, Any]] = {
 
 
 def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
-    """Return the lookups of the kind that can be true for what the field stores, which may be encrypted."""
+    """Return the ``lookups`` of a model field that can be true for the stored values, which may be encrypted."""
     ways = (getattr(type(field), name, None) for name in _STORING)
     own = any(way is not None and not way.__module__.startswith("django.") for way in ways)
     if kind.word not in _TRIED or not own:
@@ -369,12 +371,13 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
 
 
 def _key_kind(relation: Any) -> Kind:
-    """Return the kind of what a relation from elsewhere shows: the primary key of the other model."""
+    """Return the kind of a reverse relation's field, which shows the primary key of the other model."""
     return Kind(kind_of(relation.related_model._meta.pk).word, (), _nothing, sortable=False)
 
 
 def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """Return the stored value of the choice that a client means by it or by its label, None if it means none.
+    """Return the choice of a model field that a client means by its value or by its displayed name, None if it means
+    none.
 
     What is spelt exactly so comes before what differs in case; where that names several, it names none.
     """
@@ -392,7 +395,7 @@ def _lower(text: str) -> str:
 
 
 def choices_of(field: Any) -> list[tuple[Any, Any]]:
-    """Return the stored values and labels of a field's choices, those of groups too."""
+    """Return the choices of a model field, stored values with displayed names, also of grouped ones."""
     found = getattr(field, "flatchoices", None)
     # Fields that hold several choices replace Django's property, some by nothing.
     return list(found) if isinstance(found, list) else list(_flat(field.choices or ()))
@@ -408,7 +411,7 @@ def _flat(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 
 @lru_cache(maxsize=1024)
 def holds_many(field: Any) -> bool:
-    """Return whether a value of the field is several of its choices, as its form takes them."""
+    """Return whether a value of the model field is several of the field's choices, as its form field takes them."""
     try:
         return bool(field.choices) and isinstance(field.formfield(), MultipleChoiceField)
     except Exception:
@@ -417,7 +420,7 @@ def holds_many(field: Any) -> bool:
 
 
 def _choice(field: Any, value: Any) -> Any:
-    """Return the stored value of a choice given by it or by its label."""
+    """Return the stored value of a model field's choice, given by value or by displayed name."""
     choices = choices_of(field)
     found = choice_of(choices, value)
     if found is None or isinstance(value, (dict, list)):
@@ -427,7 +430,7 @@ def _choice(field: Any, value: Any) -> Any:
 
 
 def parse_value(field: Any, value: Any) -> Any:
-    """Return the Python value of the field that the JSON value stands for."""
+    """Parse a client's JSON value to the Python type of the model field."""
     if field.many_to_many:
         field = field.related_model._meta.pk
     stored = stored_field(field)
@@ -437,7 +440,7 @@ def parse_value(field: Any, value: Any) -> Any:
 
 
 def parse_operand(field: Any, value: Any) -> Any:
-    """Return the value that one of the field is compared with: any of its type, or one of its choices."""
+    """Parse a value to compare a model field with: any value of the field's type, or one of its choices."""
     try:
         return kind_of(field).parse(stored_field(field), value)
     except ValueError:
@@ -451,7 +454,7 @@ def parse_operand(field: Any, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
+    """A model field reached through relations: its place in the ORM, whether it is one value, and may be NULL.
 
     ``guards`` are conditions that rows on the way have to meet to be the caller's: where one does not, there is no
     value. Of a path that begins with a relation to many rows they are seen from these. A value that the database
@@ -467,7 +470,7 @@ class FieldPath:
 
 
 def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
-    """Return the concrete column that a path of field names leads to.
+    """Return the model field that field names joined by ``__`` lead to, None for no such field.
 
     None stands for no such field, a generic relation, or a path into another database, which no query can follow.
     """
@@ -477,7 +480,7 @@ def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
 
 @lru_cache(maxsize=4096)
 def _resolved(model: type[models.Model], text: str) -> tuple[FieldPath | None, tuple[Any, ...]]:
-    """Return the path and the relations that it follows."""
+    """Return the model field that field names joined by ``__`` lead to, and the relation fields on the way."""
     opts, names, many, nullable = model._meta, text.split("__"), False, False
     column: list[str] = []
     followed: list[Any] = []
@@ -507,7 +510,7 @@ def _resolved(model: type[models.Model], text: str) -> tuple[FieldPath | None, t
 
 
 def _key_names(field: Any) -> tuple[str, ...]:
-    """Return the names that lead to what a field shows: its column, or the primary key of the row that it points to."""
+    """Return the attribute names of a relation field's key: its own, or the primary key of the related row."""
     if field.many_to_many:
         return (field.name,)
     if field.is_relation and key_field(field) is not field.target_field:
@@ -516,7 +519,7 @@ def _key_names(field: Any) -> tuple[str, ...]:
 
 
 def relations_on(model: Any, path: str) -> Iterator[tuple[list[str], Any]]:
-    """Yield the relations that a path follows before its last name, each after the names that lead there."""
+    """Yield the relation fields that ``__``-joined field names follow, each after the names that lead there."""
     names = path.split("__")
     for position, name in enumerate(names[:-1], 1):
         try:

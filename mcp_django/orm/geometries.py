@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 
-from .wording import json_or_text
+from .alternative_spellings import json_or_text
 
 DEGREES: Final = 4326
 # How deep the positions of each type are.
@@ -18,7 +18,7 @@ EXPECTED: Final = "Give a geometry as WKT, EWKT or GeoJSON."
 
 
 def geometry_text(field: Any, value: Any) -> str:
-    """Return the extended well-known text of what a caller wrote for a form field of GeoDjango."""
+    """Return a client's geometry, WKT or GeoJSON, as extended well-known text for a GeoDjango form field."""
     value = json_or_text(value)
     if isinstance(value, dict):
         return f"SRID={DEGREES};{_well_known(value)}"
@@ -55,7 +55,7 @@ def _positions(found: Any, depth: int) -> str:
 
 
 def _first(positions: Sequence[Any]) -> Sequence[Any]:
-    """Return the first position of nested lists of them."""
+    """Return the first position of a geometry's nested lists of positions."""
     while positions and isinstance(positions[0], list):
         positions = positions[0]
     return positions

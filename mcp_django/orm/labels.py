@@ -1,4 +1,4 @@
-"""Labels of rows, and of the rows related to those of a page: a fixed number of queries for each relation.
+"""Labels of rows and of their related rows, with a fixed number of queries for each relation of a page.
 
 A label is what ``__str__`` says, from a column alone where that is proven to be the same. That of a related row is
 shown when the related model is exposed, the caller may view it, and the row is among its exposure's rows; otherwise a
@@ -42,7 +42,7 @@ MAX_DEPTH: Final = 3
 
 @lru_cache(maxsize=1024)
 def plain_label(exposure: ModelExposure) -> str | None:
-    """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
+    """Return the name of the text field that is the label of a row, or None if a label needs the instance."""
     name = exposure.label_field or returned_attribute(exposure.model)
     if name in _secrets(exposure):
         return None
@@ -56,7 +56,7 @@ def plain_label(exposure: ModelExposure) -> str | None:
 
 
 class Attribute(str):
-    """What an attribute of a :class:`Recorder` is: a text that can only be handed on as it is."""
+    """An attribute of a :class:`Recorder`: a text that a label can only hand on as it is."""
 
     def _refuse(self, *args: Any) -> Any:
         raise TypeError("a label that is made of it is more than the attribute")
@@ -66,14 +66,14 @@ class Attribute(str):
 
 
 class Recorder:
-    """Stands for a row whose ``__str__`` is asked: each attribute is its own name."""
+    """Stands in for a row whose ``__str__`` makes the label: each attribute is its own name."""
 
     def __getattribute__(self, name: str) -> Attribute:
         return Attribute(name)
 
 
 def returned_attribute(model: type[Any]) -> str | None:
-    """Return the attribute when ``__str__`` is exactly ``return self.<attribute>``, and None where that is not proven.
+    """Return the attribute if ``__str__``, which makes labels, is exactly ``return self.<attribute>``; None otherwise.
 
     The running code hands the attribute on, and its source says that there is no other way through it.
     """
@@ -95,7 +95,7 @@ def returned_attribute(model: type[Any]) -> str | None:
 
 
 def labels_of(exposure: ModelExposure, rows: Sequence[models.Model]) -> list[str | None]:
-    """Return the labels of the rows; what they follow is loaded for all, and remembered for :func:`with_labels_of`."""
+    """Return the labels of the rows, and remember which relations they followed, for :func:`with_labels_of`."""
     followed: set[str] = set()
     labels, _ = each_row(rows, partial(label_of, exposure), followed)
     learn(exposure, {STR: followed})
@@ -125,7 +125,7 @@ def label_of(exposure: ModelExposure, row: models.Model) -> str | None:
 
 
 def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iterator[str]:
-    """Yield the secrets that a label could be made of: what it is made of has been loaded, related rows too."""
+    """Yield the secrets that a label could show: those of the row and of the related rows that are loaded."""
     values = (row.__dict__.get(name) for name in names)
     yield from (value for value in values if isinstance(value, str) and len(value) >= MIN_SECRET)
     for related in list(row._state.fields_cache.values()) if depth else ():
@@ -143,7 +143,7 @@ MAX_RELATED: Final = 20
 
 
 def joined_label(request: MCPRequest, column: Column) -> str | None:
-    """Return the path of the column that is the label of a foreign key, where a join alone can give it."""
+    """Return the ORM name by which a join reads the label of a foreign key's row; None if no join can."""
     field = column.field
     related = access_of(request).exposure_of(field.related_model)
     if related is None or not has_every_row(related) or not is_joinable(field) or column.is_guarded:
@@ -153,13 +153,13 @@ def joined_label(request: MCPRequest, column: Column) -> str | None:
 
 
 def ways_to(path: str) -> list[str]:
-    """Return the relations that a path follows, each as the path to it: the first one, and so on."""
+    """Return the relations that lead to a label, one after the other: the first one, the first two, and so on."""
     names = path.split("__")[:-1]
     return ["__".join(names[: position + 1]) for position in range(len(names))]
 
 
 def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
-    """Return the columns of the rows; one whose key leads nowhere stays, where ``followed`` are the relations to it."""
+    """Return the rows with their columns and the labels of related rows; no row whose key leads nowhere is lost."""
     known = set(rows.query.alias_map)
     found: Any = rows.values_list(*paths)
     _keep_rows(found.query, followed, known)
@@ -167,7 +167,7 @@ def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[
 
 
 def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[str]) -> QuerySet[Any]:
-    """Return the rows with the related rows of the paths loaded.
+    """Load the related rows that labels need with the rows, also of rows whose key leads nowhere.
 
     A row whose key leads nowhere stays, where the relation is one of ``columns``, which this app follows by itself.
     """
@@ -181,7 +181,7 @@ def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[st
 
 
 def _keep_rows(query: Any, relations: Collection[str], known: Collection[str]) -> None:
-    """Let joins of these foreign keys lose no row, but for ``known`` ones, which filters or the project made."""
+    """Promote the joins that read labels to outer joins, except ``known`` joins of others."""
     fields = {_last_field(query.get_meta(), name) for name in relations}
     for alias, join in query.alias_map.items():
         if alias not in known and getattr(join, "join_field", None) in fields:
@@ -235,13 +235,13 @@ def _is_key(field: Any, key: Any) -> bool:
 
 
 def _visible(request: MCPRequest, related: ModelExposure) -> QuerySet[Any]:
-    """Return the related rows that the caller may view, none of them where the project fails to say which."""
+    """Return the related rows that may have labels: those that the caller may view."""
     none = related.model._base_manager.none()
     return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
 
 
 def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
-    """Return for each key the ``[key, label]`` pairs of the rows linked to it, and whether a list was cut.
+    """Return the key and label of each row linked to each key, as ``[key, label]`` pairs, and whether a list was cut.
 
     ``keys`` are primary keys for a many-to-many relation, otherwise what the rows point to; of a one-to-one relation
     the pair itself is returned, or None. A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
@@ -267,7 +267,7 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
 
 
 def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return pairs of these keys and of the keys of the rows that are linked to them, as many as can be shown of each.
+    """Return the rows to label: pairs of a key and the key of a linked row, as many as can be shown of each.
 
     ``field`` is the relation as this model has it: many-to-many, a foreign key or one-to-one field of the other model,
     or a generic relation.
@@ -306,12 +306,12 @@ def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequen
 
 
 def generic_paths(field: Any) -> tuple[str, str]:
-    """Return the columns of a generic foreign key: that of the type, and that of the key."""
+    """Return the columns of a generic foreign key that its label needs: that of the type, and that of the key."""
     return field.model._meta.get_field(field.ct_field).attname, field.fk_field
 
 
 def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
-    """Return what generic foreign keys point to, each as ``[key, label, model]``.
+    """Return the labels of the rows that generic foreign keys point to, each as ``[key, label, model]``.
 
     None stands for what the caller may not see: a model that is not exposed, or a row that is not among its rows.
     """
@@ -332,7 +332,7 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
 def labels_by_text(
     request: MCPRequest, related: ModelExposure, texts: Iterable[Any]
 ) -> dict[Any, tuple[Any, str | None]]:
-    """Return key and label of those rows that the caller may view, by the texts that their keys are written as."""
+    """Return keys and labels of the rows that the caller may view, by the texts that their keys are written as."""
     wanted = {text: _key_of(related, text) for text in texts}
     labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
     renderer = field_renderer(related.opts.pk, None, "")
@@ -340,7 +340,8 @@ def labels_by_text(
 
 
 def _key_of(related: ModelExposure, key: Any) -> Any:
-    """Return the primary key that the text of a generic foreign key stands for, None where it is none."""
+    """Return the primary key of the row to label, from the text of a generic foreign key; None if the text is no
+    key."""
     try:
         return parse_pk(related, key)
     except NotFound:

@@ -1,4 +1,4 @@
-"""The lookups that a field takes, and the conditions that their values are parsed to.
+"""The lookups that a field takes, such as ``exact`` and ``gte``, and how their values are parsed.
 
 A lookup is one of those that the field's kind or the exposure allows: what a client writes never becomes an ORM
 keyword.
@@ -85,7 +85,7 @@ def _parse_text_lookup(field: Any, lookup: str, value: Any) -> str:
 
 
 def parse_condition(path: FieldPath, lookup: str, value: Any, now: datetime | None = None) -> Condition:
-    """Return the condition for a lookup that is allowed on the field.
+    """Parse the value of a lookup such as ``gte`` on a field, and return the condition.
 
     ``null`` means isnull, a list means in; a bare date compared with a datetime means the whole day, and a relative
     date, which is seen from ``now``, the whole time that it names.
@@ -120,7 +120,7 @@ def parse_condition(path: FieldPath, lookup: str, value: Any, now: datetime | No
 
 
 def _as_stored(field: Any, lookup: str, value: Any) -> Any:
-    """Return a number with as many decimals as the column has, to which the column compares as to the one given."""
+    """Round a number for a lookup such as ``gt`` to as many decimals as the column has."""
     text = str(value) if isinstance(value, (str, float)) else ""
     if _FRACTION.fullmatch(text) is None:
         return value
@@ -143,12 +143,12 @@ def _part(lookup: str, value: Any) -> int:
 
 
 def is_dated(field: Any) -> bool:
-    """Return whether values of the field may be relative dates."""
+    """Return whether lookups of the field take dates by words, such as "last 30 days"."""
     return not field.is_relation and kind_of(field).word in _DAYS
 
 
 def _temporal(path: FieldPath, lookup: str, value: Any, now: datetime | None) -> Condition:
-    """Return the condition on a date or datetime, of which a value may name a stretch."""
+    """Parse the value of a lookup on a date or datetime, which may name a whole period, and return the condition."""
     now = now or local_now()
     given = value if _is_relative(value, now) else None
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
@@ -173,7 +173,7 @@ def _is_relative(value: Any, now: datetime) -> bool:
 
 
 def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
-    """Return the first and the last value that is meant: of the whole day where a datetime gets a bare date."""
+    """Return the first and last moment that a lookup's value covers: the whole day if a datetime gets a bare date."""
     is_date = kind_of(field).word == "date"
     span = read_span(value, now) if isinstance(value, str) else None
     if span is None:
@@ -216,7 +216,7 @@ def _two(value: Any) -> Sequence[Any]:
 
 @lru_cache(maxsize=4096)
 def usual_lookups(field: Any) -> tuple[str, ...]:
-    """Return the lookups that the field takes where the exposure says nothing."""
+    """Return the lookups, such as ``exact`` and ``gte``, that a field takes if the exposure declares none."""
     kind = kind_of(field)
     if field.is_relation:
         return kind.lookups
@@ -226,7 +226,7 @@ def usual_lookups(field: Any) -> tuple[str, ...]:
 
 
 def declared_lookups(path: FieldPath, lookups: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the declared lookups that the field can take; what this app does not know is left out.
+    """Return those of the declared lookups that the field can take, without lookups that are unknown here.
 
     So are regular expressions where this process would have to match them.
     """

@@ -31,14 +31,14 @@ _UNTITLED: Final = (None, "", "[invalid name]")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A name to filter by: its title, and the values with their labels; without choices any text may be tried."""
+    """A named filter as callers are offered it: its title, and its choices; without choices it takes any text."""
 
     name: str
     title: str
     choices: tuple[tuple[str, str], ...] = ()
 
     def value_of(self, text: str) -> str | None:
-        """Return the value that a client means by it or by its label, None if it is none of the choices."""
+        """Return the choice of a named filter that a client means by its value or title, None if it is no choice."""
         if not self.choices:
             return text
         found: str | None = choice_of(self.choices, text)
@@ -46,29 +46,30 @@ class Offer:
 
 
 class NamedFilter(ABC):
-    """A filter that the project wrote: some names, each of which takes values, and what it makes of a queryset."""
+    """A named filter that the project wrote, such as one of the admin's sidebar, with the names that select it."""
 
     # Whether a name takes more than one value.
     takes_lists = True
 
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """Return the names that the filter may have, without asking the database."""
+        """Return the names of the named filter, without a query of the database."""
 
     def comes_first(self, name: str, value: Any) -> bool:
-        """Return whether this filter is meant by the name with the value, though a field may have the name too."""
+        """Return whether the name and value mean this named filter, though a field has the same name."""
         return False
 
     @abstractmethod
     def offers(self) -> Sequence[Offer]:
-        """Return what the caller may use of it now; nothing where the filter itself would not be shown."""
+        """Return what this named filter offers the caller now; nothing if the admin would not show it."""
 
-    def told(self) -> Sequence[Offer]:
-        """Return what the caller is told of it: the same, with choices made of rows as far as they may see those."""
+    def described(self) -> Sequence[Offer]:
+        """Return what this named filter offers in a description: choices made of rows only as far as the caller sees
+        these."""
         return self.offers()
 
     def value_of(self, offer: Offer, text: str) -> str | None:
-        """Return the value of an offer that a client means, None if the caller may know of no such choice."""
+        """Return the choice of a named filter that a client means, None if the caller may not know of it."""
         return offer.value_of(text)
 
     @abstractmethod
@@ -77,7 +78,7 @@ class NamedFilter(ABC):
 
 
 class Narrowed(NamedFilter):
-    """Rows that this app narrows by a function of its own; no client can name it."""
+    """A filter of this app's own, made of a function that narrows rows. No client can name one."""
 
     def __init__(self, function: Callable[[QuerySet[Any]], QuerySet[Any]]) -> None:
         self.function = function
@@ -92,15 +93,15 @@ class Narrowed(NamedFilter):
         return self.function(queryset)
 
 
-def named_filters_of(model: ModelAccess, *, told: bool = False) -> list[Offer]:
-    """Return every named filter that the caller may use. One that fails is left out: it is the project's code.
+def named_filters_of(model: ModelAccess, *, described: bool = False) -> list[Offer]:
+    """Return the named filters that the caller may use, without those whose code fails.
 
-    With ``told`` they have the choices that the caller is told.
+    With ``described`` they have the choices that the caller is told.
     """
     found: dict[str, Offer] = {}
     for item in model.exposure.get_named_filters(model.request):
         try:
-            for offer in item.told() if told else item.offers():
+            for offer in item.described() if described else item.offers():
                 found.setdefault(offer.name, offer)
         except Exception:
             logger.warning("A filter of %s failed: %s", model.exposure.label, ", ".join(item.names()), exc_info=True)
@@ -108,7 +109,7 @@ def named_filters_of(model: ModelAccess, *, told: bool = False) -> list[Offer]:
 
 
 class FilterSetFilter(NamedFilter):
-    """All filters of a ``FilterSet``: its form reads the values of one object of the expression together."""
+    """The named filters of a ``FilterSet`` of django-filter, whose form reads their values together."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, filterset_class: Any) -> None:
         self.request, self.exposure, self.filterset_class = request, exposure, filterset_class
@@ -167,14 +168,14 @@ class FilterSetFilter(NamedFilter):
 
 
 def _names(key: str, item: Any) -> Iterator[str]:
-    """Yield the parameters of a filter: its name, or those of the ends of a range."""
+    """Yield the names of a filter in a django-filter ``FilterSet``: its own, or those of the two ends of a range."""
     widget = item.field.widget
     for suffix in getattr(widget, "suffixes", None) or [None]:
         yield widget.suffixed(key, suffix) if suffix else key
 
 
 def _is_csv(item: Any) -> bool:
-    """Return whether the filter takes a list as one text with commas."""
+    """Return whether a filter in a django-filter ``FilterSet`` takes a list as one text with commas."""
     return any(base.__name__ == "BaseCSVWidget" for base in type(item.field.widget).__mro__)
 
 

@@ -83,7 +83,8 @@ def _indexes(model: type[Model]) -> tuple[tuple[Part, ...], ...]:
 
 
 def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
-    """Yield the columns of each index that the model declares, as names with "-" or as expressions."""
+    """Yield the indexes that the model declares, to compare with an ordering: each as names with "-" or as
+    expressions."""
     opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
     yield [field.name for field in opts.pk_fields]
     field: Any
@@ -101,7 +102,8 @@ def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
 
 
 def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
-    """Return the columns of a declared index before its first part that is no plain column."""
+    """Return the leading parts of a declared index that an ordering can use: up to the first that is no plain
+    column."""
     found: list[Part] = []
     opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
     names = {field.name: field.attname for field in opts.local_concrete_fields}
@@ -145,7 +147,8 @@ def _keys(exposure: ModelExposure, entries: Sequence[Any]) -> list[OrderKey]:
 
 
 def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
-    """Return the keys of one entry of a declared ordering; as in Django, a relation means its model's ordering."""
+    """Return the ordering keys of one entry of a declared ordering; as in Django, a relation means its model's
+    ordering."""
     key = _own_key(model, entry)
     if key is None:
         return []
@@ -158,7 +161,8 @@ def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
 
 
 def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
-    """Return an ordering key of the related model as one of the model; a descending relation reverses the direction."""
+    """Return an ordering key of the related model as an ordering key of the model; a descending relation reverses the
+    direction."""
     nulls_last = inner.nulls_last
     if nulls_last is not None and key.descending:
         nulls_last = not nulls_last
@@ -197,7 +201,7 @@ def client_order_key(
     descending: bool = False,
     nulls_last: bool | None = None,
 ) -> OrderKey | None:
-    """Return the ordering key of a column name from a client; None for a name by which the caller may not sort.
+    """Return the ordering key of a name by which a client sorts; None for a name by which the caller may not sort.
 
     A column that the admin computes is sorted by its ``admin_order_field``. A path through relations is one that
     ``sortable_by`` declares, or that the caller could follow by reading every row on its way: an order by rows that are
@@ -225,7 +229,7 @@ def client_order_key(
 
 
 def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) -> OrderKey | None:
-    """Return the ordering key of a visible column; a computed column is sorted by what the caller could read."""
+    """Return the ordering key of a visible column; a computed one is sorted by a column that the caller could read."""
     if column.is_plain:
         return _own_key(exposure.model, column.name)
     order = column.order_field
@@ -241,7 +245,7 @@ def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) ->
 
 
 def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order: Any) -> OrderKey | None:
-    """Return the ordering key of a column that an expression or an annotation of the queryset sorts."""
+    """Return the ordering key of a name that an expression or an annotation of the queryset sorts."""
     descending, nulls_last = False, None
     if isinstance(order, OrderBy):
         nulls_last = True if order.nulls_last else False if order.nulls_first else None
@@ -288,7 +292,7 @@ def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
 
 
 def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) -> OrderKey | None:
-    """Return the ordering key with hidden related rows as NULL; None where the caller may not view the model."""
+    """Return the ordering key that sorts hidden related rows as NULL; None where the caller may not view the model."""
     guards = guards_on(access_of(request), exposure.model, key.path)
     if not guards:
         return key if guards is not None else None
@@ -296,7 +300,7 @@ def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) ->
 
 
 def sortable_names(request: MCPRequest, exposure: ModelExposure) -> list[str]:
-    """Return the column names by which the caller may sort; of paths through relations only declared ones."""
+    """Return the names that an ordering of the caller may use; of paths through relations only declared ones."""
     declared = exposure.get_sortable_by(request)
     names = access_of(request)[exposure].fields if declared is None else declared
     return [name for name in names if client_order_key(request, exposure, name) is not None]

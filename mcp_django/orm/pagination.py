@@ -8,7 +8,7 @@ ordering may use a column that the caller does not see, signed, bound to user, s
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -29,7 +29,7 @@ from ..protocol.errors import InvalidParams
 from .access import access_of
 from .columns import Column
 from .compiled_queries import Bind, CompiledQuery, Shape, Slot, cached_query, prepare, with_slots
-from .conditions import Filter, filtered, plannable_params
+from .conditions import Filter, filtered, plannable_params, plannable_shapes
 from .fields import stored_field
 from .ordering import OrderKey
 from .path import GUARDED
@@ -55,14 +55,15 @@ ROW_VALUES: Final = ("postgresql", "sqlite")
 
 
 class RowGreaterThan(TupleGreaterThan):
-    """``(a, b) > (x, y)`` on SQLite too, which Django does not ask for row values because it lacks ``IN`` for them."""
+    """Compare ``(a, b) > (x, y)`` for keyset pagination on SQLite too, which Django does not ask for row values because
+    it lacks ``IN`` for them."""
 
     def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
         return super(TupleLookupMixin, self).as_sql(compiler, connection)
 
 
 class RowLessThan(TupleLessThan):
-    """The row value comparison ``(a, b) < (x, y)`` on SQLite too, as :class:`RowGreaterThan` is written."""
+    """Compare ``(a, b) < (x, y)`` for keyset pagination on SQLite too, as :class:`RowGreaterThan` is written."""
 
     def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
         return super(TupleLookupMixin, self).as_sql(compiler, connection)
@@ -70,7 +71,8 @@ class RowLessThan(TupleLessThan):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive rows of an ordering that are one range of an index, whatever the directions and places of NULL.
+    """Segment of a keyset pagination: consecutive rows that are one range of an index, whatever the directions and
+    places of NULL.
 
     The first ``len(nulls)`` keys have the values of the cursor, NULL where ``nulls`` says so. Of the keys that follow,
     ``beyond`` are compared with the cursor's as one value; or ``null`` says whether the next one is NULL. With neither,
@@ -82,7 +84,8 @@ class Segment:
     null: bool | None = None
 
     def condition(self, keys: Sequence[OrderKey], bind: Callable[[int], Expression]) -> Q:
-        """Return the condition for the rows of the segment; ``bind`` gives the cursor's sort values by position."""
+        """Return the keyset pagination's condition for the rows of the segment; ``bind`` gives the cursor's sort values
+        by position."""
         found = Q()
         for index, is_null in enumerate(self.nulls):
             column = F(keys[index].path)
@@ -98,7 +101,7 @@ class Segment:
         return found
 
     def order(self, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
-        """Return the ``order_by`` of the rows of the segment.
+        """Return the ``order_by`` of a pagination segment's rows.
 
         A key that has one value there is left out, and where NULL stands is said only where it is not where the
         database puts it: so an index that knows nothing of either serves.
@@ -116,7 +119,7 @@ class Segment:
         return found
 
     def filled(self, keys: Sequence[OrderKey]) -> list[int]:
-        """Return the positions of the sort keys that are never NULL in the rows of the segment."""
+        """Return the positions of the sort keys that are never NULL in the rows of the pagination segment."""
         first = len(self.nulls) if self.beyond or self.null is False else -1
         return [index for index, key in enumerate(keys) if not key.nullable or index == first]
 
@@ -127,7 +130,7 @@ WHOLE: Final = (Segment(),)
 def segments(
     keys: Sequence[OrderKey], nulls: Sequence[bool] | None, *, nulls_largest: bool, row_values: bool
 ) -> Sequence[Segment]:
-    """Return the segments of all rows, or of the rows after a cursor, in the order of the keys.
+    """Split keyset pagination into segments of all rows, or of the rows after a cursor, in the order of the keys.
 
     ``nulls`` says which values of the cursor are NULL, None that there is no cursor; ``nulls_largest`` is where the
     database sorts NULL (PostgreSQL: as the largest value, SQLite: as the smallest); ``row_values`` says that it finds
@@ -144,7 +147,8 @@ def segments(
 def _after(
     keys: Sequence[OrderKey], nulls: tuple[bool, ...], start: int, nulls_largest: bool, row_values: bool
 ) -> Iterator[Segment]:
-    """Yield the segments of the rows after a cursor whose first ``start`` sort values equal those of the cursor."""
+    """Yield the pagination segments of the rows after a cursor whose first ``start`` sort values equal those of the
+    cursor."""
     if start == len(keys):
         return
     key, equal = keys[start], nulls[:start]
@@ -171,8 +175,7 @@ class PageQuery:
     the conditions are seen, the same for all pages; None where there are none. ``guarded`` are the values of columns
     that :func:`~mcp_django.orm.path.guarded_values` gave, by their paths.
 
-    Its values are the parameters of its SQL, those of the filters first, then those of the cursor: what takes
-    ``params`` takes these values, or slots in their place.
+    What takes ``params`` takes the values of :meth:`compiled_key`, or slots in their place.
     """
 
     request: MCPRequest
@@ -187,33 +190,28 @@ class PageQuery:
     moment: datetime | None = None
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def has_one_sql(self) -> bool:
-        """Whether the query of the page has one SQL for all of its values, so that it can be compiled once."""
-        if self.search or self.guarded or not all(item.is_plannable for item in self.conditions):
-            return False
-        # The SQL of a guarded key depends on which related rows the caller may see.
-        for key in self.ordering:
-            if key.path.startswith(GUARDED):
-                return False
-        return not self.exposure.get_listing(self.request).narrows_without_search()
+    def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
+        """Return the parts of a page's query on which its SQL depends, apart from the columns, and the values of its
+        parameters.
 
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """What the SQL of the page's query depends on, apart from the columns."""
-        order = [(key.path, key.descending, key.nulls_last) for key in self.ordering]
-        return tuple(item.shape() for item in self.conditions), tuple(order), self.limit
-
-    def params(self, using: str) -> list[Any]:
-        """Return the values of the page's filters and of its cursor as SQL parameters."""
-        found = plannable_params(self.conditions, using)
+        The first is None where the SQL depends on the values too, so that it cannot be compiled once. The values are
+        those of the filters, then those of the cursor.
+        """
+        shapes, params = plannable_shapes(self.conditions, using)
         for key, value in zip(self.ordering, self.after or (), strict=False):
-            found.append(None if value is None else prepare(key.field, value, using))
-        return found
+            params.append(None if value is None else prepare(key.field, value, using))
+        # The SQL of a guarded key depends on which related rows the caller may see.
+        guarded = [key for key in self.ordering if key.path.startswith(GUARDED)]
+        if shapes is None or self.search or self.guarded or guarded:
+            return None, params
+        if self.exposure.get_listing(self.request).narrows_without_search():
+            return None, params
+        order = tuple([(key.path, key.descending, key.nulls_last) for key in self.ordering])
+        return (shapes, order, self.limit), params
 
     @property
     def computed(self) -> Mapping[str, Any]:
-        """The expressions that the page's query computes to show rows and to sort them, by their names."""
+        """The expressions that the page's query needs to show rows and to sort them, by their names."""
         return {key.path: key.expression for key in self.ordering if key.expression is not None} | {**self.guarded}
 
     def with_values(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -227,7 +225,7 @@ class PageQuery:
         return filtered(self.request, self.exposure, rows, self.conditions, params)
 
     def segments(self, using: str) -> Sequence[Segment]:
-        """Return the segments from which the page is read, one after the other until it is full."""
+        """Return the pagination segments from which the page is read, one after the other until it is full."""
         connection = connections[using]
         nulls = None if self.after is None else [value is None for value in self.after]
         return segments(
@@ -238,27 +236,28 @@ class PageQuery:
         )
 
     def of_segment(self, rows: QuerySet[Any], segment: Segment, params: Sequence[Any]) -> QuerySet[Any]:
-        """Return the matching rows in the segment, in order, one more than the page shows."""
+        """Return the page's rows in one pagination segment, in order, one more than the page shows."""
         used = len(params) - len(self.after or ())
         largest = connections[rows.db].features.nulls_order_largest
         condition = segment.condition(self.ordering, lambda index: Bind(params[used + index]))
         order = segment.order(self.ordering, nulls_largest=largest)
         return (rows.filter(condition) if condition else rows).order_by(*order)[: self.limit + 1]
 
-    def plans(
+    def compiled(
         self,
         base: Callable[[], QuerySet[Any]],
         shape: Shape | None,
         key: Hashable,
-        select: Callable[[Any], Any],
+        params: Sequence[Any],
+        select: Callable[[Any], CompiledQuery],
         using: str,
-    ) -> Iterator[tuple[Segment, CompiledQuery, Sequence[Any]]]:
-        """Yield the compiled query of each segment and its values; the caller stops when the page is full.
+    ) -> list[tuple[list[int], Callable[[], CompiledQuery]]]:
+        """Return for each segment of the page the positions of its sort keys that are never NULL, and a function that
+        compiles its query.
 
-        ``base`` gives the exposure's rows, of which ``shape`` is the shape, if they have one. ``select`` turns the
-        rows of a segment into a plan, which is kept by the ``key``, None for nowhere.
+        ``base`` gives the exposure's rows, of which ``shape`` is the shape, if they have one. ``select`` compiles the
+        rows of a segment, which is kept by the ``key``, None for nowhere.
         """
-        params = self.params(using)
         slots = slots_of(params)
 
         @cache
@@ -266,26 +265,25 @@ class PageQuery:
             rows = base()
             return self.matching(with_slots(rows, len(params)) if shape is not None else rows, slots)
 
+        def query(segment: Segment) -> CompiledQuery:
+            return select(self.of_segment(matching(), segment, slots))
+
+        found: list[tuple[list[int], Callable[[], CompiledQuery]]] = []
         for segment in self.segments(using):
-
-            def compiled(segment: Segment = segment) -> CompiledQuery:
-                found: CompiledQuery = select(self.of_segment(matching(), segment, slots))
-                return found
-
-            plan = (
-                compiled() if key is None else cached_query((key, shape and shape.key, *self.shape, segment), compiled)
-            )
-            yield segment, plan, [*params, *shape.values] if shape is not None else params
+            build = partial(query, segment)
+            kept = partial(cached_query, (key, shape and shape.key, segment), build) if key is not None else build
+            found.append((segment.filled(self.ordering), kept))
+        return found
 
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
         """Yield a queryset for each segment of the page, in order; the caller stops when the page is full."""
-        params = self.params(queryset.db)
+        params = self.compiled_key(queryset.db)[1]
         rows = self.matching(queryset, params)
         for segment in self.segments(queryset.db):
             yield self.of_segment(rows, segment, params)
 
     def count(self) -> int:
-        """Count the matching rows of the query; return one more than ``COUNT_CAP`` for any number beyond it."""
+        """Count the matching rows of all pages; return one more than ``COUNT_CAP`` for any number beyond it."""
         rows = narrowed(self.request, self.exposure, self.conditions, self.search)
         return rows.values("pk")[: COUNT_CAP + 1].count()
 
@@ -296,15 +294,16 @@ def slots_of(params: Sequence[Any]) -> list[Any]:
 
 
 def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
-    """Return the primary keys in chunks, each small enough for the parameters of one query."""
+    """Split primary keys into chunks like pages, each small enough for the parameters of one query."""
     return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
 
 
 def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return all rows that match, in no order."""
-    queryset = exposure.get_queryset(request).order_by()
-    rows = searched(access_of(request)[exposure], queryset, search)
-    return filtered(request, exposure, rows, conditions, plannable_params(conditions, queryset.db)).order_by()
+    rows = exposure.get_queryset(request).order_by()
+    if search or exposure.get_listing(request).narrows_without_search():
+        rows = searched(access_of(request)[exposure], rows, search)
+    return filtered(request, exposure, rows, conditions, plannable_params(conditions, rows.db)).order_by()
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
@@ -317,14 +316,14 @@ def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
 
 
 class Cursor:
-    """Writes and reads a caller's pagination cursors for one ``purpose``, which is a list, or a model and its query."""
+    """Writes and reads a caller's pagination cursors for one ``purpose``: a list, or a model and its query."""
 
     def __init__(self, request: MCPRequest, purpose: str) -> None:
         site, resource = request.mcp.site.name, request.mcp.resource.removesuffix("/")
         self.salt = SEPARATOR.join([SALT, site, resource, str(request.user.pk), purpose])
 
     def write(self, keys: Sequence[OrderKey], values: Sequence[Any]) -> str:
-        """Return the cursor after the row with these sort values; the text differs only by the time."""
+        """Return the pagination cursor after the row with these sort values; the text differs only by the time."""
         try:
             plain = list(map(_plain, values))
             _values(keys, plain)
@@ -336,7 +335,7 @@ class Cursor:
         return seal(self.salt, data)
 
     def read(self, keys: Sequence[OrderKey], text: Any) -> tuple[Any, ...]:
-        """Return the sort values in the cursor, as Python values of their fields."""
+        """Decrypt a pagination cursor: return its sort values, as Python values of their fields."""
         data = self._opened(text)
         try:
             return _values(keys, orjson.loads(data) if data is not None else [])
@@ -344,11 +343,12 @@ class Cursor:
             raise ToolError(CURSOR_ERROR) from None
 
     def write_name(self, last: str) -> str:
-        """Return the cursor to the next page of a list (``resources/list``), after the entry named ``last``."""
+        """Return the pagination cursor to the next page of a list (``resources/list``), after the entry named
+        ``last``."""
         return seal(self.salt, last.encode())
 
     def read_name(self, text: Any) -> str:
-        """Return the name in a cursor of a list: the entry after which the page starts."""
+        """Return the name in a pagination cursor of a list: the entry after which the page starts."""
         data = self._opened(text)
         if data is None:
             raise InvalidParams(CURSOR_ERROR)

@@ -1,9 +1,8 @@
-"""Ways to other models, as far as the caller could follow them by reading row after row.
+"""Paths through relations to columns, as far as the caller could follow them by reading row after row.
 
 A path such as ``customer__city__name`` goes through relations to one row: each hop is one that the caller reads, to a
 model that they may view, and the column at the end is one that they may read there. A related row that is hidden from
-them has no values: what it holds is NULL. Of the rows that point to a row, or are linked with it, only those count that
-the caller may view (:class:`Link`).
+them has no values: what it holds is NULL.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from .access import MAX_NAME, Access, ModelAccess, has_every_row
 from .columns import Column
 from .computed_columns import computed_value, order_source
 from .fields import is_joinable, kind_of, relations_on, resolve_path
-from .wording import alternatives
+from .nearest_names import alternatives
 
 # Each hop is a join.
 MAX_HOPS: Final = 4
@@ -34,7 +33,7 @@ GUARDED: Final = "mcp_way_"
 
 
 class NoField(ToolError):
-    """A path leads to no field that is of use here: ``accepts`` says of another path whether it does."""
+    """A path leads to no field that can be used here; ``accepts`` says whether another path does."""
 
     def __init__(
         self, message: str, exposure: ModelExposure, text: str, known: Sequence[str], accepts: Callable[[str], bool]
@@ -45,7 +44,8 @@ class NoField(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A column that the caller may read: its ``name``, the ``expression`` of its value, and the column itself.
+    """The value that a path ends at, or that arithmetic makes: its ``name``, its ``expression``, and a column of its
+    type.
 
     ``narrowed`` are the labels of models on the way of which the caller may not see every row. The value is NULL where
     the way leads through a row that they may not see.
@@ -58,7 +58,7 @@ class Target:
 
 
 class Path:
-    """A path through relations to one row each, as far as the caller can follow it, and the ``last`` name on it.
+    """A path such as ``customer__city`` through relations to one row each, as far as the caller can follow it.
 
     ``hops`` are the names of the relations that they can follow, ``end`` is the model that these lead to. ``guards``
     are what the rows on the way have to meet to be the caller's, ``narrowed`` the labels of the models of these rows.
@@ -83,21 +83,21 @@ class Path:
 
     @classmethod
     def read(cls, start: ModelAccess, text: str) -> "Path":
-        """Return the path that a client wrote, with dots or with two underscores."""
+        """Return the path that a client wrote, with dots or with two underscores between its names."""
         return cls(start, text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text])
 
     def named(self, name: str) -> str:
-        """Return the path to a name of the model at the end."""
+        """Return the path to another name of the model at the end of this path."""
         return "__".join([*self.hops, name])
 
     @property
     def column(self) -> Column | None:
-        """The column at the end that the caller reads; None for no such column, or a way that breaks off."""
+        """The column at the end of the path; None if the caller may not read it, or cannot follow the path."""
         return self.end.column_named(self.last) if self.is_whole else None
 
     @property
     def shown_column(self) -> Column | None:
-        """The column of a related row, as a page shows it; None for no such column.
+        """The column at the end of the path, as a page shows it for a related row; None for no such column.
 
         Where the caller may not see every row on the way, its ``path`` is a name for what :func:`guarded_values` gives.
         """
@@ -108,25 +108,25 @@ class Path:
 
     @property
     def siblings(self) -> list[str]:
-        """The paths to columns of related rows that begin as this one does."""
+        """The paths to columns of related rows that go through the same relations as this path."""
         paths = map(self.named, self.end.fields)
         return [path for path in paths if Path.read(self.start, path).shown_column is not None]
 
     @property
     def length_hint(self) -> str:
-        """What to say of a path that leads on from where paths end; "" of any other."""
+        """The message for a path through too many relations; "" for any other path."""
         return f" A path goes through at most {MAX_HOPS} relations." if self.is_too_long else ""
 
     def guarded(self, value: Any) -> Any:
-        """Return the value, which is NULL where the way leads through a row that the caller may not see."""
+        """Return the value, NULL where the path leads through a row that the caller may not see."""
         return Case(When(Q(*self.guards), then=value)) if self.guards else value
 
     def value(self, column: Column) -> Target:
-        """Return the value of a column at the end."""
+        """Return the value of a column at the end of the path, NULL behind hidden rows."""
         return Target(self.named(column.name), column, self.guarded(F(self.named(column.path))), self.narrowed)
 
     def find(self, name: str, usable: Callable[[Column], bool]) -> Target | None:
-        """Return the value of a column at the end that is ``usable``; None for any other name.
+        """Return the value of a ``usable`` column at the end of the path; None for any other name.
 
         A column that the admin computes has the value that it is sorted by: a path, or an expression.
         """
@@ -147,7 +147,7 @@ class Path:
 
 
 def target_of(model: ModelAccess, text: str, usable: Callable[[Column], bool], *more: str) -> Target:
-    """Return the column of a field, or of a path such as ``customer__country``, that is ``usable``.
+    """Return the value at the end of a path such as ``customer__country``, of a column that is ``usable``.
 
     The caller has to be able to follow the path by reading: each field on it is visible, and so is the model that it
     leads to. ``more`` are further valid names for the message.
@@ -181,12 +181,12 @@ def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
 
 
 def guarded_name(path: str) -> str:
-    """Return the name of the values of a path that are null behind rows which the caller may not see."""
+    """Return the name under which a query keeps a path's values, which are NULL behind hidden rows."""
     return f"{GUARDED}{blake2b(path.encode(), digest_size=8).hexdigest()}"
 
 
 def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str, Any]:
-    """Return the values of columns of related rows not all of which the caller may see, by their paths."""
+    """Return the expressions of paths to columns that are NULL behind rows which the caller may not see."""
     paths = {
         item.path: Path(model, [*item.through, item.name.rpartition("__")[2]]) for item in columns if item.is_guarded
     }
@@ -194,20 +194,23 @@ def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str
 
 
 def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bool]) -> Target | None:
-    """Return a column that the admin computes, of this model or behind foreign keys; None for any other column."""
+    """Return the value at the end of a path that leads to a computed column; None if the path ends at any other
+    column."""
     path = Path.read(model, text)
     column = path.column
     return path.find(path.last, usable) if column is not None and column.kind == "computed" else None
 
 
 def computed_word(model: ModelAccess, name: str) -> str:
-    """Return the type of a column that the admin computes, where the caller can ask for it; "" if it is only shown."""
+    """Return the type of the value at the end of a path to a computed column of the admin; "" for one that is only
+    shown."""
     target = computed_target(model, name, lambda column: True)
     return kind_of(target.column.field).word if target is not None else ""
 
 
 def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | None:
-    """Return the condition that the row at the end of ``names`` is one that the caller may view, None where all are."""
+    """Return the ``Q`` by which the row at the end of the path ``names`` is visible to the caller; None if all rows
+    are."""
     if related.sees_every_row:
         return None
     key = relation.target_field.attname if relation.concrete else related.exposure.opts.pk.attname
@@ -216,7 +219,7 @@ def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | Non
 
 
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
-    """Return what rows along a path of the project's own have to meet to be the caller's.
+    """Return the guards of a path that the project declares: each a ``Q`` that keeps out hidden rows on the path.
 
     None stands for a path through a model that the caller may not view, or into another database. One that is exposed
     to nobody hides nothing: what the project declared on it stands.
@@ -235,7 +238,7 @@ def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
 
 
 def leads_to_hidden_rows(access: Access, model: Any, path: str) -> bool:
-    """Return whether the path leads through rows of a model of which some callers may not see all.
+    """Return whether a path leads through rows of a model of which some callers may not see all.
 
     Where a model is not exposed at all, what the project declared on it stands.
     """

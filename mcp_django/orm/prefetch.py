@@ -55,7 +55,7 @@ def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str]
 
 
 def _loaded(row: Model, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[str]:
-    """Yield the paths of the relations that are loaded on a row, prefetched ones included."""
+    """Yield the paths of the relations that are loaded on a row already, with the prefetched ones."""
     for name, value in list(row._state.fields_cache.items()):
         yield prefix + name
         if isinstance(value, Model) and depth > 1:
@@ -81,7 +81,8 @@ def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:
 
 
 def _is_read_with_rows(field: Any) -> bool:
-    """Return whether ``select_related`` gives the same row as following the foreign key does."""
+    """Return whether a foreign key can be prefetched by ``select_related``, with the same row as following the key
+    gives."""
     if field is None or not field.concrete or not (field.many_to_one or field.one_to_one):
         return False
     return is_joinable(field) and follows_every_row(field.related_model)

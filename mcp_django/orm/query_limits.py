@@ -35,7 +35,7 @@ CANCEL_TIMEOUT: Final = 2.0
 
 
 class _TimeLimit:
-    """A context whose queries end after some seconds; it has the connections of its thread."""
+    """Time limit of the queries of one thread: the database interrupts them after some seconds."""
 
     __slots__ = ("connections", "deadline", "is_over", "seconds")
 
@@ -69,13 +69,14 @@ _threads: list[threading.Thread] = []
 
 
 def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
-    """Bound the queries of the block: ``STATEMENT_TIMEOUT`` seconds, or a share of them for a block within another."""
+    """Limit the time of the queries in the block to ``STATEMENT_TIMEOUT`` seconds, or a share of them for a block
+    within another."""
     seconds = settings.STATEMENT_TIMEOUT
     return nullcontext() if seconds is None else _TimeLimit(seconds * share)
 
 
 def check_time() -> None:
-    """Pass unless the time of the block that this thread is in is over: for work that no database can interrupt."""
+    """Raise if the queries of this thread are over their time limit, during work that no database can interrupt."""
     mine = connections.all()
     if any(watched.is_over and watched.connections == mine for watched in list(_watched.values())):
         raise ToolError(TOO_SLOW)
@@ -83,7 +84,7 @@ def check_time() -> None:
 
 @contextmanager
 def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Open a transaction whose statements wait ``LOCK_TIMEOUT`` seconds for a lock, and then fail.
+    """Open a transaction whose queries wait for a lock up to a limit of ``LOCK_TIMEOUT`` seconds, and then fail.
 
     SQLite has a timeout of its own, which ``DATABASES`` sets. If it is rolled back, the record of the call is as it was
     before.
@@ -122,7 +123,7 @@ def _start() -> None:
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, which has neither the calls nor the thread."""
+    """Forget the watched query limits in a forked process, which has no watching thread."""
     _watched.clear()
     _threads.clear()
 
@@ -165,7 +166,7 @@ def _interrupt(watched: _TimeLimit) -> None:
 
 
 def _stop_queries(raw: Any) -> None:
-    """Stop what a connection of the driver is doing; drivers allow this from another thread."""
+    """Interrupt the query of a database connection that is over its time limit, from another thread."""
     try:
         if hasattr(raw, "interrupt"):
             raw.interrupt()

@@ -75,7 +75,8 @@ _WRITTEN_DAYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time from ``start`` to just before ``end``; a single moment where the two are equal."""
+    """Span of time that a relative date means, from ``start`` to just before ``end``; a single moment where the two are
+    equal."""
 
     start: datetime
     end: datetime
@@ -87,12 +88,12 @@ class Span:
 
 
 def local_now() -> datetime:
-    """Return the present moment in the current time zone, naive where the project does without zones."""
+    """Return the present time, from which relative dates are seen, in the current time zone."""
     return timezone.localtime() if django_settings.USE_TZ else datetime.now()
 
 
 def clock_words() -> str:
-    """Return what to know of dates before asking: today's, and the time zones of rows and of filters."""
+    """Return the instructions on relative dates: today's date, and the time zones of rows and of dates."""
     now = local_now()
     today = f"Today is {now:%A}, {now.date().isoformat()}"
     if now.tzinfo is None:
@@ -107,7 +108,8 @@ def clock_words() -> str:
 
 
 def just_before(moment: datetime) -> datetime:
-    """Return the last moment before another, in time that passes: clocks that go back at midnight repeat an hour."""
+    """Return the last moment before another, as the end of a date or period, in time that passes: clocks that go back
+    at midnight repeat an hour."""
     step = timedelta(microseconds=1)
     if moment.tzinfo is None:
         return moment - step
@@ -115,7 +117,7 @@ def just_before(moment: datetime) -> datetime:
 
 
 def midnight(day: date) -> datetime:
-    """Return the beginning of the day in the current time zone."""
+    """Return the moment at which a date begins in the current time zone."""
     found = datetime.combine(day, time())
     if not django_settings.USE_TZ:
         return found
@@ -126,12 +128,12 @@ def midnight(day: date) -> datetime:
 
 
 def seen_from(moment: datetime) -> datetime:
-    """Return a moment of an earlier call in the current time zone."""
+    """Return the time of an earlier call, from which relative dates are seen, in the current zone."""
     return timezone.localtime(moment) if django_settings.USE_TZ and timezone.is_aware(moment) else moment
 
 
 def read_span(text: str, now: datetime) -> Span | None:
-    """Return the time that the text says, seen from ``now``; None where it is no relative date."""
+    """Parse a relative date such as ``today-30d``, seen from ``now``; None for any other text."""
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     plain = _NUMBER_WORD.sub(_counted, " ".join(text.lower().replace("_", " ").split()))
@@ -144,7 +146,7 @@ def read_span(text: str, now: datetime) -> Span | None:
 
 
 def read_period(text: str) -> Span | None:
-    """Return the stretch of the calendar that the text names (``2025-12``, ``Q4 2025``), None where it names none."""
+    """Parse a calendar period such as ``2025-12`` or ``Q4 2025`` into its dates; None for any other text."""
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     plain = _bare(" ".join(text.lower().split()))
@@ -177,7 +179,7 @@ def _bare(text: str) -> str:
 
 
 def _read_day(text: str) -> Span | None:
-    """Read a day with the name of its month, or in numbers that can be read in one way alone."""
+    """Parse a date with the name of its month, or in numbers that can be read in one way alone."""
     found = next((match for pattern in _WRITTEN_DAYS if (match := pattern.fullmatch(text))), None)
     if found is None:
         return None
@@ -200,7 +202,7 @@ def _read_day(text: str) -> Span | None:
 
 
 def days_meant(text: str) -> list[str]:
-    """Return the two days that a day in numbers such as ``01/05/2026`` may be, none for any other text."""
+    """Return the two dates that an ambiguous date such as ``01/05/2026`` can be."""
     found = _WRITTEN_DAYS[-1].fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
     if found is None:
         return []
@@ -242,7 +244,8 @@ def _read_ago(text: str, now: datetime) -> Span | None:
 
 
 def _read_length(text: str, now: datetime) -> Span | None:
-    """Read "last 30 days": from the day that is 30 days ago to the end of today, as the admin counts them."""
+    """Parse the relative date "last 30 days": from the day that is 30 days ago to the end of today, as the admin counts
+    them."""
     found = _LENGTH.fullmatch(text)
     if found is None or found[3] not in _WORDS:
         return None
@@ -283,7 +286,7 @@ _READERS: Final[tuple[Callable[[str, datetime], Span | None], ...]] = (
 
 
 def _shifted(now: datetime, base: str | None, amount: int, unit: str) -> Span:
-    """Return the moment, or the day, that is ``amount`` units after ``base``; without a base the unit decides."""
+    """Return the relative date ``amount`` units after ``base``: a moment or a day."""
     if unit in _SHORT or base == "now":
         moment = _moved(now, amount, unit)
         return Span(moment, moment)

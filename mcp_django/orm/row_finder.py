@@ -12,6 +12,7 @@ from django.db.models import Model, Q, QuerySet
 
 from ..exceptions import NotFound, Repair, ToolError, Unreadable
 from .access import ModelAccess, parse_pk
+from .alternative_spellings import is_short_text
 from .column_values import pk_text
 from .conditions import joined
 from .fields import kind_of, parse_value
@@ -19,7 +20,6 @@ from .filters import find_filter
 from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
 from .pagination import check_searchable, chunks, narrowed
 from .undecodable_values import all_readable
-from .wording import is_short_text
 
 # Rows whose labels are made to be compared, where no column has them, and rows that an error names.
 MAX_COMPARED: Final = 200
@@ -29,13 +29,13 @@ MIN_PART: Final = 3
 
 
 class RowFinder:
-    """Finds the rows of a model that a caller names by a unique field or by the label, in place of the primary key."""
+    """Finds the rows that a caller names: by primary key, by a unique field, or by the row's text."""
 
     def __init__(self, model: ModelAccess) -> None:
         self.model, self.exposure = model, model.exposure
 
     def rows(self, given: Iterable[Any], missing: str) -> list[Model]:
-        """Return the rows that primary keys, or other names of theirs, mean."""
+        """Find the rows that the caller names, by primary keys or other names."""
         found: list[Model] = []
         for item in given:
             try:
@@ -45,7 +45,7 @@ class RowFinder:
         return list({row.pk: row for row in found}.values())
 
     def key(self, given: Any, missing: str, repair: Callable[[str], Repair] | None = None) -> str:
-        """Return the primary key of the one row of the caller that ``given``, which is no key of theirs, names.
+        """Find the one row that ``given``, a unique value or the row's text, names, and return its primary key.
 
         What could be a key is never taken for a name, only told: the row that it was the key of may have gone.
         ``repair`` mends the call by the key of the only row that may be meant.
@@ -73,7 +73,7 @@ class RowFinder:
         raise ToolError(missing.strip(), repair=repair(keys[0]) if repair is not None and len(keys) == 1 else None)
 
     def pick(self, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
-        """Return the rows with these primary keys, as a queryset of the exposure's and as instances."""
+        """Find the rows with these primary keys, as a queryset of the exposure's and as instances."""
         keys = list(dict.fromkeys(parse_pk(self.exposure, pk) for pk in pks))
         found = self.by_key(keys)
         if len(found) != len(keys) or not all(self.model.may_row("view", row) for row in found.values()):
@@ -81,7 +81,7 @@ class RowFinder:
         return self.exposure.get_queryset(self.model.request).filter(pk__in=keys), list(found.values())
 
     def by_key(self, keys: Sequence[Any]) -> dict[Any, Model]:
-        """Return the rows with these keys, in their order; keys without a row are left out."""
+        """Find the rows with these keys, in the order of the keys; keys without a row are left out."""
         found: dict[Any, Model] = {}
         queryset = self.exposure.get_queryset(self.model.request)
         for chunk in chunks(keys):
@@ -91,7 +91,7 @@ class RowFinder:
         return found
 
     def hints(self, given: Iterable[Any]) -> Iterator[str]:
-        """Yield which keys may be meant by texts that were taken for keys."""
+        """Find rows that a caller may mean by texts that were taken for keys, and yield their keys."""
         for item in islice(given, MAX_NAMED):
             try:
                 key = self.key(item, "")
@@ -102,7 +102,8 @@ class RowFinder:
                     yield f"{item!r} is {key}"
 
     def _could_be_key(self, text: str) -> bool:
-        """Return whether the text has the form of a key; any text is one where keys are texts, and says nothing."""
+        """Return whether the text to find a row by has the form of a primary key; where keys are texts, any text has
+        it."""
         if kind_of(self.exposure.opts.pk).word == "text":
             return False
         try:
@@ -112,7 +113,7 @@ class RowFinder:
         return True
 
     def _named(self, text: str) -> list[Model]:
-        """Return the rows whose unique field or label is the text; if there are none, in whatever case it is."""
+        """Find the rows whose unique field or displayed text is the text; if there are none, ignore case."""
         rows = self.exposure.get_queryset(self.model.request).order_by("pk")
         label = plain_label(self.exposure)
         conditions = [*self._unique_values(text), *([Q((label, text))] if label is not None else [])]
@@ -127,7 +128,7 @@ class RowFinder:
         return [row for row, label in zip(read, labels, strict=True) if (label or "").casefold() == text.casefold()]
 
     def _near(self, text: str) -> list[Model]:
-        """Return some rows whose label contains the text, or which the exposure's search finds by it."""
+        """Find some rows whose displayed text contains the text, or which the exposure's search finds by it."""
         request, label = self.model.request, plain_label(self.exposure)
         try:
             if label is not None:
@@ -140,7 +141,7 @@ class RowFinder:
         return self._read(rows.order_by("pk"))
 
     def _read(self, rows: QuerySet[Any], most: int = MAX_NAMED, *, all_or_none: bool = False) -> list[Model]:
-        """Return the first rows, as far as the caller may view them, one more than ``most``."""
+        """Read the first rows that were found, as far as the caller may view them, one more than ``most``."""
         with all_readable():
             read = list(with_labels_of(self.exposure, rows)[: most + 1])
         if all_or_none and len(read) > most:
@@ -148,7 +149,7 @@ class RowFinder:
         return [row for row in read if self.model.may_row("view", row)]
 
     def _unique_values(self, text: str) -> Iterator[Q]:
-        """Yield a condition for each unique field that can have the value, of those that the caller may filter by."""
+        """Yield a ``Q`` to find rows by each unique field that can have the value and that is open to the caller."""
         exposure = self.exposure
         alone = {item.fields[0] for item in exposure.opts.total_unique_constraints if len(item.fields) == 1}
         for name in self.model.fields:

@@ -1,6 +1,6 @@
 """Row reading: one page of rows as JSON, by a compiled query or as model instances, and one row by its primary key.
 
-A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have a shape
+A page of plain columns is read as tuples: by a query that was compiled before, where the exposure's rows have a shape
 and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page with a computed column,
 or of an exposure with its own serializer, is read as instances.
 """
@@ -24,7 +24,7 @@ from ..exposures.querysets import with_loaded
 from ..runtime.failing_hooks import asked
 from ..schema.secrets import clean_text, is_sensitive
 from .access import access_of, columns_of, has_every_row, parse_pk
-from .column_values import field_renderer, pk_text, render, render_column, texts, trimmed
+from .column_values import field_renderer, pk_text, render, render_columns, texts, trimmed
 from .columns import Column, as_written, is_replaced, plain_rows
 from .compiled_queries import (
     CompiledQuery,
@@ -69,7 +69,8 @@ NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Page:
-    """One page of rows as JSON; ``names`` are the columns, ``keys`` the sort values, ``more`` tells of a next page."""
+    """One page of rows as read: JSON rows, the ``names`` of their columns, the sort values ``keys``, and whether there
+    are ``more``."""
 
     names: list[str]
     rows: list[list[Any]]
@@ -80,18 +81,20 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One column of a page: the position of its values in the tuples that are read, and what renders them as JSON."""
+    """One column of the rows to read: the position of its values in the tuples, and the function that renders them as
+    JSON."""
 
     column: Column
     position: int
     label: int | None
-    renderer: Renderer
+    renderer: Renderer | None
     is_file: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a page reads: the paths of its columns, and the positions of the primary key, sort values and cells."""
+    """Layout of the rows to read: the paths of the columns, and the positions of the primary key, sort values and
+    cells."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
@@ -109,7 +112,8 @@ def layout_of(
     joins: tuple[str | None, ...],
     text_limit: int | None,
 ) -> Layout:
-    """Return the layout of a page; ``joins`` are the paths of the labels that a join reads, one for each column."""
+    """Return the layout of the rows to read for a page; ``joins`` are the paths of the labels that a join reads, one
+    for each column."""
     paths: dict[str, int] = {}
 
     def place(path: str) -> int:
@@ -124,6 +128,7 @@ def layout_of(
         elif column.kind == "generic":
             position, label = (place(path) for path in generic_paths(column.field))
         is_file = column.kind == "field" and kind_of(column.field).word in ("file", "image")
+        is_file = is_file and column.name != exposure.opts.pk.name
         cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
     keys = tuple(place(key.path) for key in ordering)
     names = tuple(column.name for column in columns)
@@ -131,7 +136,10 @@ def layout_of(
     return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
 
 
-def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer:
+def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer | None:
+    if column.kind in ("many", "reverse", "generic"):
+        # They are made of JSON.
+        return None
     if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
         return pk_text
     hint = f'use get_record fields=["{column.name}"]'
@@ -146,7 +154,7 @@ def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Ren
 
 @lru_cache(maxsize=2048)
 def needs_instances(columns: tuple[Column, ...], ordering: tuple[Any, ...] = ()) -> bool:
-    """Return whether reading these columns, or sorting by this ordering, takes model instances rather than tuples."""
+    """Return whether reading rows with these columns, or in this ordering, takes model instances rather than tuples."""
     own = any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
     return own or any(is_replaced(getattr(key.field, "model", None), key.field) for key in ordering)
 
@@ -166,9 +174,13 @@ def read_tuples(query: PageQuery) -> Page:
     layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
     queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
     using = queryset.db if queryset is not None else str(exposure.model._default_manager.db)
-    has_one_sql = query.has_one_sql
-    shape = shape_of(queryset, using) if queryset is not None and has_one_sql else None
-    is_kept = has_one_sql and (queryset is None or shape is not None)
+    key, params = query.compiled_key(using)
+    shape = shape_of(queryset, using) if queryset is not None and key is not None else None
+    is_kept = key is not None and (queryset is None or shape is not None)
+    key, values = (
+        (exposure, using, layout.paths, key) if is_kept else None,
+        [*params, *shape.values] if shape else params,
+    )
 
     def base() -> QuerySet[Any]:
         return exposure.get_queryset(request) if queryset is None else queryset
@@ -183,17 +195,14 @@ def read_tuples(query: PageQuery) -> Page:
 
     found: Columns = []
     try:
-        for segment, plan, values in query.plans(
-            base, shape, (exposure, using, layout.paths) if is_kept else None, select, using
-        ):
-            read = plan.columns(using, values)
-            for position in [layout.keys[index] for index in segment.filled(query.ordering)] if read else ():
+        for filled, compiled in query.compiled(base, shape, key, params, select, using):
+            read = compiled().columns(using, values)
+            for position in [layout.keys[index] for index in filled] if read else ():
                 # SQLite's driver makes nothing of a date that is none.
                 if None in read[position]:
                     read[position] = [UNDECODABLE if value is None else value for value in read[position]]
-            found = (
-                [[*first, *more] for first, more in zip(found, read, strict=True)] if found and read else found or read
-            )
+            both = zip(found, read, strict=True) if found and read else ()
+            found = [[*first, *more] for first, more in both] or found or read
             if found and len(found[0]) > query.limit:
                 break
     except Exception as error:
@@ -253,7 +262,7 @@ def show_rows(
     text_limit: int | None = None,
     labels: Mapping[str, str | None] = NO_LABELS,
 ) -> Page:
-    """Return loaded model instances as a page of rows. Text is cut only where there is a ``text_limit``.
+    """Turn model instances that were read into a page of JSON rows. Text is cut only where there is a ``text_limit``.
 
     ``labels`` are known of the one row that there is, by the path of their column.
     """
@@ -267,7 +276,8 @@ def show_rows(
 
 
 def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
-    """Return what loads instances with all that their columns need, so that no row costs a query of its own.
+    """Return a function that reads rows as instances with all that their columns need, so that no row costs a query of
+    its own.
 
     Before it comes what the SQL of that depends on, None where it takes more than one query.
     """
@@ -311,17 +321,21 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
 
 
 def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, loaded: Any) -> list[Model] | None:
-    """Read the instances of a page by compiled queries; None where there are none or a value cannot be decoded."""
+    """Read a page of rows as model instances by compiled queries; None where no compiled query serves or a value cannot
+    be decoded."""
     using = queryset.db
-    shape = shape_of_instances(queryset, using) if query.has_one_sql else None
+    key, params = query.compiled_key(using)
+    shape = shape_of_instances(queryset, using) if key is not None else None
     if shape is None:
         return None
-    key = ("instances", query.exposure, using, needed)
+    key, values = ("instances", query.exposure, using, needed, key), [*params, *shape.values]
+
+    def select(rows: QuerySet[Any]) -> CompiledQuery:
+        return compiled_query(loaded(rows).query, using)
+
     found: list[Model] = []
-    for _, plan, values in query.plans(
-        lambda: queryset, shape, key, lambda rows: compiled_query(loaded(rows).query, using), using
-    ):
-        read = plan.instances(using, values, queryset)
+    for _, compiled in query.compiled(lambda: queryset, shape, key, params, select, using):
+        read = compiled().instances(using, values, queryset)
         if read is None:
             return None
         found += read
@@ -355,7 +369,8 @@ def _getter(path: str) -> Callable[[Any], Any]:
 
 
 class _PageBuilder:
-    """Builds a page from the column values that a query read; there may be one row more than the page shows."""
+    """Builds a page of JSON rows from the column values that were read; there may be one row more than the page
+    shows."""
 
     def __init__(
         self,
@@ -370,7 +385,8 @@ class _PageBuilder:
         self.more = bool(read) and len(read[0]) > limit
         self.read = [values[:limit] for values in read] if self.more else read
         self.instances = instances[:limit]
-        self.notes: list[str] = []
+        # Notes to the caller, with the column that each is about.
+        self.notes: dict[str, str] = {}
         # What the code behind a column followed, by its name.
         self.followed: dict[str, set[str]] = {}
         self.functions: Mapping[str, Callable[[Any], Any]] = {}
@@ -388,24 +404,28 @@ class _PageBuilder:
             listing = self.exposure.get_listing(self.request)
             self.instances = listing.prepared(self.instances)
             self.functions = listing.functions()
-        cells = list(map(self.values, layout.cells))
+        stored = [(cell.column.name, cell.renderer, self.values(cell)) for cell in layout.cells]
+        cells = []
+        for cell, (values, failed) in zip(layout.cells, render_columns(stored), strict=True):
+            if failed:
+                self.note_failure(cell.column)
+            cells.append(self.finished(cell, values) if cell.column.kind == "relation" or cell.is_file else values)
         keys = list(zip(*[read[position] for position in layout.keys], strict=True))
         if self.followed:
             learn(self.exposure, self.followed)
-        return Page(names, list(map(list, zip(*cells, strict=True))), keys, self.more, self.notes)
+        notes = sorted(self.notes, key=lambda text: names.index(self.notes[text]))
+        return Page(names, list(map(list, zip(*cells, strict=True))), keys, self.more, notes)
 
-    def values(self, cell: Cell) -> list[Any]:
-        """Return the values of a column as JSON."""
+    def values(self, cell: Cell) -> Sequence[Any]:
+        """Return one column of the rows that were read, with its values ready to be rendered as JSON."""
         column, kind = cell.column, cell.column.kind
-        if kind == "relation":
-            return self.related(cell)
-        if column.name == self.exposure.opts.pk.name:
-            return self.rendered(cell, self.pks)
+        if kind != "relation" and column.name == self.exposure.opts.pk.name:
+            return self.pks
         if kind in ("many", "reverse"):
             keys = self.pks if kind == "many" else self.read[cell.position]
             listed, cut = linked_values(self.request, column.field, keys)
             if cut:
-                self.notes.append(f"{column.name} lists {MAX_RELATED} at most")
+                self.notes[f"{column.name} lists {MAX_RELATED} at most"] = column.name
             return listed
         if kind == "generic":
             assert cell.label is not None
@@ -415,34 +435,23 @@ class _PageBuilder:
             computed, one_by_one = each_row(self.instances, partial(self.compute, column), followed)
             if one_by_one:
                 note = f"{column.name} makes a query for each row: leave it out of fields for a quicker page"
-                self.notes.append(note)
-            return self.rendered(cell, computed)
+                self.notes[note] = column.name
+            return computed
         if kind == "serialized":
             if self.shown is None:
                 followed = self.followed.setdefault(SERIALIZER, set())
                 self.shown = represented(self.request, self.exposure, self.instances, followed)
-            return self.rendered(cell, [shown.get(column.name) for shown in self.shown])
-        own = column.by_instance and not column.through
-        read = [as_written(column.field, row) for row in self.instances] if own else self.read[cell.position]
-        values = self.rendered(cell, read)
-        if not cell.is_file:
-            return values
-        places = [f"{row_uri(self.exposure, pk)}/{column.name}" for pk in self.pks]
-        return [place if name else None for place, name in zip(places, values, strict=True)]
-
-    def rendered(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
-        found, failed = render_column(cell.column.name, cell.renderer, values)
-        if failed:
-            self.note_failure(cell.column)
-        return found
+            return [shown.get(column.name) for shown in self.shown]
+        if kind == "field" and column.by_instance and not column.through:
+            return [as_written(column.field, row) for row in self.instances]
+        return self.read[cell.position]
 
     def note_failure(self, column: Column) -> None:
-        note = f"{column.name}: a value could not be made and is null"
-        if note not in self.notes:
-            self.notes.append(note)
+        self.notes[f"{column.name}: a value could not be made and is null"] = column.name
 
     def compute(self, column: Column, row: Any) -> Any:
-        """Return the value of a computed column for a row; None where the project's code has no value or fails."""
+        """Return the value of a computed column for a row that was read; None where the project's code has no value or
+        fails."""
         assert column.compute is not None
         compute = self.functions.get(column.name, column.compute)
         try:
@@ -459,10 +468,12 @@ class _PageBuilder:
             self.note_failure(column)
             return None
 
-    def related(self, cell: Cell) -> list[Any]:
-        """Return the values of a foreign key column, each as ``[key, label]`` of the related row."""
+    def finished(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
+        """Finish a column of the rows that were read: files become URIs, foreign keys ``[key, label]`` pairs."""
+        if cell.is_file:
+            places = [f"{row_uri(self.exposure, pk)}/{cell.column.name}" for pk in self.pks]
+            return [place if name else None for place, name in zip(places, values, strict=True)]
         stored = self.read[cell.position]
-        keys = self.rendered(cell, stored)
         if cell.label is not None:
             read = self.read[cell.label]
             labels: Sequence[Any] | None = texts(read, MAX_LABEL)
@@ -473,10 +484,11 @@ class _PageBuilder:
             if found is None:
                 found = labels_for(self.request, cell.column.field, stored)
             labels = [found.get(key) for key in stored]
-        return [None if key is None else [key, label] for key, label in zip(keys, labels, strict=True)]
+        return [None if key is None else [key, label] for key, label in zip(values, labels, strict=True)]
 
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-        """Return the labels of related rows that were loaded with the instances, if the caller may see all."""
+        """Return the labels of related rows that were read along with the rows' instances, if the caller may see
+        all."""
         related = (
             access_of(self.request).exposure_of(column.field.related_model)
             if self.instances and not column.through
@@ -500,7 +512,8 @@ class _PageBuilder:
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """One row that was read by its key, and the labels that a join read with it, by the path of their column."""
+    """One row that was read by its primary key, and the labels that a join read with it, by the path of their
+    column."""
 
     row: Model
     labels: Mapping[str, str | None]
@@ -509,9 +522,9 @@ class FoundRow:
 def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
     """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
 
-    It comes from a plan, with the labels of what it points to, where the exposure's rows are those of the table. Any
-    other row is what the exposure's own queryset gives, which may hold annotations and classes that a plan does not
-    know.
+    It comes from a compiled query, where the exposure's rows are those of the table. Any
+    other row is what the exposure's own queryset gives, which may hold annotations and classes that a compiled
+    query does not know.
     """
     manager: Any = exposure.model._default_manager
     if not has_every_row(exposure) or manager._queryset_class is not QuerySet:
@@ -546,7 +559,7 @@ def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
 
 
 def whole_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> Model:
-    """Read one row of the exposure's own queryset by its primary key, or as much of the row as can be decoded."""
+    """Read one row by its primary key from the exposure's own queryset, or as much of the row as can be decoded."""
     try:
         return access_of(request)[exposure].get_row(pk)
     except Unreadable:

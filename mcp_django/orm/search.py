@@ -19,7 +19,7 @@ from .path import guards_on
 
 
 def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
-    """Return whether the path of a search leads through a field that is sensitive, or that an exposure leaves out."""
+    """Return whether a text search field leads through a field that is sensitive, or that an exposure leaves out."""
     name = text.lstrip("^=@")
     path = resolve_path(exposure.model, name)
     if path is not None and is_sensitive(path.field.name, path.field.model):
@@ -34,7 +34,7 @@ def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
 
 
 def is_searched(model: ModelAccess, text: str) -> bool:
-    """Return whether the admin's search may look into the path: the caller could read each field on it, there at least.
+    """Return whether the text search may look into a search field: the caller could read each field on its path.
 
     Into a column of the model's own that no page shows, too. Of a model that is not exposed, and that nothing forbids
     to show, what the admin declares stands.
@@ -70,7 +70,7 @@ def is_searched(model: ModelAccess, text: str) -> bool:
 
 
 def unsearched(model: ModelAccess) -> list[str]:
-    """Return the columns that the caller reads and by which others search, but not this caller."""
+    """Return the readable columns that a text search leaves out for this caller, though others search by them."""
     exposure, request = model.exposure, model.request
 
     def root(text: str) -> str:
@@ -87,7 +87,7 @@ def unsearched(model: ModelAccess) -> list[str]:
 
 
 def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Return the rows that the exposure's search finds, each once."""
+    """Search rows by a text: return those that the exposure's search finds, each once."""
     exposure, request = model.exposure, model.request
     if not term and not exposure.get_listing(request).narrows_without_search():
         return queryset
@@ -104,7 +104,8 @@ def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet
 def search_paths(
     request: MCPRequest, queryset: QuerySet[Any], fields: Sequence[str]
 ) -> tuple[QuerySet[Any], list[str]]:
-    """Return the rows, and what to search in them: paths through hidden rows become columns that are empty there.
+    """Return the rows and their search fields, with search fields behind hidden rows replaced by columns that are empty
+    there.
 
     A path through a model that the caller may not view is left out, one with a lookup through hidden rows, and one into
     another database.

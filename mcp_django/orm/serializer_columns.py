@@ -20,7 +20,7 @@ def _fields(serializer: Any) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=256)
 def read_fields(exposure: ModelExposure) -> tuple[str, ...]:
-    """Return the names that the exposure's serializer writes out, in its order."""
+    """Return the names of the columns that the exposure's DRF serializer writes out, in its order."""
     assert exposure.serializer_class is not None
     fields = _fields(exposure.serializer_class())
     return tuple(name for name, field in fields.items() if not field.write_only)
@@ -28,7 +28,7 @@ def read_fields(exposure: ModelExposure) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def unchanged_fields(exposure: ModelExposure) -> frozenset[str]:
-    """Return the names whose values DRF writes as they are stored: a class of the project's own may mask its value."""
+    """Return the columns that the DRF serializer writes as stored; other serializer fields may mask their value."""
     from rest_framework import serializers
 
     assert exposure.serializer_class is not None
@@ -41,7 +41,8 @@ def unchanged_fields(exposure: ModelExposure) -> frozenset[str]:
 def represented(
     request: MCPRequest, exposure: ModelExposure, rows: Sequence[Any], followed: set[str] | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return what the serializer makes of each row, with ``UNDECODABLE`` for what it fails to make.
+    """Return the columns that the DRF serializer makes of each row, with ``UNDECODABLE`` for each that it fails to
+    make.
 
     ``followed`` gets the relations that it follows (:func:`~mcp_django.orm.prefetch.each_row`).
     """
@@ -52,7 +53,7 @@ def represented(
 
 
 def _name_files(field: Any) -> None:
-    """Let files be written as their names: the URLs of a storage may carry its credentials.
+    """Let the DRF serializer write files as names: the URLs of a storage may carry its credentials.
 
     Not where a field was declared with ``use_url``.
     """

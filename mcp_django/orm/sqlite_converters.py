@@ -28,7 +28,7 @@ Reader = Callable[[str], Any]
 
 
 class Written(Cast):
-    """A date column of SQLite cast to the text that it stores, so that the driver does not convert it."""
+    """Cast of a SQLite date column to the text that it stores, so that a faster converter takes the driver's place."""
 
     def __init__(self, column: Col) -> None:
         super().__init__(column, TextField())
@@ -36,13 +36,14 @@ class Written(Cast):
 
 
 def as_read(column: Any, using: str) -> Any:
-    """Return the column of a query, on SQLite a date column cast to text for the faster converter."""
+    """Return the column of a query as the SQLite converters take it: a date column is cast to text."""
     dated = type(column) is Col and column.output_field.get_internal_type() in _READERS
     return Written(column) if dated and connections[using].vendor == "sqlite" else column
 
 
 def converters_of(expression: Any, connection: Any) -> tuple[list[Converter], Any]:
-    """Return the converters for a column of a query, in order, and the expression that they are given."""
+    """Return the converters for a column of a query, on SQLite those of whole columns, in order, and the expression
+    that they are given."""
     is_written = isinstance(expression, Written)
     if is_written:
         expression = expression.column
@@ -56,7 +57,7 @@ def converters_of(expression: Any, connection: Any) -> tuple[list[Converter], An
 
 
 def _by_column(function: Callable[..., Any]) -> Converter:
-    """Return a converter of a whole column for one of Django's converters of a single value."""
+    """Return a SQLite converter of a whole column for one of Django's converters of a single value."""
     return _QUICK.get(_name(function), _each)(function)
 
 
@@ -76,7 +77,8 @@ def _each(function: Callable[..., Any]) -> Converter:
 
 
 def _or_undecodable(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
-    """Convert one value; ``UNDECODABLE`` stands for one that its SQLite column cannot hold, such as broken JSON."""
+    """Run a converter on one value of a SQLite column; ``UNDECODABLE`` stands for a value that the column cannot hold,
+    such as broken JSON."""
     try:
         return UNDECODABLE if value is UNDECODABLE else function(value, expression, connection)
     except Exception:
@@ -84,7 +86,7 @@ def _or_undecodable(function: Callable[..., Any], value: Any, expression: Any, c
 
 
 def _reading(read: Reader, quick: Reader) -> Converter:
-    """Return a converter of texts to dates like SQLite's driver, which makes NULL of a text that is no date."""
+    """Return a converter of SQLite texts to dates like SQLite's driver, which makes NULL of a text that is no date."""
     each = _each(lambda text, expression, connection: None if text is None else read(text))
 
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
@@ -97,7 +99,7 @@ def _reading(read: Reader, quick: Reader) -> Converter:
 
 
 def _moments(function: Callable[..., Any]) -> Converter:
-    """Return a converter that makes a whole column of naive datetimes aware at once, on a connection in UTC."""
+    """Return a converter that makes a whole SQLite column of naive datetimes aware at once, on a connection in UTC."""
     each = _each(function)
 
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
@@ -110,7 +112,7 @@ def _moments(function: Callable[..., Any]) -> Converter:
 
 
 def _written_moments(read: Converter, make_aware: Converter) -> Converter:
-    """Return a converter of a whole column of texts, each with date and time in UTC, to aware datetimes."""
+    """Return a converter of a whole SQLite column of texts, each with date and time in UTC, to aware datetimes."""
 
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
         if None in values:
@@ -128,7 +130,7 @@ def _written_moments(read: Converter, make_aware: Converter) -> Converter:
 
 
 def _flags(function: Callable[..., Any]) -> Converter:
-    """Return a converter that leaves a column of booleans as it is, like SQLite's converter for each value."""
+    """Return a SQLite converter that leaves a column of booleans as it is, and converts each value of any other."""
     each = _each(function)
 
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:

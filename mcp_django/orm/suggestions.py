@@ -1,4 +1,4 @@
-"""What was meant by a call that cannot be read, and the repair that makes the right arguments of those that were sent.
+"""Suggestions for calls that cannot be read, and repairs that make the right arguments of those that were sent.
 
 Nothing here decides what a caller may ask. What is found is proposed, and is looked up like any other name when the
 client sends it.
@@ -16,25 +16,14 @@ from orjson import dumps
 from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Link, ModelAccess, access_of
+from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .fields import TEXTUAL, FieldPath, choices_of
 from .filters import filters_of, find_filter
 from .lookups import MORE_TEXT, is_dated, parse_condition
 from .named_filters import NamedFilter, named_filters_of
+from .nearest_names import COUNTING, Misnamed, letters, nearest, singular, words
 from .path import MAX_HOPS, NoField
 from .relative_dates import days_meant
-from .wording import (
-    COUNTING,
-    OPERATORS,
-    Misnamed,
-    json_or_text,
-    letters,
-    lookup_meant,
-    name_meant,
-    nearest,
-    singular,
-    values_meant,
-    words,
-)
 
 MAX_PARTS: Final = MAX_HOPS + 3
 _SEPARATORS: Final = re.compile(r"__|\.|->|/|::")
@@ -52,7 +41,7 @@ QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
 
 
 class Suggestions:
-    """What the caller may have meant by names that are none: among what they can see, and nothing else."""
+    """Suggestions for misspelt names of models and fields, among those that the caller can see."""
 
     def __init__(self, request: MCPRequest) -> None:
         self.request = request
@@ -60,7 +49,7 @@ class Suggestions:
     # Models
 
     def models(self, text: Any) -> list[str]:
-        """Return the labels of the caller's models that a text may mean: by label, name or title, in any number."""
+        """Suggest models for a misspelt model label, name or title, singular or plural."""
         if not isinstance(text, str) or not letters(text):
             return []
         titles = {}
@@ -78,7 +67,7 @@ class Suggestions:
     # Fields
 
     def paths(self, model: ModelAccess, text: str, accepts: Callable[[str], bool]) -> list[str]:
-        """Return the paths near to a text that are of use where it stands; a lookup at its end stays there."""
+        """Suggest field paths for a misspelt one; a lookup at its end stays there."""
         if len(text) > MAX_NAME:
             return []
         parts = [part.strip() for part in _SEPARATORS.split(text.strip("+- "))]
@@ -98,7 +87,7 @@ class Suggestions:
             yield from self._followed(model, head, rest)
 
     def _names(self, model: ModelAccess) -> list[str]:
-        """Return the names that a path can go on with."""
+        """Return the names of fields and relations among which a path is suggested."""
         links = [link.name for link in model.links]
         return list(dict.fromkeys(["pk", *model.fields, *links]))
 
@@ -108,7 +97,7 @@ class Suggestions:
         yield from found or ["__".join([head, *rest])]
 
     def _compound(self, model: ModelAccess, names: Sequence[str], text: str, rest: Sequence[str]) -> Iterator[str]:
-        """Yield the paths that are written as one word, such as ``customerName``, ``total_gte`` or ``orderNumber``."""
+        """Suggest paths for names written as one word: ``customerName``, ``total_gte``, ``orderNumber``."""
         parts = words(text)
         by_letters = {letters(name): name for name in names}
         for cut in range(len(parts) - 1, 0, -1):
@@ -136,7 +125,7 @@ class Suggestions:
 
 @contextmanager
 def naming(request: MCPRequest, *within: str) -> Iterator[None]:
-    """Propose the field that is meant where one is named that is not there, in the arguments ``within``."""
+    """Turn the error of an unknown field into a suggestion and a repair of the arguments ``within``."""
     try:
         yield
     except NoField as error:
@@ -156,7 +145,7 @@ def naming(request: MCPRequest, *within: str) -> Iterator[None]:
 
 
 class FilterSuggestions(Suggestions):
-    """What was meant by a part of filters that cannot be read; ``prefix`` stands before its names in the whole path.
+    """Suggestions for filters that cannot be read; ``prefix`` stands before their names in the whole path.
 
     ``clock`` gives the moment from which relative dates are seen.
     """
@@ -171,20 +160,20 @@ class FilterSuggestions(Suggestions):
         return self.exposure.get_named_filters(self.request)
 
     def find(self, name: str) -> tuple[FieldPath, tuple[str, ...]] | None:
-        """Return the column of a filter that the caller may use, with its lookups."""
+        """Return the column and lookups of a filter to suggest to the caller, None for none."""
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
-        """Return the filter of the project's own that has the name."""
+        """Return the project's own filter with this name, which needs no suggestion."""
         return next((source for source in self.sources if name in source.names()), None)
 
     def open_link(self, name: str) -> Link | None:
-        """Return the relation of that name, where anything may be asked of it."""
+        """Return the relation with this name if filters can follow it, so that suggestions can too."""
         is_open = self.exposure.get_filter_fields(self.request) is None
         return self.model.link(name) if is_open else None
 
     def unknown(self, name: str) -> ToolError:
-        """Return the error of a name that no filter has."""
+        """Return the error for an unknown filter, with suggestions of the caller's filters."""
 
         def known() -> Iterator[str]:
             yield from (known for known, _, _ in filters_of(self.model))
@@ -202,7 +191,7 @@ class FilterSuggestions(Suggestions):
         )
 
     def other_lookup(self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
-        """Return the error of a lookup that the field does not take."""
+        """Suggest lookups in the error for a lookup that the field does not take."""
         message, root = f"The filter {name[:60]!r} takes other lookups.", self.column(name)
         is_null = lookup == "isnull" or value is None
         if is_null and "isnull" not in lookups:
@@ -219,7 +208,7 @@ class FilterSuggestions(Suggestions):
         )
 
     def other_value(self, message: str, name: str, path: FieldPath, lookup: str, value: Any) -> ToolError:
-        """Return the error of a value that does not fit, with the condition that it may mean."""
+        """Suggest the filter that may be meant, in the error for a value that does not fit."""
         root = self.column(name)
         target = self.find(root)
         choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
@@ -244,11 +233,11 @@ class FilterSuggestions(Suggestions):
         return ToolError(f"{message} Did you mean {' or '.join(days)}?" if days else message)
 
     def column(self, name: str) -> str:
-        """Return the name of a condition without the lookup at its end."""
+        """Return a filter's name without its lookup, for a suggestion."""
         return name if self.find(name) is not None else name.rpartition("__")[0]
 
     def is_filter(self, path: str) -> bool:
-        """Return whether a condition can have the name, which is of exact names."""
+        """Return whether a suggested name is a filter."""
         if self.source_named(path) is not None or self.find(path) is not None:
             return True
         root, _, last = path.rpartition("__")
@@ -262,7 +251,7 @@ class FilterSuggestions(Suggestions):
         return FilterSuggestions(link.related, self.clock).is_filter(rest)
 
     def _by_key(self, name: str) -> str:
-        """Return how to filter by what a relation leads to: by the keys of the rows there."""
+        """Suggest to filter a relation by primary keys of the related rows."""
         root, separator, _ = name.partition("__")
         target = self.find(root) if separator else None
         if target is None or not target[0].field.is_relation:
@@ -274,7 +263,6 @@ class FilterSuggestions(Suggestions):
 
 
 # Repairs: each makes the right arguments of those that a client sent, or None where it does not fit them
-
 
 Arguments = Mapping[str, Any]
 
@@ -299,7 +287,7 @@ def _renamed(given: Any, wrong: str, right: str) -> dict[str, Any] | None:
 
 
 def with_name(wrong: str, right: str) -> Repair:
-    """Return the repair that gives an argument its right name."""
+    """Suggest a repair of the call that gives an argument its right name."""
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         renamed = _renamed(dict(arguments), wrong, right)
@@ -312,7 +300,7 @@ def with_name(wrong: str, right: str) -> Repair:
 
 
 def with_value(wrong: str, right: str) -> Repair:
-    """Return the repair that gives a field its right name in the argument ``values``."""
+    """Suggest a repair of the call that gives a field its right name in the argument ``values``."""
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         values = _renamed(_opened(arguments.get("values")), wrong, right)
@@ -322,7 +310,7 @@ def with_value(wrong: str, right: str) -> Repair:
 
 
 def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
-    """Return the repair that gives a model its label, also among several."""
+    """Suggest a repair of the call that gives a model its label, also among several."""
 
     def mend(arguments: Arguments) -> dict[str, Any]:
         given, found = _opened(arguments.get("model")), right
@@ -336,7 +324,7 @@ def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
 
 
 def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
-    """Return the repair that gives a field its right name wherever it stands in the arguments ``within``.
+    """Suggest a repair of the call that gives a field its right name wherever it stands in the arguments ``within``.
 
     It stands alone, as a part of a path, or before a lookup. A ``where`` has repairs of its own.
     """
@@ -366,7 +354,7 @@ def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
 def with_condition(
     name: str, right: Mapping[str, Any] | str, value: Any = None, *, prefix: str = "", is_spelling: bool = False
 ) -> Repair:
-    """Return the repair that writes one condition of a filter in another way.
+    """Suggest a repair of the call that writes one condition of a filter in another way.
 
     It is known by its ``name``, after ``prefix`` where that is part of a path, and, if one is given, by its ``value``.
     ``right`` is its right name, or the members of an object that say the same.

@@ -19,7 +19,7 @@ from ..exceptions import Unreadable
 
 
 class Undecodable:
-    """Stands for a value that cannot be decoded. It has no text, no number and no truth value."""
+    """Stand-in for a value that cannot be decoded. It has no text, no number and no truth value."""
 
     def __str__(self) -> str:
         raise ValueError("the value cannot be read")
@@ -39,7 +39,7 @@ DEEP: Final = 200
 
 
 def is_undecodable(error: Exception) -> bool:
-    """Return whether the error may come from a value that cannot be decoded, not from the database or the query."""
+    """Return whether the error may come from an undecodable value, not from the database or the query."""
     if isinstance(error, DatabaseError):
         # SQLite's driver has no class of its own for this one.
         return isinstance(error, DataError) or "Could not decode to UTF-8" in str(error)
@@ -47,7 +47,7 @@ def is_undecodable(error: Exception) -> bool:
 
 
 def is_out_of_range(error: Exception) -> bool:
-    """Return whether the error says that the database computed a number too large for it."""
+    """Return whether the database computed a number too large for it: an error like that of an undecodable value."""
     if not isinstance(error, DatabaseError):
         return False
     # The code of SQL's standard; SQLite has a message only.
@@ -56,7 +56,7 @@ def is_out_of_range(error: Exception) -> bool:
 
 @contextmanager
 def all_readable() -> Iterator[None]:
-    """Refuse work that needs whole rows where a value of one of them cannot be decoded."""
+    """Refuse work that needs whole rows where one of them holds an undecodable value."""
     try:
         yield
     except Exception as error:
@@ -66,7 +66,8 @@ def all_readable() -> Iterator[None]:
 
 
 def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
-    """Return what ``read`` gives for the parts, with :data:`UNDECODABLE` for each part that cannot be decoded."""
+    """Read the parts despite undecodable values: return the results of ``read``, with :data:`UNDECODABLE` for each part
+    that fails."""
     try:
         return read(parts)
     except Exception as error:
@@ -81,12 +82,12 @@ def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
 
 
 def salvaged_first(rows: QuerySet[Any], limit: int) -> list[Any]:
-    """Return the first results of a query, with :data:`UNDECODABLE` for each one that cannot be decoded."""
+    """Read the first results of a query despite undecodable values, with :data:`UNDECODABLE` for each that fails."""
     return salvaged(lambda part: list(rows[part.start : part.stop]), range(limit))
 
 
 def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
-    """Return the first rows of a query as tuples, with None for each value that cannot be decoded."""
+    """Read the first rows of a query as tuples despite undecodable values, with None for each of them."""
     columns = [salvaged_first(rows.values_list(name, flat=True), limit) for name in names]
     return [tuple(None if value is UNDECODABLE else value for value in row) for row in zip(*columns, strict=True)]
 
@@ -94,7 +95,7 @@ def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> li
 def salvaged_rows(
     segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int, computed: Collection[str] = ()
 ) -> list[Any]:
-    """Return the first rows as instances although values are undecodable; ``rows`` are all that may be read.
+    """Read the first rows as instances despite undecodable values; ``rows`` are all that may be read.
 
     One with a value that cannot be read is made of its columns alone, without what the queryset adds to it, but for
     the ``computed`` values.
@@ -150,7 +151,7 @@ def _is_writable(field: Any, value: Any, connection: Any) -> bool:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether JSON is nested deeper than Python can write it."""
+    """Return whether a JSON value counts as undecodable: nested deeper than Python can write it."""
     inner, levels = [value] if isinstance(value, (dict, list)) else [], DEEP
     while inner and levels:
         parts = chain.from_iterable(item.values() if isinstance(item, dict) else item for item in inner)

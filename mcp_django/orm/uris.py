@@ -50,7 +50,8 @@ _PAGE: Final = UriTemplate(PAGE_TEMPLATE)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a URI names: a model's page (``query``), its schema, a row (``pk``), or a file of a row (``field_name``)."""
+    """Parsed ``django://`` URI: it names a model's page (``query``), its schema, a row (``pk``), or a file of a row
+    (``field_name``)."""
 
     label: str
     pk: str | None = None
@@ -64,7 +65,7 @@ def _model_uri(exposure: "ModelExposure") -> str:
 
 
 def row_uri(exposure: "ModelExposure", pk: Any) -> str:
-    """Return the URI of the row with this primary key."""
+    """Return the ``django://`` URI of the row with this primary key."""
     return f"{_model_uri(exposure)}/{_key_part(pk_text(pk))}"
 
 
@@ -75,7 +76,7 @@ def _key_part(key: str) -> str:
 
 
 def row_uri_pattern(exposure: "ModelExposure") -> str:
-    """Return the URI of a row of the model with a variable for the primary key."""
+    """Return the ``django://`` URI of a row of the model with a variable for the primary key."""
     return f"{_model_uri(exposure)}/{{{exposure.opts.pk.name}}}"
 
 
@@ -85,13 +86,13 @@ def schema_uri(exposure: "ModelExposure") -> str:
 
 
 def page_uri(exposure: "ModelExposure", **query: str | None) -> str:
-    """Return the URI of a page of the model's rows."""
+    """Return the ``django://`` URI of a page of the model's rows."""
     values = {"app_label": exposure.opts.app_label, "model_name": exposure.opts.model_name, **query}
     return _PAGE.expand({name: value for name, value in values.items() if value})
 
 
 def parse_uri(uri: Any) -> Address:
-    """Return what a URI names, without asking whether it is there."""
+    """Parse a ``django://`` URI: a model's page, schema, row or file, which need not exist."""
     if not isinstance(uri, str) or len(uri) > MAX_URI or not uri.startswith(SCHEME):
         raise NotFound
     path, mark, _ = uri.partition("?")
@@ -124,14 +125,14 @@ def _page_address(uri: str) -> Address:
 
 
 def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:
-    """Return the URL of the admin's page of a row, None where there is none that would open for the caller."""
+    """Return the URL of a row in the admin, None if the page at this URL would not open for the caller."""
     return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
 
 
 def admin_urls(
     request: "MCPRequest", exposure: "ModelExposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
 ) -> list[str | None]:
-    """Return :func:`admin_url` of each of the rows with these keys; ``rows`` are those that were read already."""
+    """Return the :func:`admin_url` of each row with these keys; ``rows`` are those that were read already."""
     admin, origin = _admin_of(exposure), _origin(request)
     none: list[str | None] = [None] * len(keys)
     if admin is None or origin is None:
@@ -147,7 +148,7 @@ def _origin(request: "MCPRequest") -> str | None:
 
 
 def _admin_of(exposure: "ModelExposure") -> Any:
-    """Return the ``ModelAdmin`` whose pages are those of the model, None for no such page."""
+    """Return the ``ModelAdmin`` to which the admin URLs of the model's rows lead, None for no such admin."""
     own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
     if own is not None:
         return own
@@ -164,7 +165,7 @@ def _opened(
     keys: "Sequence[Any]",
     rows: "Mapping[Any, Model] | None",
 ) -> "Collection[Any]":
-    """Return those of the keys whose pages open for the caller, who sees the rows here."""
+    """Return those of the keys whose admin URLs open for the caller, who sees the rows here."""
     is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
     is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
     if is_own and (is_stock or rows is not None):
@@ -186,7 +187,7 @@ def _is_of(owner: Any, hook: str, package: str) -> bool:
 
 
 def download_url(request: "MCPRequest", address: Address) -> str | None:
-    """Return a URL that is good for this file and caller for some minutes, None where there are none.
+    """Return a URL for downloading the file of a URI, which works for this caller for some minutes, None for no URL.
 
     It leads to this server, which asks again who may have the file: never to the storage itself.
     """

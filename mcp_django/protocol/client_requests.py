@@ -40,13 +40,14 @@ def _has_tools(method: str, params: Mapping[str, Any]) -> bool:
 
 
 def method_known(method: str, version: str, params: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the revision has this request to the client and, where ``params`` say so, URLs in it."""
+    """Return whether the revision has this request to the client and, where ``params`` say so, URLs in the request."""
     since = MODES_SINCE if _is_url(method, params or {}) else SINCE.get(method)
     return since is not None and is_at_least(version, since)
 
 
 def supports(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a client that declares these capabilities answers this request (client/elicitation, Capabilities).
+    """Return whether a client with these capabilities answers this request of the server's (client/elicitation,
+    Capabilities).
 
     ``elicitation: {}`` means forms and no URLs, as ``{"form": {}}`` does; tools in sampling need ``sampling.tools``.
     """
@@ -61,7 +62,7 @@ def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
 
 
 def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities that a request to the client takes, as ``data.requiredCapabilities`` lists them.
+    """Return the client's capabilities that a request to the client needs, as ``data.requiredCapabilities`` lists them.
 
     Raises:
         ValueError: no client can be asked this.
@@ -77,7 +78,7 @@ def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any
 
 
 def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Convert the params of an elicitation, sampling or roots request to the revision.
+    """Convert the params of a request to the client (elicitation, sampling, roots) to the revision.
 
     With ``as_text`` a form asks for numbers as texts.
 
@@ -131,7 +132,8 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 
 
 def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Read the client's answer to an elicitation, sampling or roots request, without members that are null.
+    """Read the client's answer to a request of the server's (elicitation, sampling, roots), without members that are
+    null.
 
     ``params`` are those of the question before :func:`shape`: with them, an answer to a form that was changed for an
     older revision comes back in the form that was meant. Whether the values fit the form is not checked here.
@@ -197,7 +199,7 @@ SEPARATORS: Final = ",;|"
 
 
 def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Convert the ``requestedSchema`` of an elicitation form to the revision; ``schema`` is of the newest.
+    """Convert the ``requestedSchema`` of an elicitation request to the client's revision; ``schema`` is of the newest.
 
     With ``as_text`` numbers are asked for as texts, which are read as numbers: some clients can show nothing else.
 
@@ -215,7 +217,7 @@ def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool =
 
 
 def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """Convert the client's answer to an elicitation form back to the form's own ``schema``.
+    """Convert the client's answer to an elicitation request back to the form's own ``schema``.
 
     Choices that a client of an older revision gave as one text become a list again, whether it named their values or
     their titles; a text that names no choice stays as it is, for validation to refuse.
@@ -251,7 +253,7 @@ def _field(name: str, field: Mapping[str, Any], version: str, as_text: bool) -> 
 
 
 def _choices(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a choice in an elicitation form, each with its title."""
+    """Return the values of a choice in an elicitation request to the client, each with its title."""
     titled = field.get("oneOf") or field.get("anyOf")
     if titled:
         return {choice["const"]: choice.get("title", choice["const"]) for choice in titled}
@@ -313,7 +315,7 @@ def _separator(choices: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Known limits of one client program.
+    """Known limits of one client program: the requests and results that it cannot show whole.
 
     ``result_chars`` are the characters of a result that reach its model, None where nothing is known to be lost.
     ``shows_numbers`` tells whether its forms have fields for numbers.
@@ -331,5 +333,5 @@ UNLIMITED: Final = Limits()
 
 
 def limits_of(name: str) -> Limits:
-    """Return the known limits of the client program of this name."""
+    """Return the known limits of the client program of this name, for requests to it."""
     return KNOWN.get(name, UNLIMITED)

@@ -34,7 +34,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """Audio content: its bytes and its MIME type (since 2025-03-26)."""
+    """Content block with audio: its bytes and its MIME type (since 2025-03-26)."""
 
     data: bytes
     mime_type: str = "audio/wav"
@@ -53,7 +53,7 @@ class EmbeddedResource:
     mime_type: str = "text/plain"
 
     def contents(self) -> dict[str, Any]:
-        """Return the resource contents object, as ``resources/read`` lists it."""
+        """Return the embedded resource of the content block as a resource contents object, as in ``resources/read``."""
         wire: dict[str, Any] = {"uri": self.uri, "mimeType": self.mime_type}
         if isinstance(self.body, str):
             wire["text"] = self.body
@@ -77,7 +77,7 @@ class ResourceLink:
     meta: dict[str, Any] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object, optional keys left out when they are empty."""
+        """Return the content block of a resource link as a JSON object; empty optional keys are left out."""
         wire: dict[str, Any] = {"type": "resource_link", "uri": self.uri, "name": self.name}
         if self.description:
             wire["description"] = self.description

@@ -48,7 +48,8 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """What the legacy era needs of a session: its revision, its client, the client's capabilities and log level.
+    """The facts of a session that the legacy era reads: its revision, its client, the client's capabilities and log
+    level.
 
     It is the revision agreed on, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the least
     level of log messages that it asked for.
@@ -69,7 +70,7 @@ class SessionFacts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request or notification, neutral of its era.
+    """One request or notification in the neutral form that both eras read messages into.
 
     ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told;
     ``trace`` is its trace context. ``input_responses``, by key, and ``request_state`` come with a call that is made
@@ -91,7 +92,7 @@ class Call:
 
 
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
-    """Validate the parameters of a request against the schema of its revision.
+    """Validate the parameters of a request of either era against the schema of its revision.
 
     Raises:
         MethodNotFound: the revision has no such method.
@@ -127,7 +128,8 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 
 
 def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in a request's ``_meta``.
+    """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in the ``_meta`` of a request of
+    either era.
 
     A malformed one is left out, as Trace Context says, and ``tracestate`` with the ``traceparent`` that it belongs to.
     """
@@ -183,7 +185,10 @@ def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str,
 
 
 class ModernEra:
-    """The modern era, without a handshake. Closing the connection of a call cancels it (a MUST)."""
+    """The modern era of the protocol, without a handshake.
+
+    Closing the connection of a call cancels the call (a MUST).
+    """
 
     modern: ClassVar[bool] = True
     disconnect_cancels: ClassVar[bool] = True
@@ -260,7 +265,7 @@ class ModernEra:
             raise UnsupportedVersion(version[:64], MODERN if version in SUPPORTED else SUPPORTED)
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
-        """Add ``resultType``, the server's identity and the caching hints of the modern era to a result."""
+        """Shape a result for the modern era: add ``resultType``, the server's identity and the caching hints."""
         wire = {"resultType": "complete", **result}
         wire["_meta"] = {**result.get("_meta", {}), SERVER_KEY: server}
         # An answer that asks for input first is not one to keep, and one that needed input fits no other call.
@@ -321,7 +326,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 
 
 class LegacyEra:
-    """The legacy era, with a handshake. Closing a connection cancels nothing (2025-11-25: SHOULD NOT).
+    """The legacy era of the protocol, with a handshake. Closing a connection cancels nothing (2025-11-25: SHOULD NOT).
 
     Without a session each request says its version, or is taken as 2025-03-26, and nothing is known of its client.
     """
@@ -361,7 +366,8 @@ class LegacyEra:
         )
 
     def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
-        """Return the revision of a legacy request: of its header, or else of its session, or else 2025-03-26.
+        """Return the revision of a request of the legacy era: of its header, or else of its session, or else
+        2025-03-26.
 
         A header that names another supported revision than the session wins: what the client says now is what it reads.
 
@@ -383,7 +389,7 @@ class LegacyEra:
         return response
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
-        """Downgrade a result to what the legacy revision knows."""
+        """Shape a result for the legacy era: downgrade it to the members that the revision knows."""
         wire, version = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}, call.version
         if call.method == "initialize":
             wire["capabilities"] = {
@@ -436,7 +442,8 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of messages in one body (legacy era), in order; a malformed call in it has its own error."""
+    """A batch of messages in one body, which only the legacy era has, in order; a malformed call in it has its own
+    error."""
 
     items: tuple[Call | ClientResponse | Rejected, ...]
 
@@ -454,7 +461,7 @@ def _era_of_headers(headers: Headers) -> Era:
 
 
 def classify(body: bytes, headers: Headers, *, session: SessionFacts | None = None) -> Call | ClientResponse | Batch:
-    """Classify the body of a POST, or one message without headers: a call of which era, an answer or a batch.
+    """Decide which era the body of a POST, or one message without headers, is of: return a call, an answer or a batch.
 
     ``headers`` is None on a transport that has none: then ``_meta`` alone decides the era, and no header is checked.
     ``session`` is the caller's session of the legacy era; without one, a response answers nothing.

@@ -22,7 +22,7 @@ LEGACY_RESOURCE_NOT_FOUND = -32002
 
 
 class ProtocolError(Exception):
-    """A JSON-RPC error: ``code``, ``message`` and, for some errors, ``data`` (a JSON object).
+    """A JSON-RPC error of the protocol: ``code``, ``message`` and, for some errors, ``data`` (a JSON object).
 
     ``status`` is the HTTP status of the 2026-07-28 revision (basic/transports/streamable-http); the legacy era answers
     200 for what a method handler refused.
@@ -38,7 +38,7 @@ class ProtocolError(Exception):
         super().__init__(self.message)
 
     def code_for(self, *, modern: bool) -> int:
-        """Return the JSON-RPC error code that the era of the request uses."""
+        """Return the code of the JSON-RPC error for a modern client or an older one."""
         return self.code
 
 

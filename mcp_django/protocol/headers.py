@@ -37,7 +37,8 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
 
 
 def encode_value(text: str) -> str:
-    """Encode text as a header value: itself, or Base64 in the sentinel where a header cannot carry it."""
+    """Encode a text as the value of an HTTP header: itself, or Base64 in the sentinel where a header cannot carry the
+    text."""
     looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
     if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
         return text
@@ -45,7 +46,7 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(value: str) -> str:
-    """Decode the text of a header value; white space around it is not part of it (RFC 9110, 5.5).
+    """Decode the value of an HTTP header to its text; white space around the value is not part of it (RFC 9110, 5.5).
 
     Raises:
         ValueError: a character that no header may hold, or a sentinel whose content is not the one Base64 form of
@@ -68,14 +69,14 @@ def decode_value(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParamHeader:
-    """One parameter repeated in a header: the header's name, the path to the value in ``arguments``, the JSON type."""
+    """One ``Mcp-Param-*`` header: its name, the path to the parameter's value in ``arguments``, the JSON type."""
 
     header: str
     path: tuple[str, ...]
     type: str
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the value in the arguments that the header repeats, None without one."""
+        """Return the argument that the ``Mcp-Param-*`` header has to repeat, None without one."""
         found: Any = arguments
         for step in self.path:
             found = found.get(step) if isinstance(found, Mapping) else None
@@ -83,7 +84,8 @@ class ParamHeader:
 
 
 def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Yield each subschema with its chain of ``properties``, or None where another keyword is on the way to it."""
+    """Find parameters for headers: yield each subschema with its chain of ``properties``, None where another keyword is
+    on the way."""
     if isinstance(schema, list):
         for item in schema:
             yield from _positions(item, None)

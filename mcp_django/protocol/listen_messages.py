@@ -21,7 +21,7 @@ URIS: Final = "resourceSubscriptions"
 
 
 def read_filter(params: Mapping[str, Any]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Read the filter of a ``subscriptions/listen`` request: kinds of lists, and URIs, each one once.
+    """Read the filter of a ``subscriptions/listen`` message: kinds of lists, and URIs, each one once.
 
     Members that this server does not know are left alone: it will not honour them.
 
@@ -42,7 +42,8 @@ def read_filter(params: Mapping[str, Any]) -> tuple[frozenset[str], tuple[str, .
 
 
 def acknowledged(identifier: Id, lists: Collection[str], uris: Sequence[str]) -> dict[str, Any]:
-    """Return the first message of a ``subscriptions/listen`` stream: the part of its filter that is honoured."""
+    """Return the first message for ``subscriptions/listen``, the acknowledgement: the part of its filter that is
+    honoured."""
     honoured: dict[str, Any] = {member: True for member, kind in LISTS.items() if kind in lists}
     if uris:
         honoured[URIS] = list(uris)
@@ -50,13 +51,13 @@ def acknowledged(identifier: Id, lists: Collection[str], uris: Sequence[str]) ->
 
 
 def tagged(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a notification of the ``subscriptions/listen`` stream of request ``identifier``."""
+    """Return a notification message for the ``subscriptions/listen`` request ``identifier``."""
     meta = {**params.get("_meta", {}), SUBSCRIPTION_KEY: identifier}
     return notification(method, {**params, "_meta": meta})
 
 
 def ended(identifier: Id, server: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the last message of a ``subscriptions/listen`` stream that the server ends: the response to its request.
+    """Return the last message for ``subscriptions/listen``, when the server ends it: the response to the request.
 
     ``server`` is the ``Implementation`` object of this server.
     """

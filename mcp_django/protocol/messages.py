@@ -41,7 +41,7 @@ Id = str | int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A JSON-RPC request (``id`` set) or notification (``id`` None)."""
+    """A JSON-RPC message: a request (``id`` set) or a notification (``id`` None)."""
 
     method: str
     params: Mapping[str, Any]
@@ -50,7 +50,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse:
-    """A JSON-RPC response of the client to a request of the server's: ``result``, an object, or ``error``.
+    """A JSON-RPC message in which the client responds to a request of the server's: ``result``, an object, or
+    ``error``.
 
     ``error`` has ``code`` (an integer) and ``message`` (text); the rest is the client's.
     """
@@ -61,7 +62,7 @@ class ClientResponse:
 
 
 class TooMuch(ParseError):
-    """The JSON of a message is nested too deeply, or has too many items."""
+    """The JSON of a JSON-RPC message is nested too deeply, or has too many items."""
 
     def __init__(self) -> None:
         super().__init__("Parse error: the message is nested too deeply or has too many items")
@@ -116,7 +117,7 @@ def _check_text(value: Any) -> None:
 
 
 def decode(body: bytes) -> Any:
-    """Parse the JSON of a message's ``body``.
+    """Parse the JSON of a JSON-RPC message, the ``body``.
 
     Raises:
         ParseError: the body is not UTF-8, not JSON, or over a bound.
@@ -129,7 +130,7 @@ def decode(body: bytes) -> Any:
 
 
 def decode_text(text: str) -> Any:
-    """Parse the JSON of a text: a message's body, or an argument that holds JSON.
+    """Parse JSON as strictly as a message: the text of a message's body, or an argument that holds JSON.
 
     Raises:
         TooMuch: it is over a bound.
@@ -152,7 +153,7 @@ def decode_text(text: str) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Encode a message as JSON, UTF-8, on one line.
+    """Encode a JSON-RPC message as JSON, UTF-8, on one line.
 
     Raises:
         TypeError: ``value`` holds what JSON cannot: an unknown class, half a surrogate pair, an integer over 64 bits.
@@ -182,7 +183,7 @@ def _is_id(value: Any) -> TypeGuard[Id]:
 
 
 def _check_nul(values: list[Any]) -> None:
-    """Refuse a message with the character NUL in any text, however deep: PostgreSQL could not store it."""
+    """Refuse a JSON-RPC message with the character NUL in any text, however deep: PostgreSQL could not store it."""
     try:
         if b"\\u0000" not in orjson.dumps(values):
             return
@@ -201,7 +202,7 @@ def _check_nul(values: list[Any]) -> None:
 
 
 def readable_id(value: Any) -> Id | None:
-    """Return the id that an error about a malformed message echoes: that of a request, otherwise None.
+    """Return the id of a malformed JSON-RPC message for the error about it: that of a request, otherwise None.
 
     The id of a response is the other side's: the client would take the error as the answer to a request of its own.
     One that is too long or too large for a request is echoed as well, within bounds of its own.
@@ -214,12 +215,12 @@ def readable_id(value: Any) -> Id | None:
 
 
 def is_response(value: Mapping[str, Any]) -> bool:
-    """Return whether the JSON object is a JSON-RPC response, or would be one if it were well-formed."""
+    """Return whether a JSON-RPC message is a response, or would be one if it were well-formed."""
     return "method" not in value and ("result" in value or "error" in value)
 
 
 def read_message(value: Any) -> Message | ClientResponse:
-    """Return the JSON-RPC request, notification or response that the JSON value is.
+    """Read a JSON-RPC message from a JSON value: a request, a notification or a response.
 
     Raises:
         InvalidRequest: it is none of them; a batch is refused too.
@@ -261,7 +262,7 @@ def _read_response(value: Mapping[str, Any], identifier: Id | None) -> ClientRes
 
 
 def request(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON-RPC request, as a server of the legacy era makes one of its client."""
+    """Return the JSON-RPC message of a request, as a server of the handshake era sends one to its client."""
     return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
 
 
@@ -271,7 +272,8 @@ def result_response(identifier: Id, result: Any) -> dict[str, Any]:
 
 
 def error_response(identifier: Id | None, error: ProtocolError, *, modern: bool) -> dict[str, Any]:
-    """Return a JSON-RPC error response; the id is left out, not null, if it could not be read (basic, Responses)."""
+    """Return the JSON-RPC message of an error response; the id is left out, not null, if it could not be read (basic,
+    Responses)."""
     body: dict[str, Any] = {"code": error.code_for(modern=modern), "message": error.message}
     if error.data is not None:
         body["data"] = error.data
@@ -310,7 +312,7 @@ BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole HTTP response: status, body and the headers beside those that every response has."""
+    """A whole HTTP response around a message: status, body and the headers beside those that every response has."""
 
     status: int
     body: bytes = b""
@@ -329,12 +331,12 @@ class Response:
 
 
 def is_json(content_type: str | None) -> bool:
-    """Return whether the ``Content-Type`` is ``application/json``, with or without parameters."""
+    """Return whether an HTTP message's ``Content-Type`` is ``application/json``, with or without parameters."""
     return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == "application/json"
 
 
 def accepts(accept: str | None, media_type: str) -> bool:
-    """Return whether the HTTP header ``Accept`` admits the media type (RFC 9110, section 12.5.1).
+    """Return whether an HTTP message's ``Accept`` admits the media type (RFC 9110, section 12.5.1).
 
     An absent header admits everything, as HTTP says; a value over 2,000 characters admits nothing.
     """
@@ -358,7 +360,7 @@ def _admits(accept: str, media_type: str) -> bool:
 
 
 def body_length(value: str | None) -> int | None:
-    """Return the HTTP header ``Content-Length`` in bytes, None when there is none.
+    """Return the ``Content-Length`` of an HTTP message in bytes, None when there is none.
 
     Raises:
         ValueError: it is not a plain decimal number.
@@ -371,7 +373,8 @@ def body_length(value: str | None) -> int | None:
 
 
 def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return ``Allow`` for a request whose ``MCP-Protocol-Version`` is ``version``, None when it has none.
+    """Return ``Allow`` in answer to an HTTP message whose ``MCP-Protocol-Version`` is ``version``, None when it has
+    none.
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """
@@ -379,7 +382,7 @@ def allowed_methods(version: str | None, *, sessions: bool) -> str:
 
 
 def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
-    """Return whether the HTTP header ``Origin`` is allowed; programs that are not browsers send none."""
+    """Return whether an HTTP message's ``Origin`` is allowed; programs that are not browsers send none."""
     return origin is None or origin in allowed
 
 
@@ -396,7 +399,7 @@ _EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
 
 
 def event(data: bytes, *, identifier: str | None = None) -> bytes:
-    """Return one SSE ``message`` event that carries ``data``, JSON in UTF-8, and has the id ``identifier``.
+    """Encode a JSON-RPC message, ``data`` in UTF-8, as one SSE ``message`` event with the id ``identifier``.
 
     JSON escapes the line breaks within its strings and may have others only where they mean nothing, so that no text
     of a row can end the event or forge a field.
@@ -410,7 +413,7 @@ def event(data: bytes, *, identifier: str | None = None) -> bytes:
 
 
 def priming(identifier: str, retry_ms: int) -> bytes:
-    """Return the SSE event without data that tells a client its last event id and when to reconnect.
+    """Return the SSE event without a message that tells a client its last event id and when to reconnect.
 
     Raises:
         ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
@@ -419,7 +422,7 @@ def priming(identifier: str, retry_ms: int) -> bytes:
 
 
 def retry(ms: int) -> bytes:
-    """Return the SSE field that tells a client after how many milliseconds to reconnect.
+    """Return the SSE field, sent without a message, that tells a client after how many milliseconds to reconnect.
 
     Raises:
         ValueError: ``ms`` is negative.
@@ -442,7 +445,7 @@ def _retry_line(ms: int) -> bytes:
 
 
 def event_id(stream: str, seq: int) -> str:
-    """Return the SSE id of event number ``seq`` of a stream; number 0 stands before its first event.
+    """Return the SSE event id of message number ``seq`` of a stream; number 0 stands before the first message.
 
     Raises:
         ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.
@@ -454,7 +457,7 @@ def event_id(stream: str, seq: int) -> str:
 
 
 def parse_event_id(text: str) -> tuple[str, int] | None:
-    """Parse an SSE event id, as in a ``Last-Event-ID`` header, into stream and number; None if malformed."""
+    """Parse a message's SSE event id, as in ``Last-Event-ID``, into stream and number; None if malformed."""
     match = _EVENT_ID.fullmatch(text)
     if match is None or int(match[2]) > MAX_SEQUENCE:
         return None

@@ -19,12 +19,13 @@ _OUTSIDE_SEGMENT: Final = re.compile(r"[/?#]")
 
 
 def percent_encode(text: str, safe: str = "") -> str:
-    """Return the text with everything but unreserved characters and ``safe`` percent-encoded (RFC 3986, 2.1)."""
+    """Percent-encode a text for a URI, as templates need: everything but unreserved characters and ``safe`` (RFC 3986,
+    2.1)."""
     return quote(text, safe=safe, errors="replace")
 
 
 def percent_decode(text: str) -> str:
-    """Decode percent-encoding in a part of a URI.
+    """Decode percent-encoding in a part of a URI, such as the value of a template's variable.
 
     Raises:
         ValueError: an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL.

@@ -24,7 +24,7 @@ SESSIONLESS: Final = frozenset(MODERN)
 
 
 def negotiate(requested: object) -> str:
-    """Negotiate the protocol version of ``initialize``: the revision asked for, or the newest of the legacy era."""
+    """Negotiate the protocol version of ``initialize``: the version asked for, or the newest with a handshake."""
     return requested if isinstance(requested, str) and requested in LEGACY else LATEST_LEGACY
 
 

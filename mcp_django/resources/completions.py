@@ -22,7 +22,6 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..functions.signatures import ProjectFunction, resolved, speaking_plainly
 from ..orm.access import ModelAccess, access_of, parse_pk
-from ..orm.arguments import RowArguments
 from ..orm.column_values import pk_text
 from ..orm.columns import is_file, is_replaced
 from ..orm.compiled_queries import prepare
@@ -33,6 +32,7 @@ from ..orm.labels import plain_label
 from ..orm.lookups import parse_condition
 from ..orm.ordering import client_order_key, default_ordering
 from ..orm.pagination import narrowed
+from ..orm.tool_arguments import RowArguments
 from ..orm.undecodable_values import UNDECODABLE, salvaged_first
 from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
 from ..protocol.uri_templates import UriTemplate, percent_decode
@@ -114,7 +114,7 @@ def ranked(candidates: Iterable[tuple[str, str]], text: str) -> Completion:
 
 
 def beginning(path: str, field: Any, text: str) -> Q | None:
-    """Return the condition that a column's text starts with the typed text, if an index can answer it."""
+    """Return the condition of completion values that start with the typed text, if an index can answer it."""
     match kind_of(field).word:
         case "text":
             return Q((f"{path}__startswith", text))
@@ -129,7 +129,7 @@ def beginning(path: str, field: Any, text: str) -> Q | None:
 
 
 def _digits(path: str, number: int, length: int) -> Q:
-    """Return the condition that an integer column starts with the typed digits, as ranges for an index."""
+    """Return the condition of integer completions that start with the typed digits, as ranges for an index."""
     condition = Q((path, number))
     for zeros in range(1, MAX_DIGITS - length + 1):
         first = number * 10**zeros
@@ -140,7 +140,7 @@ def _digits(path: str, number: int, length: int) -> Q:
 
 
 def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
-    """Complete a field of the model with this label by values for a filter; see :class:`ModelValues`."""
+    """Complete the value of a filter on a field of the model with this label; see :class:`ModelValues`."""
     try:
         exposure = access_of(request).get_exposure(label)
     except NotFound:
@@ -198,7 +198,8 @@ class ModelValues:
             yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
     def _key_condition(self, text: str) -> Q | None:
-        """Return the condition that the primary key is the typed text, or starts with it where its type allows."""
+        """Return the condition of completions by primary key: it is the typed text, or starts with it where its type
+        allows."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
             path, field = fields[0].name, fields[0]
@@ -275,7 +276,7 @@ def _is_searchable(text: str) -> bool:
 
 
 def _conditions(path: str, field: Any, text: str, using: str) -> Iterator[Q]:
-    """Yield conditions for column values that the typed text stands for, the narrowest first."""
+    """Yield conditions for the completion values that the typed text stands for, the narrowest first."""
     if not text:
         yield Q()
     elif kind_of(field).word == "text":
@@ -300,7 +301,7 @@ def _spelt(value: Any) -> str:
 
 
 def last_member(text: str) -> tuple[str, str]:
-    """Split a comma list at the member that is being typed; return the part before it and the member."""
+    """Split a comma list at the member to complete, which is being typed; return the part before it and the member."""
     written, comma, member = text.rpartition(",")
     space = member[: len(member) - len(member.lstrip(" "))]
     return written + comma + space, member[len(space) :]
@@ -385,7 +386,7 @@ class Completer:
         return NOTHING
 
     def _conditions(self, model: ModelAccess, context: Mapping[str, str]) -> Sequence[Condition]:
-        """Return conditions from arguments chosen before, such as only books of the chosen author."""
+        """Return conditions for completions from arguments chosen before, such as only books of the chosen author."""
         found = []
         for name, value in context.items():
             kind = self.types.get(name)
@@ -454,11 +455,11 @@ class ModelTemplate:
         return name in self.names
 
     def is_slow(self, name: str) -> bool:
-        """Return whether code of the project completes the variable of the template: never."""
+        """Return whether a completion of the variable runs code of the project: never for a template of models."""
         return False
 
     def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
-        """Complete a variable of the template; values are not percent-encoded, as the client inserts them."""
+        """Complete a variable of the resource template; values are not percent-encoded, as the client inserts them."""
         given = {**self.given, **{self.names[key]: text for key, text in context.items() if key in self.names}}
         variable = self.names[name]
         app_label, model_name = given.get("app_label", ""), given.get("model_name", "")

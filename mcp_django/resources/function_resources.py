@@ -107,7 +107,8 @@ class FunctionResource(ProjectFunction):
         return request.mcp.scopes >= self.scopes
 
     def definition(self) -> dict[str, Any]:
-        """Return the ``Resource`` or ``ResourceTemplate`` object of the function, without empty optional keys."""
+        """Return the ``Resource`` or ``ResourceTemplate`` object of the function resource, without empty optional
+        keys."""
         optional = {"description": self.description, "mimeType": self.mime_type}
         wire: dict[str, Any] = {"uriTemplate" if self.is_template else "uri": self.uri}
         wire.update({"name": self.name, "title": self.title})
@@ -121,7 +122,8 @@ class FunctionResource(ProjectFunction):
         return self.template.match(uri)
 
     def read(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
-        """Call the function and return the contents of ``resources/read``; an async one ends in this thread."""
+        """Call the function of the resource and return the contents of ``resources/read``; an async one ends in this
+        thread."""
         given = self.matches(uri)
         if given is None:
             raise NotFound
@@ -138,7 +140,7 @@ class FunctionResource(ProjectFunction):
             raise InvalidParams(error.message) from error
 
     def contents(self, uri: str, value: Any) -> list[dict[str, Any]]:
-        """Return the resource contents for the return value of the function."""
+        """Return the resource contents that the function's return value becomes."""
         blocks = (EmbeddedResource, Image, Audio, Text)
         several = isinstance(value, (list, tuple)) and any(isinstance(item, blocks) for item in value)
         items = value if several else [value]
@@ -162,7 +164,8 @@ class FunctionResource(ProjectFunction):
 
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
-    """Embed a row or a resource of this server as content, with what the caller may see of it.
+    """Embed a resource of this server, or a row, as content for a function's result, with what the caller may see of
+    it.
 
     Of a resource with several contents it is the first.
     """

@@ -39,10 +39,10 @@ from ..orm.uris import (
 )
 from ..protocol.content import EmbeddedResource
 from ..protocol.errors import InvalidParams
-from ..tools.asking import TYPE, URI, is_text, text_of
-from ..tools.models import Description
-from ..tools.query import RecordCall, page_payload
-from ..tools.record import Record
+from ..tools.asking_guide import TYPE, URI, is_text, text_of
+from ..tools.get_record import Record
+from ..tools.list_and_describe_models import Description
+from ..tools.query_records import RecordCall, page_payload
 
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
@@ -55,7 +55,7 @@ Objects = list[dict[str, Any]]
 
 
 class Resources:
-    """All resources of a site for one caller: those of the project's functions and those of models."""
+    """All resources of a site for one caller: those of models, and those of the project's functions."""
 
     def __init__(self, request: MCPRequest) -> None:
         self.request = request
@@ -66,7 +66,8 @@ class Resources:
         return [item.definition() for item in found if item.has_permission(self.request)]
 
     def list(self, cursor: str | None) -> tuple[Objects, str | None]:
-        """Return one page of resource definitions, functions first, and the cursor of the next page.
+        """Return one page of the definitions of model resources, after those of functions, and the cursor of the next
+        page.
 
         Each model has its description beside it.
         """
@@ -88,7 +89,7 @@ class Resources:
         return [*own, *found], Cursor(self.request, PURPOSE).write_name(exposures[LIST_PAGE - 1].label)
 
     def templates(self) -> Objects:
-        """Return the definitions of all resource templates; those of models are the same for every caller."""
+        """Return the definitions of all resource templates; those of model resources are the same for every caller."""
         own = self._functions(template=True)
         if not access_of(self.request).exposures:
             return own
@@ -185,7 +186,8 @@ MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
 
 
 def file_type(name: str) -> str:
-    """Return the MIME type of a row's file by its name; a type that could be run becomes ``text/plain`` or bytes."""
+    """Return the MIME type of the resource for a row's file, by its name; a type that could be run becomes
+    ``text/plain`` or bytes."""
     kind, encoding = mimetypes.guess_type(name, strict=True)
     if kind is None or encoding is not None:
         return BINARY
@@ -195,7 +197,8 @@ def file_type(name: str) -> str:
 
 
 class RowFile:
-    """The file in a field of a row, as a resource and for download; whether it exists is not said before it is read."""
+    """Model resource of the file in a field of a row, also for download; whether it exists is not said before it is
+    read."""
 
     def __init__(self, request: MCPRequest, address: Address) -> None:
         self.request, self.address = request, address
@@ -245,7 +248,7 @@ class RowFile:
 
 
 def _checked_name(file: "FieldFile") -> str:
-    """Return the stored name of a row's file; refuse a path that could lead out of the storage."""
+    """Return the stored name of the file of a row's resource; refuse a path that could lead out of the storage."""
     name = file.name or ""
     if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
         raise NotFound

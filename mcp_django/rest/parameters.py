@@ -17,9 +17,10 @@ from rest_framework.filters import OrderingFilter, SearchFilter
 from rest_framework.serializers import ListSerializer
 
 from ..exceptions import NotFound, ToolError
-from ..orm.arguments import check_names
+from ..orm.alternative_spellings import json_or_text
 from ..orm.conditions import is_pattern_lookup, matches_here
-from ..orm.wording import alternatives, json_or_text
+from ..orm.nearest_names import alternatives
+from ..orm.tool_arguments import check_names
 from ..schema.form_schemas import field_schema, serializer_schema, writable_fields
 from ..schema.value_types import FREE_OBJECT, is_empty, key_type, types_of
 from .routes import Route
@@ -38,12 +39,13 @@ CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 
 
 class Undecided(Exception):
-    """A ViewSet needs the URL's parameters or the body before it can describe its own parameters."""
+    """A REST framework ViewSet needs parameters of the URL or the body before it can describe its own parameters."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The parameters of a ViewSet's route as arguments of its tool: of the path, the query and the body.
+    """The parameters of a REST framework ViewSet's route, as arguments of its tool: of the path, the query and the
+    body.
 
     ``body`` maps arguments to names in the body, None where the body is one argument.
     """
@@ -69,7 +71,7 @@ class Inputs:
         return {"type": "object", "properties": self.properties, **needed, "additionalProperties": False}
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check that no parameter is unknown, and no required one missing."""
+        """Check the parameters for a ViewSet: none is unknown, and no required one is missing."""
         check_names(arguments, self.properties, strict=True)
         if missing := [name for name in self.required if name not in arguments]:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
@@ -112,7 +114,7 @@ class Inputs:
 
 
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
-    """Return the parameters of a route as the ViewSet describes them to its caller."""
+    """Return the parameters of a REST route, as the ViewSet describes them to its caller."""
     path: Schemas = {name: {"type": "string", "description": "Part of the URL"} for name in route.parameters}
     lookup, model = getattr(view, "lookup_field", "pk"), getattr(getattr(view, "queryset", None), "model", None)
     key_name = getattr(view, "lookup_url_kwarg", None) or lookup
@@ -166,7 +168,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check that all parameters can be written as JSON in UTF-8."""
+    """Check that all parameters for a ViewSet can be written as JSON in UTF-8."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:
@@ -174,7 +176,7 @@ def check_unicode(arguments: Mapping[str, Any]) -> None:
 
 
 def path_arguments(route: Route, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters of the ViewSet's URL; values that no URL can hold are not found."""
+    """Return the parameters in the ViewSet's URL; values that no URL can hold are not found."""
     if missing := [name for name in route.parameters if arguments.get(name) is None]:
         raise ToolError(f"Missing argument: {', '.join(missing)}.")
     try:
@@ -216,7 +218,7 @@ def _serializer(route: Route, view: Any) -> Any:
 
 
 def query_parameters(route: Route, view: Any) -> Schemas:
-    """Return the JSON Schemas of the query parameters that a ViewSet's route takes, by name.
+    """Return the JSON Schemas of the REST query parameters that a ViewSet's route takes, by name.
 
     Filters and pages belong to ``list``, and to each extra action that reads and declares no parameters.
     """
@@ -235,7 +237,7 @@ def query_parameters(route: Route, view: Any) -> Schemas:
 
 
 def ordering_names(view: Any) -> dict[str, list[str]]:
-    """Return the names that a ViewSet's ordering parameters accept."""
+    """Return the values that the ordering parameters of a ViewSet accept."""
     found = {}
     for backend in getattr(view, "filter_backends", ()):
         if issubclass(backend, OrderingFilter):
@@ -246,7 +248,7 @@ def ordering_names(view: Any) -> dict[str, list[str]]:
 
 
 def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any]) -> None:
-    """Check the ordering parameters, since REST framework ignores names that it does not know."""
+    """Check the ordering parameters for a ViewSet, since REST framework ignores unknown names."""
     for parameter, names in known.items():
         for term in str(given.get(parameter, "")).split(","):
             name = term.strip().removeprefix("-")

@@ -47,10 +47,10 @@ TRANSPORT: Final = (
 
 
 class RestRequest(MCPRequest):
-    """A request made for a ViewSet, without token and cookie."""
+    """The request that a REST framework ViewSet gets, without token and cookie."""
 
     def build_absolute_uri(self, location: str | None = None) -> str:
-        """Return an absolute URI; the request's own one names the caller, for caches of whole responses.
+        """Return an absolute URI; the REST request's own one names the caller, for caches of whole responses.
 
         Caches of whole responses tell callers apart by the headers that are missing here, and otherwise by this.
         """
@@ -70,7 +70,7 @@ def rest_request(
     query: QueryDict | None = None,
     body: Any = None,
 ) -> RestRequest:
-    """Return a copy of the caller's request for a ViewSet's route, without token and cookie.
+    """Make the request for a ViewSet's route: a copy of the caller's request, without token and cookie.
 
     It has a session and messages of its own, which are never stored. ``mcp`` is the same object; attributes that the
     project's middleware set are kept.
@@ -121,7 +121,7 @@ def rest_request(
 
 
 class Unknown(dict[str, Any]):
-    """Parameters that are unknown before the call: reading one raises :class:`Undecided`."""
+    """Parameters of a REST request that are unknown before the call: reading one raises :class:`Undecided`."""
 
     def _refuse(self, *args: Any) -> NoReturn:
         raise Undecided
@@ -164,7 +164,7 @@ def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data
 
 
 def probe(request: MCPRequest, route: Route) -> Any:
-    """Return an instance of the ViewSet for a request whose parameters are unknown."""
+    """Return an instance of the ViewSet with a request whose parameters are unknown."""
     fixed = route.registration.kwargs
     kwargs = Unknown(fixed) if route.parameters else dict(fixed)
     data = {} if route.method == "get" else Unknown()
@@ -172,7 +172,7 @@ def probe(request: MCPRequest, route: Route) -> Any:
 
 
 def is_permitted(request: MCPRequest, route: Route) -> bool:
-    """Return whether the ViewSet's permissions admit the request to the route, as far as is known.
+    """Return whether the ViewSet's permissions admit the REST request, while its parameters are unknown.
 
     What depends on those is decided by the call; a permission that fails admits nobody.
     """
@@ -195,7 +195,7 @@ def is_permitted(request: MCPRequest, route: Route) -> bool:
 def run(
     request: MCPRequest, route: Route, kwargs: Mapping[str, Any], query: QueryDict, body: Any
 ) -> tuple[RestRequest, HttpResponseBase]:
-    """Run the ViewSet for the request; return the request that it got, and its response."""
+    """Run the ViewSet on a REST request; return the request that the ViewSet got, and its response."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
     asked = view_for(route, made, kwargs, {})
     # JSON is read and written even where REST clients have to use something else.
@@ -223,7 +223,7 @@ def run(
 
 
 def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *, throttled: bool) -> None:
-    """Check with the ViewSet's permissions whether the request may do this to a row, without doing it."""
+    """Check by the ViewSet's permissions whether the REST request may act on a row, without running it."""
     view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
     try:
         view.check_permissions(view.request)
@@ -239,7 +239,7 @@ def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *
 
 
 def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) -> Any:
-    """Return the data with which the ViewSet shows a row for the request, None if it does not.
+    """Return the row's data as the ViewSet shows it for a REST request, None if the ViewSet does not.
 
     It is the second half of a call that counts already: throttles are left out.
     """

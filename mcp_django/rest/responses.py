@@ -77,7 +77,7 @@ def read_answer(
 
 
 def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
-    """Return a ViewSet's JSON response as an object, with links to other pages as arguments."""
+    """Return a ViewSet's JSON response as an object, with links to other pages turned into arguments."""
     data = to_jsonable(json.loads(content))
     if isinstance(data, list):
         return {ROWS: data}
@@ -133,7 +133,7 @@ def _is_json(response: HttpResponseBase) -> bool:
 
 
 def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
-    """Raise the ``ToolError`` for a ViewSet's response that is an error or a redirect."""
+    """Raise the ``ToolError`` for a ViewSet's REST response that is an error or a redirect."""
     _render(response)
     try:
         data = json.loads(getattr(response, "content", b"")) if _is_json(response) else None
@@ -159,7 +159,7 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
 
 
 def _problems(data: Any, path: str) -> Iterator[str]:
-    """Yield a line for each error in a ViewSet's response: ``items[0].quantity: A valid integer is required.``"""
+    """Yield a line for each error in a ViewSet's REST response: ``items[0].quantity: A valid integer is required.``"""
     if isinstance(data, dict):
         for name, value in data.items():
             unnamed = name in ("detail", api_settings.NON_FIELD_ERRORS_KEY)
@@ -180,7 +180,7 @@ def _size(data: Any) -> int:
 
 
 def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
-    """Return a ViewSet's response cut to ``room`` characters: long texts first, then the last rows."""
+    """Cut a ViewSet's response to ``room`` characters: long texts first, then the last rows."""
     if _size(payload) <= room:
         return payload
     payload = _shortened(payload)
@@ -217,7 +217,7 @@ def _shortened(value: Any) -> Any:
 
 
 def link_files(request: MCPRequest, data: Any) -> None:
-    """Replace the URLs of files in a ViewSet's response by download links, or by the names of the files.
+    """Replace file URLs in a ViewSet's REST response by download links, or by the names of the files.
 
     A file has a link where the site exposes its row to the caller; whether they may have the file is asked again then.
     """

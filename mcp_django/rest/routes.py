@@ -25,7 +25,7 @@ UNUSED_METHODS: Final = frozenset({"head", "options", "trace"})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered ViewSet with its options. ``name`` ends the names of its tools and begins its URIs.
+    """A ViewSet registered for its routes, with options. ``name`` ends the names of its tools and begins its URIs.
 
     ``namespace`` is that of its URLs for REST clients, ``kwargs`` are parameters of URLs that are the same for all
     calls, ``actions`` those that become tools (None: all), ``confirm`` those that are asked for before they run,
@@ -46,7 +46,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Route:
-    """One route of a ViewSet: an action under one HTTP method.
+    """One REST route of a ViewSet: an action under one HTTP method.
 
     ``callback`` is the view function that a URLconf has for it; ``parameters`` are those of its URL, in order, but for
     the fixed ones. ``alone`` says that the action answers to no other method.
@@ -68,7 +68,7 @@ class Route:
 
     @property
     def is_standard(self) -> bool:
-        """Whether the route is one of the six that routers of REST framework know."""
+        """Whether the route is one of the six that REST framework's routers make for every ViewSet."""
         return self.action in STANDARD
 
     @property
@@ -83,7 +83,7 @@ class Route:
         return tool_name(action, self.registration.name)
 
     def match(self, given: Mapping[str, str]) -> ResolverMatch:
-        """Return the URL match of the route with these parameters."""
+        """Return the URL match of the ViewSet's route with these parameters."""
         values = {**self.registration.kwargs, **given}
         try:
             path = self.resolver.reverse(self.url_name, **values)
@@ -95,7 +95,7 @@ class Route:
         return found
 
     def path(self, kwargs: Mapping[str, Any]) -> str:
-        """Return the URL path of the route for REST clients."""
+        """Return the URL path of the ViewSet's route, as REST clients have it."""
         name = ":".join(part for part in (self.registration.namespace, self.url_name) if part)
         try:
             path = reverse(name, kwargs=dict(kwargs))
@@ -109,7 +109,7 @@ class Route:
 
 
 def base_name(prefix: str) -> str:
-    """Return the name of a ViewSet for its tools, taken from the prefix of its routes."""
+    """Name the routes of a ViewSet for its tools, by the prefix of the routes."""
     name = UNSAFE.sub("_", PARAMETER.sub("", prefix).lower()).strip("_")
     if not name:
         raise ImproperlyConfigured(f"The prefix {prefix!r} names nothing: give a name.")
@@ -117,7 +117,7 @@ def base_name(prefix: str) -> str:
 
 
 def tool_name(action: str, name: str) -> str:
-    """Return the tool name of a ViewSet's route, such as ``list_orders``, in at most 40 characters."""
+    """Name a ViewSet's route as a tool, such as ``list_orders``, in at most 40 characters."""
     wanted = f"{action}_{name}"
     safe = UNSAFE.sub("_", wanted.lower())
     if safe == wanted and len(safe) <= MAX_NAME:

@@ -20,7 +20,7 @@ from ..context.confirmation import Confirmation, can_ask, one_line
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
-from ..orm.arguments import IGNORED
+from ..orm.tool_arguments import IGNORED
 from ..protocol.uri_templates import UriTemplate
 from ..resources.function_resources import FunctionResource
 from ..schema.secrets import clean_text
@@ -51,7 +51,7 @@ MAX_SHOWN: Final = 2_000
 
 
 class ViewSetTool(Tool):
-    """The tool of one route of a ViewSet.
+    """The tool for one route of a REST framework ViewSet.
 
     ``shown_by`` is the route that shows what this one deletes, where there is one.
     """
@@ -89,14 +89,14 @@ class ViewSetTool(Tool):
         return getattr(getattr(self.route.viewset, "queryset", None), "model", None)
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the ViewSet's permissions let the caller use the tool, as far as is known."""
+        """Return whether the ViewSet's permissions let the caller use its tool, as far as is known."""
         narrowing = request.mcp.narrowing
         if narrowing is not None and self._model is not None and not narrowing.admits(self._model):
             return False
         return is_permitted(request, self.route)
 
     def for_caller(self, request: MCPRequest) -> Tool:
-        """Return the ViewSet's tool with the arguments that the view has for this caller."""
+        """Return the ViewSet's tool with the arguments that the REST view has for this caller."""
         bound = copy.copy(self)
         bound.input_schema = inputs_of(self.route, probe(request, self.route), confirms=self.confirms).schema
         return bound
@@ -132,7 +132,7 @@ class ViewSetTool(Tool):
         return result
 
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
-        """Return the preview of the ViewSet's tool before it is confirmed, None if it is confirmed."""
+        """Return the preview of the ViewSet's tool that has to be confirmed, None if it is confirmed."""
         token = given.get("confirm_token")
         check_object(request, self.route, kwargs, throttled=token is None and not can_ask(request))
         # Who may delete need not be one who may look.
@@ -158,7 +158,7 @@ NAME: Final = re.compile(r"(?!request$)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
-    """Yield the resources of a ViewSet's tool, which only ``list`` and ``retrieve`` have."""
+    """Yield the resources that go with a ViewSet's tool, which only ``list`` and ``retrieve`` have."""
     route = tool.route
     if route.action not in READ_BY or route.method != "get":
         return

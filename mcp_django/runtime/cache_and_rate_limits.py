@@ -1,4 +1,8 @@
-"""Django's default cache with a short timeout, and rate limits of callers, which are counted in the cache."""
+"""Django's default cache with a short timeout, and limits of callers: rates counted in the cache, and places held here.
+
+A rate limit counts calls in a period, by all workers. A place is one of the running calls, open streams and long bodies
+that a caller may have at once in this worker.
+"""
 
 import hashlib
 import logging
@@ -17,6 +21,7 @@ from django.core.signals import setting_changed
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
+from ..conf import settings
 from ..conf.value_kinds import RATE
 
 # Seconds that a call waits for the cache, and for which nobody waits for one that took longer.
@@ -30,7 +35,7 @@ TIMEOUTS: Final = {
 
 
 class CacheIsAway(Exception):
-    """The cache took too long a moment ago, and was not asked again."""
+    """Django's default cache took too long a moment ago, and was not asked again."""
 
 
 class SharedCache:
@@ -112,7 +117,7 @@ def parse_rate(rate: str) -> tuple[int, int]:
 
 
 def hit(name: str, who: str, rate: str | None) -> int | None:
-    """Count one use against a rate limit; return None, or the seconds to wait when it is used up.
+    """Count one use against a rate limit in the cache; return None, or the seconds to wait when the limit is used up.
 
     ``who`` is hashed, so that keys stay valid and addresses are not stored. Errors of the cache pass.
     """
@@ -160,3 +165,85 @@ def give_back(name: str, who: str, rate: str | None) -> None:
 def _key(name: str, who: str, period: int) -> str:
     digest = hashlib.sha256(who.encode()).hexdigest()[:32]
     return f"mcp_django:rate:{name}:{digest}:{int(time.time()) // period}"
+
+
+# Seconds after which a caller who has no place left may try again.
+RETRY_AFTER: Final = 1
+
+
+class LimitExceeded(Exception):
+    """The caller is over a limit of rate or places, which ``remedy`` tells of in the log; ``retry_after`` is in
+    seconds."""
+
+    def __init__(self, remedy: str, retry_after: int = RETRY_AFTER) -> None:
+        super().__init__(f"{remedy} Retry after {retry_after} s.")
+        self.retry_after, self.remedy = retry_after, remedy
+
+
+def count_call(who: str) -> None:
+    """Count one call of a caller against the rate limit of calls.
+
+    A cache that is out of order limits nothing: tokens and permissions are checked all the same.
+    """
+    retry_after = hit_if_counted("calls", who, settings.RATES["calls"])
+    if retry_after is not None:
+        raise LimitExceeded("Raise RATES['calls'] if this is fair use.", retry_after)
+
+
+class Held:
+    """A place within a caller's limit (running call, open stream, body), held until given back or its block ends."""
+
+    __slots__ = ("amount", "held", "who")
+
+    def __init__(self, held: dict[str, int], who: str, amount: int = 1) -> None:
+        self.held, self.who, self.amount = held, who, amount
+        held[who] = held.get(who, 0) + amount
+
+    def give_back(self) -> None:
+        """Hold it no longer; once."""
+        with _lock:
+            self.held[self.who] -= self.amount
+            if not self.held[self.who]:
+                del self.held[self.who]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: object) -> None:
+        self.give_back()
+
+
+running_calls: dict[str, int] = {}
+open_streams: dict[str, int] = {}
+held_bodies: dict[str, int] = {}
+_lock = threading.Lock()
+
+
+def concurrent(who: str) -> Held:
+    """Limit a caller's running calls: hold a place for one of ``MAX_CONCURRENT_CALLS`` in this worker, or raise
+    LimitExceeded."""
+    with _lock:
+        if running_calls.get(who, 0) >= settings.MAX_CONCURRENT_CALLS:
+            raise LimitExceeded(f"A user has at most {settings.MAX_CONCURRENT_CALLS} calls at a time in one worker.")
+        return Held(running_calls, who)
+
+
+def streaming(who: str) -> Held:
+    """Limit a caller's open streams: hold a place within ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS``."""
+    with _lock:
+        if open_streams.get(who, 0) >= settings.MAX_STREAMS:
+            raise LimitExceeded(f"A user has at most {settings.MAX_STREAMS} open streams in one worker.")
+        if sum(open_streams.values()) >= settings.MAX_WORKER_STREAMS:
+            raise LimitExceeded(f"A worker has at most {settings.MAX_WORKER_STREAMS} open streams. Run more workers.")
+        return Held(open_streams, who)
+
+
+def body_room(who: str, size: int) -> Held:
+    """Limit a caller's long bodies: hold room for one in this worker, or raise LimitExceeded."""
+    total = settings.MAX_WORKER_BODY_BYTES
+    with _lock:
+        own = held_bodies.get(who, 0)
+        if sum(held_bodies.values()) + size > total or (own and own + size > total // 4):
+            raise LimitExceeded(
+                f"A worker holds {total} bytes of long bodies, a quarter of them of one user. Run more workers."
+            )
+        return Held(held_bodies, who, size)

@@ -48,7 +48,7 @@ def note_failure(owner: str, hook: str, error: Exception) -> None:
 
 @contextmanager
 def reading() -> Iterator[list[str]]:
-    """Yield a list that gets the SQL of each query that a hook makes in this thread meanwhile."""
+    """Yield a list that gets the SQL of each query made by a hook of the project in this thread."""
     seen: list[str] = []
 
     def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:

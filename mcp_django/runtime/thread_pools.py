@@ -55,7 +55,7 @@ class Busy(Exception):
 
 @dataclass(slots=True)
 class Handover(Generic[T]):
-    """Work that is to continue in another lane of the thread pool, in the place of its owner."""
+    """Work that moves to another lane of the thread pool, in the place of its owner."""
 
     lane: LaneName
     owner: str
@@ -133,7 +133,8 @@ class Pool:
     # Places
 
     def has_place(self, lane: Lane, owner: str) -> bool:
-        """Take a place in a lane if there is one; work without an owner is bounded by the lane alone."""
+        """Take a place in a lane of the thread pool if there is one; work without an owner is bounded by the lane
+        alone."""
         if not self.free or not lane.free or (owner and lane.held.get(owner, 0) >= lane.share):
             return False
         self.free -= 1
@@ -142,7 +143,7 @@ class Pool:
         return True
 
     def take(self, job: Job) -> bool:
-        """Take a place in the job's lane, or let the job wait; return whether it has one."""
+        """Take a place in the job's lane of the thread pool, or let the job wait; return whether it has one."""
         lane = self.lanes[job.lane]
         with self.lock:
             if self.has_place(lane, job.owner):
@@ -198,7 +199,7 @@ class Pool:
     # In a thread
 
     def run(self, job: Job | None) -> None:
-        """Run a job in this thread, then those that get a place by its end."""
+        """Run a job in this thread of the pool, then those that get a place by its end."""
         # What comes by the door finds out there whether the connection has died since.
         is_idle = job is not None and job.lane != "door"
         while job is not None:
@@ -217,7 +218,8 @@ class Pool:
             is_idle = False
 
     def bracketed(self, job: Job, check: bool) -> Any:
-        """Run a job between the signals ``request_started`` and ``request_finished``, as Django does.
+        """Run a job in the thread pool between the signals ``request_started`` and ``request_finished``, as Django
+        does.
 
         With ``check`` a connection that was kept is tried before it is used.
         """
@@ -243,7 +245,7 @@ class Pool:
 
 
 def renew_connections() -> bool:
-    """Close the dead database connections of this thread, and return whether there were any."""
+    """Close the dead database connections of this thread of a pool, and return whether there were any."""
     kept = [found for found in connections.all(initialized_only=True) if found.connection is not None]
     dead = [found for found in kept if not (found.in_atomic_block or found.is_usable())]
     for connection in dead:
@@ -252,7 +254,7 @@ def renew_connections() -> bool:
 
 
 def close_connections(timeout: float) -> None:
-    """Have all threads of the pools close their database connections within ``timeout`` seconds.
+    """Have all threads of the thread pools close their database connections within ``timeout`` seconds.
 
     Each thread closes its own: a connection of SQLite that another thread closes while it is used ends the process.
     """

@@ -40,7 +40,8 @@ from .value_types import (
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """What a model should know of a parameter: ``year: Annotated[int, Param("Calendar year", minimum=2000)]``.
+    """Annotation that describes a parameter to the AI model: ``year: Annotated[int, Param("Calendar year",
+    minimum=2000)]``.
 
     The limits hold in the schema, in words and in validation: ``minimum`` and ``maximum`` for numbers, lengths in
     characters for strings, numbers of items for arrays. A bare string in ``Annotated`` is a description too.
@@ -58,7 +59,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Clients repeat the parameter in the header ``Mcp-Param-{name}`` (2026-07-28, Custom Headers).
+    """Annotation of a parameter that clients repeat in the header ``Mcp-Param-{name}`` (2026-07-28, Custom Headers).
 
     For strings, integers and booleans that are never null.
     """
@@ -68,7 +69,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """An annotation unwrapped, with the description, limits and header found in its ``Annotated``."""
+    """A type annotation unwrapped, with the description, limits and header found in its ``Annotated``."""
 
     annotation: Any
     description: str = ""
@@ -77,7 +78,7 @@ class Hints:
 
 
 def unwrap(annotation: Any) -> Hints:
-    """Unwrap an annotation from ``Annotated``, type aliases and ``NewType``."""
+    """Unwrap a type annotation from ``Annotated``, type aliases and ``NewType``."""
     description, header = "", None
     limits: dict[str, Any] = {}
     while True:
@@ -130,7 +131,8 @@ _MAPPINGS: Final = (dict, Mapping, MutableMapping)
 
 
 def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
-    """Return the type for an annotation; ``stack`` holds the classes that it is nested in."""
+    """Compile a type annotation to the type that converts its values; ``stack`` holds the classes around the
+    annotation."""
     hints = unwrap(annotation)
     return _compile(hints.annotation, stack).limited(hints.limits)
 
@@ -190,7 +192,7 @@ def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, lab
 
 
 def members_of(cls: type, stack: tuple[type, ...]) -> tuple[Parameter, ...]:
-    """Return the annotated members of a dataclass or ``TypedDict`` as parameters."""
+    """Read the annotations of a dataclass or ``TypedDict``: return its members as parameters."""
     hints = typing.get_type_hints(cls, include_extras=True)
     texts = parse_docstring(cls.__doc__).parameters
     if not dataclasses.is_dataclass(cls):
@@ -222,7 +224,7 @@ def parameter(
     default: Any = MISSING,
     stack: tuple[type, ...] = (),
 ) -> Parameter:
-    """Return the parameter for an annotation and a default; the annotation's description goes first."""
+    """Return the parameter for a type annotation and a default; the annotation's description goes first."""
     hints = unwrap(annotation)
     try:
         kind = _compile(hints.annotation, stack).limited(hints.limits)
@@ -236,7 +238,7 @@ def parameter(
 
 
 def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
-    """Resolve the names in an annotation in ``scope``, a module's globals.
+    """Resolve the names in a type annotation in ``scope``, a module's globals.
 
     A name that is not there, for one because it is imported for type checkers only, is ``ImproperlyConfigured``.
     """
@@ -269,7 +271,7 @@ _ITERABLES: Final = (list, tuple, set, frozenset, Sequence, Set, Collection, Ite
 
 
 def output_schema(annotation: Any) -> dict[str, Any] | None:
-    """Return the output schema for a return annotation, None where it says nothing.
+    """Return the output schema for a function's return annotation, None for an annotation that says nothing.
 
     A dataclass, ``TypedDict`` or dict is an object; anything else stands in the member ``result`` of one.
     """
@@ -280,7 +282,7 @@ def output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def is_wrapped(annotation: Any) -> bool:
-    """Return whether the return annotation's value stands in the member ``result``."""
+    """Return whether a value of this return annotation stands in the member ``result``."""
     return _shape(annotation, ()).get("type") != "object"
 
 
@@ -291,7 +293,7 @@ def _member(annotation: Any, stack: tuple[Any, ...], text: str = "") -> dict[str
 
 
 def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the JSON Schema of an annotation's value; an empty one where nothing is known."""
+    """Return the JSON Schema for the values of a type annotation; an empty one where nothing is known."""
     annotation = unwrap(annotation).annotation
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (Union, types.UnionType):
@@ -346,14 +348,14 @@ SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "
 
 @dataclass(slots=True)
 class Docstring:
-    """A parsed docstring: its text, and the text of each parameter."""
+    """A function's parsed docstring, which adds to its annotations: its text, and the text of each parameter."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
 
 
 def first_sentence(owner: type) -> str:
-    """Return the first sentence of a class's docstring, "" if it has none or Django wrote it.
+    """Return the first sentence of an annotated class's docstring, "" without one or if Django wrote it.
 
     Django gives a model without one its fields as such: ``Order(id, number)`` (``ModelBase._prepare``).
     """
@@ -367,7 +369,8 @@ def first_sentence(owner: type) -> str:
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Parse a docstring with parameters in Google's style (``Args:``) or Sphinx's (``:param x:``)."""
+    """Parse an annotated function's docstring, with parameters in Google's style (``Args:``) or Sphinx's (``:param
+    x:``)."""
     found = Docstring()
     lines = inspect.cleandoc(text or "").splitlines()
     prose: list[str] = []

@@ -37,7 +37,7 @@ MAX_ROWS: Final = 100
 
 
 def _json_text(value: Any, opening: str) -> Any:
-    """Return the array or object that a text holds as JSON, since AI models send them so."""
+    """Read the value of a container type from a text of JSON, since AI models send arrays and objects so."""
     if isinstance(value, str) and value.lstrip().startswith(opening):
         from ..protocol.errors import ParseError
         from ..protocol.messages import decode
@@ -50,7 +50,7 @@ def _json_text(value: Any, opening: str) -> Any:
 
 
 def _convert_each(parts: Iterable[tuple[str, Type, Any]], request: HttpRequest) -> list[Any]:
-    """Convert the parts of a container, and report every wrong one."""
+    """Convert each part of a container type's value, and report every wrong one."""
     found: list[Any] = []
     wrong: list[tuple[str, str]] = []
     for place, kind, part in parts:
@@ -162,7 +162,7 @@ class Dictionary(Type):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named member of an object type, or a parameter of a call.
+    """A named member of a container type (an object), or a parameter of a call.
 
     ``default`` is MISSING where the callee has its own or none.
     """
@@ -175,7 +175,8 @@ class Parameter:
     keywords: Mapping[str, Any] | None = None
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema with its description, which repeats the constraints in words."""
+        """Return the JSON Schema of a container's member with its description, which repeats the constraints in
+        words."""
         # Who leaves it out has said null.
         kind = self.type.inner if isinstance(self.type, Nullable) and self.default is None else self.type
         schema = {**kind.schema(), **(self.keywords or {})}
@@ -188,7 +189,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Object(Type):
-    """The container type of a dataclass or ``TypedDict``, with named members. Other names are refused."""
+    """The container type of a dataclass or ``TypedDict``, with named members; other names are refused."""
 
     parameters: tuple[Parameter, ...]
     build: Callable[..., Any] = dict
@@ -204,7 +205,8 @@ class Object(Type):
         return object_schema({item.name: item.schema() for item in self.parameters}, required, closed=True)
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return what ``build`` makes of the members; every wrong, missing and unknown one is reported."""
+        """Convert an object, member by member, with this container type, and pass the members to ``build``; report
+        every wrong, missing and unknown member."""
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
             raise self.refuse(value)

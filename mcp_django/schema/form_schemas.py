@@ -95,7 +95,7 @@ def _choice_of_serializer(field: Any) -> Shape:
 
 
 def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
-    """Return the JSON Schema of a choice among values with labels; ``more`` are texts without a label."""
+    """Return the form schema of a choice among values with labels; ``more`` are texts without a label."""
     if not options or len(options) > MAX_VALUES:
         return {"type": "string"}, [f"one of {len(options)} values"]
     # The field compares texts; a number stays one where all are numbers, as clients copy the values.
@@ -106,7 +106,7 @@ def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
 
 
 def _options(choices: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield values and labels of a form field's choices, those of groups too, without the blank one."""
+    """Yield values and labels of a form field's choices for its schema, those of groups too, without the blank one."""
     for value, label in choices:
         if isinstance(label, (list, tuple)):
             yield from _options(label)
@@ -139,7 +139,7 @@ def _many(shape: Callable[[Any], Shape]) -> Callable[[Any], Shape]:
 
 
 def _parts(field: Any) -> Shape:
-    """Return the JSON Schema of a form field with several controls: a list of their values."""
+    """Return the schema of a form field with several controls: a list of their values."""
     notes = []
     for part in field.fields:
         shape, words = _shape(part)
@@ -165,7 +165,7 @@ def _range(field: Any) -> Shape:
 
 
 def is_geometry(field: Any) -> bool:
-    """Return whether a form field is GeoDjango's, whose libraries not every project has."""
+    """Return whether a form field in a schema is GeoDjango's, whose libraries not every project has."""
     return hasattr(field, "geom_type") and hasattr(field, "srid")
 
 
@@ -220,13 +220,14 @@ def _key_words(field: Any) -> list[str]:
 
 
 def options_of(field: Any) -> list[Option] | None:
-    """Return a form field's choices without the blank one, None for more than a person looks through."""
+    """Return a form field's choices for its schema, without the blank one; None for more than a person looks
+    through."""
     found = [(str(value), label) for value, label in islice(_options(field.choices), MAX_CHOICES + 1)]
     return found if len(found) <= MAX_CHOICES else None
 
 
 def model_of(field: Any) -> type[Model]:
-    """Return the model of the rows that a form field offers."""
+    """Return the model whose rows a form field offers in its schema."""
     model: type[Model] = field.queryset.model
     return model
 
@@ -298,14 +299,14 @@ SERIALIZER_FIELDS: Final[Mapping[str, Callable[[Any], Shape]]] = {
 
 
 def _kind_of(field: Any, known: Mapping[str, Any]) -> Any:
-    """Return the entry for the most specific class of a form field."""
+    """Return the table's schema entry for the most specific class of a form field."""
     kinds = type(field).__mro__
     names = (kind.__name__ for kind in kinds if kind.__module__.startswith(("django.", "rest_framework.")))
     return next((known[name] for name in names if name in known), None)
 
 
 def notation(field: Any) -> tuple[str, str]:
-    """Return how texts of a form field are written, and its JSON Schema ``format``."""
+    """Return the notation for texts of a form field, and the ``format`` in its JSON Schema."""
     found: tuple[str, str] = _kind_of(field, NOTATIONS) or ("", "")
     return found
 
@@ -314,7 +315,7 @@ def notation(field: Any) -> tuple[str, str]:
 
 
 def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of what a Django form takes; ``exclude`` names fields to leave out.
+    """Return the JSON Schema of the values that a Django form takes; ``exclude`` names fields to leave out.
 
     Disabled fields are left out.
     """
@@ -351,7 +352,8 @@ def with_default(shape: Shape, default: Any, texts: Iterable[str]) -> dict[str, 
 
 
 def writable_fields(serializer: Any) -> dict[str, Any]:
-    """Return a serializer's fields that clients can send in JSON, by name; files have no JSON form."""
+    """Return the fields of a serializer, as of a form, that its schema offers to clients, by name; files have no JSON
+    form."""
     from rest_framework.serializers import FileField, HiddenField
 
     fields: Mapping[str, Any] = getattr(serializer, "fields", {})
@@ -363,7 +365,8 @@ def writable_fields(serializer: Any) -> dict[str, Any]:
 
 
 def serializer_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the JSON Schema of a serializer or its field, with constraints in the description."""
+    """Return the schema of a REST framework serializer or its field, as of a form, with constraints in the
+    description."""
     schema, words = _shape_in_serializer(field, depth)
     if field.allow_null:
         schema = any_of(schema, NULL)
@@ -398,7 +401,7 @@ def _shape_in_serializer(field: Any, depth: int) -> Shape:
 
 
 def question_schema(form: forms.BaseForm) -> dict[str, Any]:
-    """Return the elicitation schema (``requestedSchema``) of a Django form."""
+    """Return the schema of a Django form for an elicitation (``requestedSchema``)."""
     fields = fields_of(form)
     lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
     if lost:
@@ -408,12 +411,13 @@ def question_schema(form: forms.BaseForm) -> dict[str, Any]:
 
 
 def is_required(field: forms.Field) -> bool:
-    """Return whether an elicitation needs the form field: a check box only if it must be ticked."""
+    """Return whether the schema requires the form field in an elicitation: a check box only if it must be ticked."""
     return field.required and not isinstance(field, forms.NullBooleanField)
 
 
 def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
-    """Return the elicitation schema of each visible form field, None for one that has no such schema.
+    """Return the schema of each visible field of a Django form for an elicitation, None for a field that has no such
+    schema.
 
     ``choices`` gives those of fields that lead to rows.
     """
@@ -438,7 +442,7 @@ def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> 
 
 
 def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
-    """Return the default of a form field's elicitation schema, None where it has none."""
+    """Return the default in the schema of a form field for an elicitation, None without one."""
 
     def shown(value: Any) -> str:
         value = value.pk if isinstance(value, Model) else getattr(value, "value", value)
@@ -476,7 +480,7 @@ PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Bind a Django form to the answer of an elicitation, validate it and return its ``cleaned_data``.
+    """Bind a Django form to an answer that was given by the form's schema, validate it and return its ``cleaned_data``.
 
     ``asked`` are the plain fields that were asked for, by name; all others keep what they show.
     """
@@ -501,7 +505,7 @@ def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -
 
 
 def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
-    """Return the answer of an elicitation as the form field's ``clean`` takes it."""
+    """Convert a value entered by the schema of a Django form field, as the field's ``clean`` takes it."""
     if value is None:
         return None
     kinds, noun = PLAIN[asked["type"]]

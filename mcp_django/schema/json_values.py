@@ -26,7 +26,7 @@ TEXTS: Final = (str, bytes, bytearray, memoryview, Promise, File)
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a Python value as a JSON value, whatever a project's function gave back.
+    """Convert a Python value to a JSON value, whatever a project's function gave back.
 
     Dataclasses become objects, decimals exact text, dates ISO 8601, bytes Base64, enumerations their values, rows
     ``{"pk", "label"}``, NaN and infinity null, and integers that a JSON number cannot carry exactly text. Code points

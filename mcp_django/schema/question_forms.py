@@ -45,8 +45,8 @@ PLACE: Final = re.compile(r"[.\[]")
 
 
 @dataclass(frozen=True, slots=True)
-class Blank:
-    """The form of a question: its ``requestedSchema``, and ``read``, which converts an answer.
+class QuestionForm:
+    """The flat form of a question: its ``requestedSchema``, and ``read``, which converts the user's answer.
 
     ``read`` raises ``ValueError`` with a text for the user when the content does not fit.
     """
@@ -55,17 +55,17 @@ class Blank:
     read: Callable[[Mapping[str, Any]], Any]
 
 
-def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
-    """Return the form of a question for what :meth:`~mcp_django.context.request.MCPContext.ask` takes.
+def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionForm:
+    """Build the form of a question for a ``kind`` of :meth:`~mcp_django.context.request.MCPContext.ask`.
 
     ``key`` names the field where there is only one; ``default`` is what that field shows.
     """
     if kind is None:
-        return Blank({"type": "object", "properties": {}}, lambda content: True)
+        return QuestionForm({"type": "object", "properties": {}}, lambda content: True)
     if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
         form = kind() if isinstance(kind, type) else kind
         schema = question_schema(form)
-        return Blank(schema, lambda content: read_form(form, schema["properties"], content))
+        return QuestionForm(schema, lambda content: read_form(form, schema["properties"], content))
     if isinstance(kind, Mapping):
         try:
             requested_schema(kind, MODERN[-1])
@@ -73,7 +73,7 @@ def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
             members = [Parameter(name, _type_of(field), name in required) for name, field in own.items()]
         except (ValueError, TypeError, KeyError) as error:
             raise ImproperlyConfigured(f"the schema is none of a form: {error}") from None
-        return Blank(kind, _of_members(Object(tuple(members))).read)
+        return QuestionForm(kind, _of_members(Object(tuple(members))).read)
     name = key or VALUE
     try:
         if isinstance(kind, (list, tuple)):
@@ -87,14 +87,14 @@ def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
 
 
 @lru_cache(maxsize=256)
-def _of_annotation(annotation: Any, name: str) -> Blank:
+def _of_annotation(annotation: Any, name: str) -> QuestionForm:
     cls = unwrap(annotation).annotation
     if isinstance(cls, type) and (dataclasses.is_dataclass(cls) or typing.is_typeddict(cls)):
         return _of_members(Object(members_of(cls, (cls,)), cls))
     return _of_one(parameter(name, annotation))
 
 
-def _of_one(only: Parameter, default: Any = MISSING) -> Blank:
+def _of_one(only: Parameter, default: Any = MISSING) -> QuestionForm:
     return _of_members(Object((only,), lambda **found: found.get(only.name, default)))
 
 
@@ -106,7 +106,7 @@ def _choice(options: Sequence[Any]) -> Choice:
     return Choice(tuple((to_jsonable(value), value) for value, _ in options), tuple(str(label) for _, label in options))
 
 
-def _of_members(members: Object) -> Blank:
+def _of_members(members: Object) -> QuestionForm:
     nullable = {item.name for item in members.parameters if isinstance(item.type, Nullable)}
     required = [item.name for item in members.parameters if item.required and item.name not in nullable]
     schema = object_schema({item.name: _field(item) for item in members.parameters}, required)
@@ -135,7 +135,7 @@ def _of_members(members: Object) -> Blank:
                 texts.append(f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}.")
             raise ValueError(" ".join(texts)) from None
 
-    return Blank(schema, read)
+    return QuestionForm(schema, read)
 
 
 # Fields

@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The result of sampling: the client's AI model's ``text``, ``content`` blocks and stop reason."""
+    """The result of sampling: the ``text`` of the client's AI model, ``content`` blocks and stop reason."""
 
     text: str
     content: tuple[Mapping[str, Any], ...]
@@ -17,7 +17,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """One of the client's roots, a ``file://`` URI. It is the client's word, and no permission."""
+    """One of the client's roots, a ``file://`` URI. A root is the client's word, and no permission."""
 
     uri: str
     name: str = ""

@@ -74,13 +74,13 @@ def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
 
 
 def is_long(field: Any) -> bool:
-    """Return whether a field can hold texts as long as a secret, and is no key of its row."""
+    """Return whether a field could be a secret by its length: it can hold such long texts, and is no key of its row."""
     ordinary = isinstance(field, (SlugField, EmailField, URLField)) or not isinstance(field, (CharField, TextField))
     return not ordinary and not field.primary_key and (field.max_length or LONG) >= LONG
 
 
 def is_drawn(field: Any) -> bool:
-    """Return whether a field's default is generated for each row, as that of a secret is."""
+    """Return whether a field could be a secret by its default, which is generated for each row."""
     return callable(field.default) and not isinstance(field.default, type)
 
 
@@ -120,7 +120,7 @@ def _holds_credentials(model: type[Model], name: str) -> bool:
 
 
 def members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the members of a JSON object, with ``HIDDEN`` for secrets by their names."""
+    """Yield the members of a JSON object, with ``HIDDEN`` in place of secrets, which their names give away."""
     for key, item in value.items():
         name = str(key)
         plain = item is None or item == "" or isinstance(item, (bool, int, float))
@@ -128,7 +128,7 @@ def members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def holds_hidden(value: Any) -> bool:
-    """Return whether a JSON value contains ``HIDDEN``, which must not overwrite the secret."""
+    """Return whether a JSON value contains ``HIDDEN``, which stands for a secret and must not overwrite it."""
     if isinstance(value, dict):
         return any(map(holds_hidden, value.values()))
     return any(map(holds_hidden, value)) if isinstance(value, list) else value == HIDDEN
@@ -155,7 +155,7 @@ def may_hold_secrets(text: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with ``HIDDEN`` for secrets in JSON, and for passwords in URLs."""
+    """Hide the secrets in a text: put ``HIDDEN`` for secrets in JSON, and for passwords in URLs."""
     if not may_hold_secrets(text):
         return text
     parts: list[str] = []
@@ -186,7 +186,7 @@ def _end_of_value(text: str, opening: str, start: int) -> int:
 
 
 def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
-    """Return a text with its secrets hidden, cut to ``limit`` characters with a note of what is missing.
+    """Hide the secrets in a text and cut it to ``limit`` characters, with a note of how much is missing.
 
     Code points that UTF-8 cannot hold are replaced.
     """
@@ -199,7 +199,7 @@ def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
 
 
 def without_new_secrets(text: str) -> str:
-    """Return a message with ``HIDDEN`` for a new secret that it shows only once."""
+    """Hide a new secret in a message that shows it only once: put ``HIDDEN`` in its place."""
     text = without_secrets(text)
     return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
 
@@ -215,7 +215,7 @@ _CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")
 
 
 def without_likely_secrets(value: Any) -> Any:
-    """Return a value with ``HIDDEN`` for what looks like a secret token or a payment card's number."""
+    """Hide likely secrets in a value: put ``HIDDEN`` for a secret token or a payment card's number."""
     if isinstance(value, int):
         return HIDDEN if _CARD.fullmatch(str(value)) and _adds_up(str(value)) else value
     if not isinstance(value, str):
@@ -225,7 +225,7 @@ def without_likely_secrets(value: Any) -> Any:
 
 
 def _adds_up(number: str) -> bool:
-    """Return whether a number's check digit is right, as that of a payment card (ISO/IEC 7812-1, Luhn)."""
+    """Return whether digits are likely a secret card number, by their check digit (ISO/IEC 7812-1, Luhn)."""
     digits = [int(char) for char in reversed(number) if char.isdigit()]
     return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
 

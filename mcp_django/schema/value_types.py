@@ -43,7 +43,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}
 
 
 class Invalid(Exception):
-    """A value is not of its type: ``problems`` are pairs of a path and a cause.
+    """A value does not have its type: ``problems`` are pairs of a path and a cause.
 
     There are several where parts of a value are wrong, so that a model can mend all of it at once.
     """
@@ -53,7 +53,7 @@ class Invalid(Exception):
         self.problems = list(problems) or [("", cause)]
 
     def within(self, place: str) -> list[tuple[str, str]]:
-        """Return the problems with their paths inside a containing value."""
+        """Return the value's type problems with their paths inside a containing value."""
         return [
             (f"{place}{'.' if path and not path.startswith('[') else ''}{path}", cause) for path, cause in self.problems
         ]
@@ -68,12 +68,12 @@ def json_type(value: Any) -> str:
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether a value is an empty text, list or object, which AI models send for nothing."""
+    """Return whether a value of any type is an empty text, list or object, which AI models send for nothing."""
     return isinstance(value, (str, list, Mapping)) and not value
 
 
 def show(value: Any) -> str:
-    """Return a value as error messages quote it: short, as JSON."""
+    """Quote a value in the error message of its type: short, as JSON."""
     if isinstance(value, str):
         return json.dumps(value if len(value) <= MAX_SHOWN else value[:MAX_SHOWN] + "…", ensure_ascii=False)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**MAX_SHOWN:
@@ -86,7 +86,7 @@ def show(value: Any) -> str:
 
 
 def any_of(*shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of values that are of one of several types."""
+    """Return the JSON Schema of a value that has one of several types."""
     flat = [inner for shape in shapes for inner in (shape["anyOf"] if shape.keys() == {"anyOf"} else [shape])]
     if not all(flat):
         return {}
@@ -100,7 +100,7 @@ def present(**keywords: Any) -> dict[str, Any]:
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, closed: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema of an object type with these members; a ``closed`` one has no others."""
+    """Return the JSON Schema of values of an object type with these members; a ``closed`` one has no others."""
     schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
     if names := list(required):
         schema["required"] = names
@@ -108,14 +108,14 @@ def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, clo
 
 
 def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]) -> dict[str, Any]:
-    """Return the schema of a type with its description: texts, then constraints in words."""
+    """Return the schema of a value type with its description: texts, then constraints in words."""
     note = ", ".join(filter(None, words))
     description = " ".join(filter(None, [*texts, note and f"({note})"]))
     return {**schema, "description": description} if description else schema
 
 
 def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema in which objects, and values of several types, are text."""
+    """Return a schema of value types in which objects, and values of several types, are text."""
     if "items" in schema:
         return {**schema, "items": as_text(schema["items"])}
     if (kinds := schema.get("anyOf", ())) and kinds[0] == {"type": "string"} and NULL not in kinds:
@@ -132,19 +132,19 @@ def texts_of(value: Any) -> Any:
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the JSON types of values that a schema admits, an empty set for all."""
+    """Return the JSON value types that a schema admits, an empty set for all."""
     return frozenset(shape["type"] for shape in schema.get("anyOf", [schema]) if "type" in shape)
 
 
 def key_type(field: Any) -> str:
-    """Return the JSON type of a primary key's values."""
+    """Return the JSON type of the values of a primary key."""
     while field is not None and field.is_relation:
         field = field.target_field
     return "integer" if isinstance(field, models.IntegerField) else "string"
 
 
 def between(low: Any, high: Any, unit: str = "") -> str:
-    """Return a range in words: "1 to 100", "at least 1 item", "" for none."""
+    """Return a value type's range in words: "1 to 100", "at least 1 item", "" for none."""
     unit = f" {unit}" if unit else ""
     if low is not None and high is not None:
         return f"{low} to {high}{unit}"
@@ -154,7 +154,7 @@ def between(low: Any, high: Any, unit: str = "") -> str:
 
 
 def in_words(options: Iterable[tuple[Any, str]], most: int | None = None) -> str:
-    """Return the labels of values that differ from them, "" for more than ``most``."""
+    """Return, for the type's description, values with labels that differ from them; "" for more than ``most``."""
     named = [f"{value} = {label}" for value, label in options if str(value).replace("_", " ").lower() != label.lower()]
     return ", ".join(named) if most is None or len(named) <= most else ""
 
@@ -168,7 +168,7 @@ class Type:
 
     @property
     def noun(self) -> str:
-        """The name of the value's type in messages, with its article."""
+        """The noun for the value type in messages, with its article."""
         raise NotImplementedError
 
     @property
@@ -191,7 +191,7 @@ class Type:
         return {"type": self.json_types[0]}
 
     def words(self) -> str:
-        """Return the type's constraints on values in words, "" for none."""
+        """Return the value type's constraints in words, "" for none."""
         return ""
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
@@ -206,7 +206,7 @@ class Type:
         return replace(self, **limits)
 
     def refuse(self, value: Any) -> Invalid:
-        """Return the error for a value of another type."""
+        """Return the error for a value that is not of this type."""
         return Invalid(f"expected {self.noun}, got {show(value)}")
 
 
@@ -270,7 +270,7 @@ class _Ranged(Type):
 
 @dataclass(frozen=True)
 class Integer(_Ranged):
-    """The type of whole numbers with at most 64 bits; a text of digits is one too."""
+    """The value type of whole numbers with at most 64 bits; a text of digits is one too."""
 
     noun = "an integer"
     json_types = ("integer",)
@@ -310,7 +310,7 @@ class Number(_Ranged):
 
 @dataclass(frozen=True)
 class DecimalNumber(_Ranged):
-    """The type of exact decimals, which are text on the wire."""
+    """The value type of exact decimals, which are text on the wire."""
 
     noun = "a decimal number"
     json_types = ("string",)
@@ -337,7 +337,7 @@ class DecimalNumber(_Ranged):
 
 @dataclass(frozen=True)
 class Boolean(Type):
-    """The type of true and false, and of the words "true" and "false"; 0 and 1 are none."""
+    """The value type of true and false, and of the words "true" and "false"; 0 and 1 are neither."""
 
     noun = "true or false"
     json_types = ("boolean",)
@@ -352,7 +352,7 @@ class Boolean(Type):
 
 @dataclass(frozen=True)
 class Parsed(Type):
-    """The type of texts in a notation, such as dates: ``parse`` gives the value, or None or ``ValueError``.
+    """The value type of texts in a notation, such as dates: ``parse`` gives the value, or None or ``ValueError``.
 
     ``format`` is the one that says so in a client's form.
     """
@@ -404,7 +404,7 @@ PARSED: Final[Mapping[type, Parsed]] = {
 
 @dataclass(frozen=True)
 class Choice(Type):
-    """The type of a choice among values: ``options`` are pairs of a JSON and a Python value.
+    """The value type of a choice among values: ``options`` are pairs of a JSON and a Python value.
 
     ``labels`` name the values for people, where they differ from them.
     """

@@ -26,8 +26,8 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
+from ..orm.database_writes import refusals
 from ..orm.query_limits import write_transaction
-from ..orm.write_transactions import refusals
 from ..schema.value_types import is_empty
 from ..tools.base import Tool
 

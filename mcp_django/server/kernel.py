@@ -46,7 +46,7 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply to a call: the encoded JSON-RPC response, and its HTTP status."""
+    """The kernel's reply to a call: the encoded JSON-RPC response, and its HTTP status."""
 
     body: bytes
     status: int = 200
@@ -68,15 +68,16 @@ class Kernel:
         self.request, self.call = request, call
 
     def serve(self) -> Outcome:
-        """Run the call to its reply, or to what is left: work elsewhere, questions, or a stream of changes."""
+        """Run the call in the kernel to its reply, or to what is left: work elsewhere, questions, or a stream of
+        changes."""
         return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
-        """Do the work of a ``Later`` in this thread and return the reply of the call, or its questions."""
+        """Run the rest of a call in the kernel, a ``Later``, in this thread; return its reply or its questions."""
         return self._finished(self._run(later.work))
 
     async def resume_async(self, later: Later) -> Reply | Asked:
-        """Do the same on the event loop with work that is a coroutine function."""
+        """Run the rest of a call in the kernel on the event loop, with work that is a coroutine function."""
         result, error = None, None
         with underway(self.request, self.call), own_locale(self.request):
             try:
@@ -122,7 +123,7 @@ class Kernel:
         return handler(request, call.params)
 
     def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
-        """Return the input-required result of a call that asks (2026-07-28, basic/patterns/mrtr).
+        """Return the kernel's input-required result of a call that asks (2026-07-28, basic/patterns/mrtr).
 
         In the older era it is the transport that puts the questions to the client.
         """
@@ -156,7 +157,7 @@ class Kernel:
         }
 
     def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
-        """Run a part of the call within its steps, and finish its record where nothing follows."""
+        """Run a part of the call in the kernel within the call's steps, and finish its record where nothing follows."""
         record = self.request.mcp.record
         if in_middleware and settings.CALL_MIDDLEWARE:
             work = partial(through, self.request, work)
@@ -217,7 +218,8 @@ class Kernel:
         return Reply(encode(result_response(call.id, wire)))
 
     def _failed(self, error: Exception) -> Reply:
-        """Map an exception of the call to the client's error; log internal errors under an opaque id."""
+        """Map, in the kernel, an exception of the call to the client's error; log internal errors under an opaque
+        id."""
         call, record = self.call, self.request.mcp.record
         mapped: ProtocolError
         match error:
@@ -244,6 +246,6 @@ class Kernel:
 
 
 def rejection(rejected: Rejected) -> Reply:
-    """Return the reply to a message that was rejected before it became a call."""
+    """Return the kernel's reply to a message that was rejected before it became a call."""
     body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
     return Reply(body, rejected.era.status(rejected.error))

@@ -149,7 +149,7 @@ def lease_key(session_id: str) -> str:
 
 
 def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
-    """Add a resource to those that a session subscribes to, up to ``MAX_SUBSCRIPTIONS``."""
+    """Add a resource to the session's list of subscribed ones, up to ``MAX_SUBSCRIPTIONS``."""
     if uri in uris:
         return uris
     if len(uris) >= settings.MAX_SUBSCRIPTIONS:

@@ -87,7 +87,7 @@ def new_id() -> str:
 
 
 def has_one_writer() -> bool:
-    """Return whether the streams' database lets only one transaction write at a time (SQLite)."""
+    """Return whether the database of stored streams lets only one transaction write at a time (SQLite)."""
     return connections[router.db_for_write(Stream)].vendor == "sqlite"
 
 
@@ -101,7 +101,8 @@ def _sign_of_life() -> Any:
 def open_stream(
     session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
 ) -> str:
-    """Insert the row of a stream for a call of the session and return its id; ``call`` is its JSON-RPC message."""
+    """Insert the row of a stored stream for a call of the session and return its id; ``call`` is its JSON-RPC
+    message."""
     using = router.db_for_write(Stream)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
@@ -119,7 +120,7 @@ def open_stream(
 
 
 def _kept_bytes() -> QuerySet[Any]:
-    """Return the bytes of the user's stored streams, without those of HTTP with SSE."""
+    """Return the size in bytes of the user's stored streams, without those of HTTP with SSE."""
     own = Stream.objects.filter(Q(Exact(F("session__user_id"), Bind(Slot(0)))), request_id__isnull=False)
     return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
 
@@ -145,7 +146,7 @@ def discard(stream_id: str) -> None:
 
 
 def shared_stream(session: ClientSession) -> str | None:
-    """Return the id of the session's stored stream for many calls, if it has one open (HTTP with SSE)."""
+    """Return the id of the stored stream that all calls of the session share, if one is open (2024-11-05)."""
     shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
     return shared.values_list("pk", flat=True).first()
 
@@ -158,7 +159,8 @@ def owns(session: ClientSession, stream_id: str) -> bool:
 
 
 def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
-    """Append messages to a stored stream, and set ``values`` of its row; the oldest are deleted over its bounds.
+    """Append messages to a stored stream in the database, and set ``values`` of its row; the oldest are deleted over
+    its bounds.
 
     ``first`` is the number of the first message, where the only one who writes counts them; otherwise they are counted
     here. Returns False, and does nothing, when the stream is over.
@@ -201,7 +203,7 @@ def _drop_oldest(stream_id: str, last: int) -> None:
 
 
 def keep_alive(stream_ids: Collection[str]) -> None:
-    """Say that the worker of the calls is there."""
+    """Write to the rows of stored streams that the worker of their calls is alive."""
     Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
 
 
@@ -211,7 +213,7 @@ def finish(stream_id: str, *messages: bytes, first: int | None = None) -> bool:
 
 
 def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
-    """Store questions to the client as requests on the stream; the call waits until they are answered.
+    """Store questions to the client as requests on its stored stream; the call waits until they are answered.
 
     Returns the requests; there are none when the stream is over.
     """
@@ -230,7 +232,7 @@ def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version
 
 
 def answer_question(session: ClientSession, response: ClientResponse) -> Resumption | None:
-    """Store the client's answer to a question of this session's calls; other answers are ignored.
+    """Store the client's answer to a question on a stored stream of the session; other answers are ignored.
 
     Returns what has to be run again when this was the last answer that a call was waiting for.
     """
@@ -256,7 +258,8 @@ def answer_question(session: ClientSession, response: ClientResponse) -> Resumpt
 
 
 def cancel(session: ClientSession, request_id: Id) -> None:
-    """Cancel a call that waits for its client (basic/utilities/cancellation); its stored stream ends without answer."""
+    """End the stored stream of a waiting call without answer, as the client cancels the call
+    (basic/utilities/cancellation)."""
     waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
     for stream_id in list(waiting.values_list("pk", flat=True)):
         finish(stream_id)
@@ -293,7 +296,7 @@ def _is_alive(state: str, alive: Any) -> bool:
 
 
 def interrupted(request_id: Id) -> bytes:
-    """Return the error response of a call whose worker died on the way."""
+    """Return the error response for a stored stream whose worker died during the call."""
     return _error(request_id, "The call was interrupted; see what it has done before you repeat it")
 
 
@@ -337,7 +340,7 @@ def _horizons() -> tuple[datetime, datetime]:
 
 
 def _old_streams() -> QuerySet[Any]:
-    """Return the stored streams of a session that are to be deleted."""
+    """Return the stored streams of a session that are old enough to be deleted."""
     own = Q(Exact(F("session_id"), Bind(Slot(0))))
     return Stream.objects.filter(own & _is_old(*(Bind(Slot(number)) for number in (1, 2, 3)))).values_list("pk")
 

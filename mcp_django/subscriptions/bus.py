@@ -64,7 +64,7 @@ Deliver = Callable[[Any], None]
 
 
 def shared_layer() -> tuple[str, Any] | None:
-    """Return alias and configuration of the channel layer that other processes hear too, None if there is none.
+    """Return alias and configuration of the bus's channel layer to other processes, None if there is none.
 
     The in-memory layer reaches nobody else, and what is in this process is delivered without it.
     """
@@ -76,13 +76,13 @@ def shared_layer() -> tuple[str, Any] | None:
 
 
 def group_name() -> str:
-    """Return the channel layer's group of this project's processes; another installation has another one."""
+    """Return the bus's channel-layer group for this project's processes; another installation has another one."""
     named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
     return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
 
 
 class Bus:
-    """Publish and subscribe, in this process and through the channel layer in other processes."""
+    """A bus to publish and subscribe, in this process and through the channel layer in other processes."""
 
     def __init__(self) -> None:
         self.reset()
@@ -107,11 +107,12 @@ class Bus:
     # Any thread
 
     def is_idle(self) -> bool:
-        """Return whether a publication would reach nobody: no subscriber here, no channel layer to other processes."""
+        """Return whether publishing on the bus would reach nobody: no subscriber here, no channel layer to other
+        processes."""
         return not self._subscribers and shared_layer() is None
 
     def publish(self, topic: str, payload: Any) -> None:
-        """Publish to all subscribers of the topic, here and in other processes through the channel layer.
+        """Publish on the bus to all subscribers of the topic, here and in other processes through the channel layer.
 
         ``payload`` is JSON, at most 64 KiB of it. Nothing is waited for and nothing raised.
         """
@@ -127,7 +128,7 @@ class Bus:
             self._scheduled = False
 
     def put(self, changes: Changes) -> None:
-        """Publish changes on the topic :data:`CHANGES`, merged with others of the next 50 ms."""
+        """Publish changes on the bus under the topic :data:`CHANGES`, merged with others of the next 50 ms."""
         if self.is_idle():
             return
         with self._lock:
@@ -137,7 +138,7 @@ class Bus:
             self._timed = False
 
     def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
-        """Subscribe to a topic: ``deliver(payload)`` is called in the bus's thread. Return what unsubscribes.
+        """Subscribe to a topic of the bus: ``deliver(payload)`` is called in its thread. Return what unsubscribes.
 
         It must be quick. It gets :data:`RESYNC` when news may have been lost.
         """
@@ -297,7 +298,7 @@ class Bus:
                 self._send(topic, payload)
 
     def _resync(self) -> None:
-        """Deliver :data:`RESYNC` to all subscribers, as a publication may have been lost."""
+        """Deliver :data:`RESYNC` to all subscribers of the bus, as a publication may have been lost."""
         for topic in list(self._subscribers):
             self._deliver(topic, RESYNC)
 
@@ -311,7 +312,8 @@ class Bus:
     # To other processes
 
     def _send(self, topic: str, payload: Any) -> None:
-        """Queue an event for the channel layer; one that cannot be sent skips a number, so that others resync."""
+        """Queue an event of the bus for the channel layer; one that cannot be sent skips a number, so that others
+        resync."""
         try:
             event = orjson.dumps([topic, payload])
         except TypeError:
@@ -330,7 +332,7 @@ class Bus:
             self._wake.set()
 
     def _count(self) -> float | None:
-        """Take the next message number and return the seconds since the one before was taken."""
+        """Take the bus's next message number and return the seconds since the one before was taken."""
         now = asyncio.get_running_loop().time()
         since = now - self._sent_at if self._number else None
         self._number, self._sent_at, self._is_confirmed = self._number + 1, now, False
@@ -347,7 +349,7 @@ class Bus:
                 delay = min(delay * 2, RETRY_MOST)
 
     async def _next_message(self) -> dict[str, Any] | None:
-        """Return the next message for the channel layer: queued events or a heartbeat; None at the end."""
+        """Return the bus's next message for the channel layer: queued events or a heartbeat; None at the end."""
         while not self._outgoing:
             if self._closing.is_set():
                 return None
@@ -405,7 +407,7 @@ class Bus:
         self._heard.set()
 
     async def _hear(self) -> None:
-        """Receive the next message from the channel layer and deliver its events to subscribers."""
+        """Receive the bus's next message from the channel layer and deliver its events to subscribers."""
         try:
             async with asyncio.timeout_at(self._heard_at + SILENCE) as silence:
                 message = await self._layer.receive(self._channel)
@@ -428,7 +430,7 @@ class Bus:
             logger.warning("A message in the group %s is not of this app", self._group)
 
     def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
-        """Return whether a message of another process is new, and resync if a number before it is missing.
+        """Return whether a bus message of another process is new, and resync if a number before it is missing.
 
         A heartbeat has the number of the last message. ``since`` is how many seconds before it the publisher sent the
         one before, None for its first: what it sent before this process listened is not missed.

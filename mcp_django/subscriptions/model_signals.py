@@ -34,7 +34,8 @@ Rows = list[tuple[str, list[str] | None]]
 
 @lru_cache(maxsize=4096)
 def same_rows(model: type[Model]) -> Models:
-    """Return the models that share rows with this one (proxies, parents, children), and the key's attribute in each.
+    """Return the models whose signals concern the same rows (proxies, parents, children), and the key's attribute in
+    each.
 
     These are the model itself and its proxies, its parents and their other children. The attribute is None where the
     primary key there is not known from the instance.
@@ -59,7 +60,7 @@ def same_rows(model: type[Model]) -> Models:
 
 
 def relations_of(model: type[Model]) -> Iterator[type[Model]]:
-    """Yield the through models of the many-to-many relations from and to the model."""
+    """Yield the through models, of which signals are received, of the many-to-many relations from and to the model."""
     for field in model._meta.get_fields(include_hidden=True):
         relation: Any = getattr(field, "field", field)
         through = relation.remote_field.through if isinstance(relation, ManyToManyField) else None
@@ -69,7 +70,7 @@ def relations_of(model: type[Model]) -> Iterator[type[Model]]:
 
 @lru_cache(maxsize=4096)
 def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
-    """Return the models that a many-to-many through model relates, and the attributes of their keys.
+    """Return the models that a signal of a many-to-many through model concerns, and the attributes of their keys.
 
     It is empty for a model that is no table of such a relation.
     """
@@ -151,7 +152,7 @@ def _connect(model: type[Model]) -> None:
 
 
 class _Batch:
-    """The changes of one transaction or savepoint, published when it commits."""
+    """The changes that model signals tell within one transaction or savepoint, published when it commits."""
 
     def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
         self.savepoints, self.changes = savepoints, changes
@@ -171,7 +172,7 @@ _open = threading.local()
 
 
 def after_commit(using: str | None, changes: Changes, *, explicit: bool = False) -> None:
-    """Publish changes when the transaction of this thread commits, at once when there is none.
+    """Publish changes told by model signals when this thread's transaction commits, at once when there is none.
 
     They are not told when the transaction, or a savepoint around this call, is rolled back. Where Django cannot know of
     the commit, because autocommit was turned off by hand, only what is ``explicit`` is told, and at once.
@@ -260,7 +261,7 @@ def _rows_of(instance: Model) -> Rows:
 
 
 def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
-    """Return changed rows by their primary keys in the model, None for unknown rows."""
+    """Return the rows that a model's signal tells of as changes, by primary keys; None for unknown rows."""
     own, texts = ("pk", model._meta.pk.attname), None if pks is None else _texts(model, pks)
     return [
         (other._meta.label_lower, texts if attname in own else None)
@@ -270,7 +271,8 @@ def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
 
 
 def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
-    """Return primary keys of saved rows as text, whatever the project's code put into the attribute."""
+    """Return primary keys of rows that a save signal tells of as text, whatever the project's code put into the
+    attribute."""
     from ..orm.column_values import pk_text
 
     fields: Any = model._meta.pk_fields
@@ -288,7 +290,7 @@ def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
 
 
 def notify_changed(*targets: Any, using: str | None = None) -> None:
-    """Notify subscribers of changes without a signal, such as ``QuerySet.update()``, when the transaction commits.
+    """Publish changes that send no model signal, such as ``QuerySet.update()``, when the transaction commits.
 
     A target is an instance, several of them in a list, a queryset, a model class for any rows of it, or the URI of a
     resource. A queryset is asked for its rows here: call this before the update if that changes which rows match. One
@@ -305,7 +307,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
 
 
 def _read(target: Any) -> tuple[str | None, Changes]:
-    """Return the database of a target of :func:`notify_changed`, None without one, and its changes."""
+    """Return the database, if known, and the changes of a target without a model signal (:func:`notify_changed`)."""
     match target:
         case str():
             from ..orm.uris import parse_uri
@@ -328,7 +330,8 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Notify subscribers that lists have changed: "tools", "prompts" or "resources", by default all of them.
+    """Publish that lists have changed, which no model signal tells: "tools", "prompts" or "resources", by default all
+    of them.
 
     ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
     """

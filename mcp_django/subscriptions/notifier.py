@@ -47,7 +47,7 @@ EVERY: Final = 3.0
 
 
 def check_tokens(subscriptions: Iterable[Subscription]) -> None:
-    """End the subscriptions whose tokens have expired or were revoked; one query for 500 of them."""
+    """Have the notifier end subscriptions whose tokens have expired or were revoked; one query for 500 of them."""
     checked: dict[type[Any], dict[Any, list[Subscription]]] = defaultdict(lambda: defaultdict(list))
     for subscription in subscriptions:
         auth = subscription.auth
@@ -107,7 +107,7 @@ class Notifier:
         self._forget()
 
     def heard(self, news: Any) -> None:
-        """Queue changes from the bus, or everything on :data:`RESYNC`; called in the bus's thread."""
+        """Queue changes from the bus for the notifier, or everything on :data:`RESYNC`; called in the bus's thread."""
         self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
 
     def _look_at_switches(self, news: Any) -> None:
@@ -187,7 +187,8 @@ class Notifier:
     # Permissions
 
     def check(self) -> float | None:
-        """Check tokens and users of all open subscriptions once; return the seconds until the next round."""
+        """Check, in the notifier, tokens and users of all open subscriptions; return the seconds until the next
+        round."""
         subscriptions = self.audience.subscriptions()
         if not subscriptions:
             return None
@@ -232,7 +233,7 @@ def _wanted(concerned: dict[Subscriber, Entries]) -> dict[str, set[str]]:
 
 
 def _switched(off: Off, caller: Subscriber, person: ReloadedUser) -> str:
-    """Return the reason to end the subscriptions of a caller who is switched off, "" for others."""
+    """Return the notifier's reason to end the subscriptions of a caller who is switched off, "" for others."""
     if off.kinds.isdisjoint(CALLERS):
         return ""
     record = CallRecord()
@@ -256,7 +257,7 @@ if hasattr(os, "register_at_fork"):
 def open_subscription(
     request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], deliver: Deliver, end: Callable[[str], Any]
 ) -> Subscription:
-    """Open a subscription of the caller to resources and to lists ("tools", "prompts", "resources").
+    """Have the notifier tell the caller of changes: subscribe to resources and lists ("tools", "prompts", "resources").
 
     ``deliver(method, params)`` is called for each notification, from any thread, and may be before this returns;
     ``end(reason)`` once when the caller may not have it any more. Neither may wait. To be called in a thread, as the

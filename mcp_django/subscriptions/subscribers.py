@@ -28,7 +28,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..operating.switches import board
 from ..orm.access import access_of, has_every_row
 from ..orm.pagination import chunks
-from ..orm.permissions import STOCK
+from ..orm.permission_queries import STOCK
 from ..protocol.errors import InvalidParams
 from ..runtime.thread_pools import take_over
 from ..scopes import READ
@@ -135,7 +135,7 @@ class Subscriber:
         variables.run(moved)
 
     def lost(self, person: "ReloadedUser | None") -> str:
-        """Return why the reloaded user's subscriptions must end, "" while they need not."""
+        """Return why the subscriptions of the subscriber's reloaded user must end, "" while they need not."""
         if person is None or not person.is_active:
             return "the account is not active any more"
         return "" if is_current(person.user, self._context.facts) else "the password has changed"
@@ -150,7 +150,7 @@ class Subscriber:
         return made
 
     def tell(self, request: MCPRequest, entries: "Entries", changes: Changes, rows: Rows) -> None:
-        """Notify the caller's subscriptions of those changes that the caller can see."""
+        """Notify the subscriber's subscriptions of those changes that the subscriber can see."""
         by_label: dict[str, Entries] = defaultdict(dict)
         for subscription, watch in entries:
             by_label[watch.label][subscription, watch] = None
@@ -176,7 +176,8 @@ class Subscriber:
     def _changed(
         self, request: MCPRequest, label: str, entries: "Entries", changed: set[str] | None, rows: Rows
     ) -> list[tuple["Subscription", Watch]]:
-        """Return the subscriptions to notify of changes to one model, and note which rows the caller sees now.
+        """Return the subscriber's subscriptions to notify of changes to one model, and note the rows that the
+        subscriber sees now.
 
         ``changed`` are the keys of changed rows, None when they are not known.
         """
@@ -208,7 +209,7 @@ class Subscriber:
         rows: Rows,
         row_changed: bool,
     ) -> set[Watch]:
-        """Return the watched pages that have lost a row, all of them when a visible row changed."""
+        """Return the subscriber's pages that have lost a row, all of them when a visible row changed."""
         pks = sorted(changed or ())
         if not row_changed and changed is None:
             row_changed = any_visible(request, exposure)
@@ -233,7 +234,7 @@ class Subscriber:
         return found
 
     def check(self, request: MCPRequest) -> None:
-        """End subscriptions to what the caller may no longer see, and notify of changed schemas and lists."""
+        """End the subscriber's subscriptions to what is no longer visible, and notify of changed schemas and lists."""
         for subscription in tuple(self.subscriptions):
             reasons = (reason_lost(request, watch) for watch in subscription.watches)
             if reason := next(filter(None, reasons), ""):
@@ -285,7 +286,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def check_uris(uris: Sequence[str]) -> None:
-    """Check number and form of the URIs that a client subscribes to."""
+    """Check number and form of the URIs that a subscriber asks for."""
     if len(uris) > settings.MAX_SUBSCRIPTIONS:
         raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
     for uri in uris:
@@ -315,14 +316,15 @@ class Subscription:
         return tuple(watch.uri for watch in self.watches)
 
     def set_uris(self, uris: Sequence[str]) -> None:
-        """Subscribe to these resources instead; to be called in a thread, as the database is asked."""
+        """Change the open subscription to these resources; to be called in a thread, as the database is asked."""
         check_uris(uris)
         person = reload([self.caller.user])[identity(self.caller.user)]
         if person is not None and self.is_open and not self.caller.lost(person):
             self.watch(self.caller.request(person.user), uris)
 
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
-        """Watch those of the resources that the caller may see, within the user's limit of pages."""
+        """Let the subscription watch those of the resources that its subscriber may see, within the user's limit of
+        pages."""
         may_read = settings.EVENTS and READ in request.mcp.scopes
         known, honoured = self.caller.pages, []
         pages = self.audience.pages_of(self.caller.user, self)
@@ -347,7 +349,7 @@ class Subscription:
                 logger.error("The delivery of a notification failed", exc_info=error)
 
     def end(self, reason: str) -> None:
-        """End the subscription with a reason; the second time nothing happens."""
+        """End the open subscription with a reason; the second time nothing happens."""
         if self.is_open:
             self.close()
             try:
@@ -396,7 +398,7 @@ class SubscriptionIndex:
                 self._callers.pop(caller.key, None)
 
     def watch(self, subscription: Subscription, watches: tuple[Watch, ...]) -> None:
-        """Index a subscription under what it watches now, and nothing else."""
+        """Index an open subscription under what it watches now, and nothing else."""
         caller = subscription.caller
         with self._lock:
             if subscription not in caller.subscriptions:
@@ -439,7 +441,7 @@ class SubscriptionIndex:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
 
     def pages_of(self, user: Any, apart_from: Subscription) -> set[str]:
-        """Return the URIs of pages that a user watches by other subscriptions."""
+        """Return the URIs of pages that a subscriber's user watches by other subscriptions."""
         wanted = identity(user)
         with self._lock:
             return {
@@ -453,12 +455,12 @@ class SubscriptionIndex:
             }
 
     def relevant(self, changes: Changes) -> Changes:
-        """Return those of the changes that some subscription of this process watches."""
+        """Return those of the changes that some open subscription of this process watches."""
         with self._lock:
             return changes.among(self._pks, self._index) if self._callers else Changes()
 
     def concerned(self, changes: Changes) -> dict[Subscriber, Entries]:
-        """Return by subscriber the subscriptions that watch the changed rows, models and resources."""
+        """Return, by subscriber, the open subscriptions that watch the changed rows, models and resources."""
         found: dict[Subscriber, Entries] = defaultdict(dict)
         with self._lock:
             targets: list[Hashable] = list(self._index) if changes.everything else list(changes.uris)
@@ -473,7 +475,8 @@ class SubscriptionIndex:
 
 
 def _targets(watch: Watch) -> list[Hashable]:
-    """Return the index keys of a watched resource: its URI, and its row, or its model when it is a page."""
+    """Return the keys of a watched resource in the index of subscriptions: its URI, and its row, or its model when it
+    is a page."""
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 
@@ -525,7 +528,7 @@ def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
 
 
 def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
-    """Preload the permission caches of reloaded users, and return the digests."""
+    """Preload the permission caches of subscribers' reloaded users, and return the digests."""
     own = _permissions(model, "user_permissions", using, users)
     groups: dict[Any, set[Any]] = defaultdict(set)
     inherited: dict[Any, set[str]] = {}
@@ -567,7 +570,8 @@ def _permissions(model: Any, name: str, using: str, pks: Iterable[Any]) -> dict[
 
 
 def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterable[tuple[Any, ...]]:
-    """Return rows of a many-to-many table of users or groups: the key, and columns of the related model."""
+    """Return rows of a many-to-many table of subscribers' users or groups: the key, and columns of the related
+    model."""
     source, target = field.m2m_field_name(), field.m2m_reverse_field_name()
     rows = field.remote_field.through._default_manager.using(using).filter(**{f"{source}__in": list(pks)})
     found: Iterable[tuple[Any, ...]] = rows.values_list(source, *(f"{target}__{path}" for path in paths))

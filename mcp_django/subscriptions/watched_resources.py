@@ -24,8 +24,8 @@ from ..orm.pagination import chunks
 from ..orm.uris import SCHEME, parse_uri
 from ..protocol.errors import InvalidParams
 from ..resources.model_resources import Resources
-from ..tools.models import Description
-from ..tools.query import RecordCall
+from ..tools.list_and_describe_models import Description
+from ..tools.query_records import RecordCall
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
-    """Return a digest of a watched page's rows, or of a watched schema, that differs when it has changed."""
+    """Return a digest of a watched resource, a page's rows or a schema, that differs when it has changed."""
     address = parse_uri(watch.uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
@@ -139,7 +139,8 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 
 
 def list_digests(request: MCPRequest) -> dict[str, int]:
-    """Return a digest of each of the caller's lists (tools, prompts, resources), that differs when it has changed."""
+    """Return a digest of each list that the caller watches (tools, prompts, resources), that differs when it has
+    changed."""
     site = request.mcp.site
     resources = Resources(request)
     shown = [*resources.list(None)[0], *resources.templates()]
@@ -165,7 +166,7 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
 
 
 def reason_lost(request: MCPRequest, watch: Watch) -> str:
-    """Return why the caller may no longer watch a resource, "" while they may."""
+    """Return why the caller may no longer watch a resource, "" while the caller may."""
     try:
         if not watch.label:
             return "" if is_readable(request, watch) else PERMISSION_LOST
@@ -194,7 +195,7 @@ def shows(request: MCPRequest, exposure: ModelExposure, watch: Watch, row: Model
 
 
 def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
-    """Return the resources at these URIs that the caller may watch; others are left out."""
+    """Find the resources at these URIs that the caller may watch; others are left out."""
     asked = [watch for uri in dict.fromkeys(uris) if (watch := _asked(request, uri)) is not None]
     rows: dict[str, set[str]] = defaultdict(set)
     for watch in asked:

@@ -1,4 +1,4 @@
-"""A tool (specification, server/tools)."""
+"""Base classes of tools (specification, server/tools)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "F
 
 
 class Tool:
-    """One tool. Subclasses set the attributes and write :meth:`call`.
+    """Base class of all tools. Subclasses set the attributes and write :meth:`call`.
 
     ``input_schema`` and ``output_schema`` are JSON Schemas of type "object"; the four hints are always sent, because
     clients read an absent one as the dangerous value. ``slow`` runs the call in the pool for the project's own code;
@@ -54,7 +54,7 @@ class Tool:
             cls.permission = vars(cls).get("permission", "")
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether this caller may see and call the tool."""
+        """Return whether the caller may see and call the tool; the base class checks ``permission``."""
         if not self.permission or (settings.READ_ONLY and not self.read_only):
             return not self.permission
         # A process that only declares tools does without.
@@ -63,23 +63,28 @@ class Tool:
         return access_of(request).may_any(self.permission)
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the caller may still see the result of this call, which was made before."""
+        """Return whether the caller may still see the result of an earlier call of the tool (base class: True)."""
         return True
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """Return whether this call runs in one transaction, so that nothing of it is kept when it fails."""
+        """Return whether a tool's call runs in one transaction, undone when the call fails. The base class says no."""
         return False
 
     def for_caller(self, request: MCPRequest) -> Tool:
-        """Return the tool as it is listed to this caller, who may see it."""
+        """Return the tool as ``tools/list`` shows the tool to this caller, who may see it; unchanged in the base
+        class."""
         return self
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
-        """Run the tool with the client's arguments, which it validates; a ``ToolError`` is what the model can mend."""
+        """Run the tool; every subclass implements this.
+
+        The method validates the client's ``arguments``; a ``ToolError`` is for the model to mend.
+        """
         raise NotImplementedError
 
     def definition(self) -> dict[str, Any]:
-        """Return the ``Tool`` object of ``tools/list``, without optional keys that are empty.
+        """Return the definition of any tool: the ``Tool`` object of ``tools/list``, without optional keys that are
+        empty.
 
         Free objects are declared as their text where the setting ``SCHEMAS`` is "plain".
         """
@@ -109,7 +114,7 @@ class Tool:
         return wire
 
     def encoded(self, *, structured: bool = True) -> orjson.Fragment:
-        """Return the definition as JSON, made once.
+        """Return the definition of the tool as JSON, made once.
 
         It is without output schema for revisions without ``structured`` content: their clients insist on what one
         promises.
@@ -128,10 +133,10 @@ class Tool:
 
 
 class RecordTool(Tool):
-    """A generic tool that reads records: there for whoever may see any."""
+    """Base class of the generic tools that read records, for every caller who may view some model."""
 
     read_only = True
     permission = "view"
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
-        """Pass if the arguments are such as :meth:`call` takes, as far as that can be said without asking for rows."""
+        """Check the arguments of a record tool's call without reading rows; each record tool overrides this."""

@@ -16,16 +16,16 @@ from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
-from ..orm.arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
+from ..orm.alternative_spellings import is_short_text
 from ..orm.labels import label_of
 from ..orm.pagination import narrowed
 from ..orm.row_reading import find_row
+from ..orm.tool_arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
 from ..orm.undecodable_values import all_readable
 from ..orm.uris import admin_url, parse_uri, row_uri
-from ..orm.wording import is_short_text
 from .base import RecordTool
-from .finding import found_models, stem, telling_words
-from .record import Record
+from .get_record import Record
+from .model_search import found_models, stem, telling_words
 
 # Models that one call searches, rows of one model, and rows of a result.
 MAX_MODELS: Final = 20
@@ -57,7 +57,7 @@ class Search(RecordTool):
     }
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the rows that are found, those first of models that the query names."""
+        """Run ChatGPT's ``search``: rows of all models, first of those that the query names."""
         query = check_names(arguments, self.input_schema["properties"]).get("query")
         if not is_short_text(query, MAX_SEARCH) or not str(query).strip():
             raise ToolError(f"query must be a text of at most {MAX_SEARCH} characters.")
@@ -75,7 +75,8 @@ class Search(RecordTool):
 
 
 def _rows(model: ModelAccess, text: str) -> list[Model]:
-    """Return the first rows that have all words, or else all that say something and do not name the model."""
+    """Search one model for ChatGPT's ``search``: the first rows with all words, or with all but the model's name and
+    stop words."""
     request, exposure = model.request, model.exposure
     go_to(request, exposure, "changelist")
     for term in _terms(exposure, text):

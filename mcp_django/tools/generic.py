@@ -1,13 +1,13 @@
 """The generic tools: the same for every project and every number of models."""
 
-from .actions import RunAction
-from .aggregate import AggregateRecords
+from .action_tools import RunAction
+from .aggregate_records import AggregateRecords
 from .base import Tool
-from .connection import ConnectionInfo
-from .models import DescribeModel, ListModels
-from .query import QueryRecords
-from .record import GetRecord
-from .writes import CreateRecord, CreateUpload, DeleteRecord, UpdateRecord
+from .connection_info import ConnectionInfo
+from .create_update_delete import CreateRecord, CreateUpload, DeleteRecord, UpdateRecord
+from .get_record import GetRecord
+from .list_and_describe_models import DescribeModel, ListModels
+from .query_records import QueryRecords
 
 GENERIC_TOOLS: tuple[type[Tool], ...] = (
     ListModels,

@@ -11,7 +11,7 @@ from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.request import Client, MCPRequest
 from ..operating.call_lifecycle import finish, outcome_of, refused
-from ..orm.permissions import load_permissions
+from ..orm.permission_queries import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
 from ..protocol.messages import encode, error_response
@@ -29,7 +29,8 @@ LANES: Final[Mapping[str, LaneName]] = dict.fromkeys(
 
 
 def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
-    """Begin a call: fill in the request's context, load permissions, and run what runs in this thread."""
+    """Begin the execution of a call: fill in the request's context, load permissions, and run what runs in this
+    thread."""
     context = request.mcp
     if context.record.method:
         # Others of a batch have the same request.
@@ -44,7 +45,7 @@ def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
 
 
 def conclude(request: MCPRequest, call: Call, outcome: Reply | Later | Asked | Listen) -> Reply:
-    """Finish a call that has begun in this thread, deferred work included, and return its reply."""
+    """Conclude the execution of a call in this thread, deferred work included, and return its reply."""
     if isinstance(outcome, Later):
         kernel = Kernel(request, call)
         outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
@@ -53,7 +54,7 @@ def conclude(request: MCPRequest, call: Call, outcome: Reply | Later | Asked | L
 
 
 async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
-    """Do the deferred work of a call: on the event loop, or in the thread pool for the project's own code."""
+    """Execute the deferred part of a call: on the event loop, or in the thread pool for the project's own code."""
     if later.is_async:
         return await Kernel(request, call).resume_async(later)
     work = partial(Kernel(request, call).resume, later)
@@ -67,7 +68,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
 
 
 async def in_time(request: MCPRequest, call: Call, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
-    """Return the result of a call's work, or the reply that it took longer than ``CALL_TIMEOUT``.
+    """Execute a call's work within ``CALL_TIMEOUT``: return its result, or the reply that the call took longer.
 
     The work is given ``seconds``. Who cancels this cancels the work, and it is waited for no longer: what goes on in a
     thread all the same stops at its next report.

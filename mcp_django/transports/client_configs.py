@@ -24,7 +24,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a client's configuration says of the server, which it calls ``name``.
+    """The server as a client's configuration file describes it, under ``name``.
 
     Either ``url``, and a bearer ``token`` where it does not sign in itself, or the ``command`` that it starts.
     """
@@ -41,7 +41,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client program: where its configuration file is, and what stands there.
+    """One client program: where its configuration file is, and the entry for this server in that file.
 
     ``path`` is of the project (relative) or of the person (below the home directory); None: the client keeps none.
     """
@@ -57,7 +57,7 @@ class Client:
     is_toml: bool = False
 
     def text(self, connection: Connection) -> str:
-        """Return what stands in the client's file, as text."""
+        """Return the client's configuration for this server as text."""
         if self.is_toml:
             return _toml(f"{self.key}.{connection.name}", self.entry(connection))
         return json.dumps({self.key: {connection.name: self.entry(connection)}}, indent=2, ensure_ascii=False) + "\n"

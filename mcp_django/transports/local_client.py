@@ -22,7 +22,7 @@ NAME: Final = "manage.py"
 
 
 class CallFailed(Exception):
-    """The local client's call has no result. The text says why; ``data`` is what else the server says of it."""
+    """A call of the local client has no result. The text says why; ``data`` is what else the server says of it."""
 
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -30,7 +30,8 @@ class CallFailed(Exception):
 
 
 class LocalUser:
-    """A user of this machine who calls ``site`` with ``scopes``; account and permissions are read for each call."""
+    """The local client's user on this machine, who calls ``site`` with ``scopes``; account and permissions are read for
+    each call."""
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
         self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
@@ -39,7 +40,7 @@ class LocalUser:
         return local_request(self.site)
 
     def authorize(self, request: MCPRequest) -> None:
-        """Give the request of a local call its user, with the permissions of now; in a worker thread."""
+        """Give the local client's request its user, with the permissions of now; in a worker thread."""
         user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
         if user is None or not user.is_active:
             raise AuthenticationFailed(invalid=True)
@@ -47,7 +48,7 @@ class LocalUser:
 
 
 class LocalClient:
-    """A client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
+    """A local client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
 
     ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
     itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.

@@ -70,7 +70,8 @@ class Outbox(Box):
         self.ring()
 
     async def next(self) -> list[bytes] | None:
-        """Return the queued notifications, as soon as there are any or ``patience`` is over; None after the end."""
+        """Return the queued notifications of the call, as soon as there are any or ``patience`` is over; None after the
+        end."""
         if not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.patience):
@@ -80,7 +81,7 @@ class Outbox(Box):
         return None if is_over and not waiting else waiting
 
     def take(self) -> list[bytes]:
-        """Take all queued notifications, oldest first; the last says how many were left out."""
+        """Take all notifications from the call's queue, oldest first; the last says how many were left out."""
         self.wake.clear()
         with self._lock:
             waiting, self._waiting = [data for _, data in self._waiting], []
@@ -100,13 +101,14 @@ class Mailbox(Box):
         self._uris: Collection[str] | None = None
 
     def subscribe(self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str]) -> Subscription:
-        """Open a subscription of the caller that delivers into this queue; in a worker thread."""
+        """Have a subscription of the caller fill this queue of notifications; in a worker thread."""
         return open_subscription(request, uris=uris, lists=lists, deliver=self.put, end=self.end)
 
     async def subscribed(
         self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
     ) -> Subscription:
-        """Open a subscription on the event loop; one that is given up meanwhile is closed once it is open."""
+        """Have a subscription fill this queue of notifications, opened from the event loop; one given up meanwhile is
+        closed once open."""
         opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
         try:
             return await asyncio.shield(opening)
@@ -143,7 +145,7 @@ def _close(opened: "asyncio.Future[Subscription]") -> None:
 
 
 async def relay(mailbox: Mailbox, deliver: Callable[[], Awaitable[bool]], every: float | None = None) -> None:
-    """Deliver notifications from the queue of a stream until it is over.
+    """Deliver notifications from a stream's queue until the queue is over.
 
     ``deliver()`` takes what waits to the client and returns whether there was anything. It is called when there may be,
     and after ``every`` seconds without.

@@ -11,10 +11,10 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.orm import query_limits
 from mcp_django.orm.query_limits import TOO_SLOW
 from mcp_django.server.methods.tools import call_tool
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.query_records import QueryRecords
 from tests.behaviour.test_drawn_questions import Zoo
 from tests.factories import make_superuser
 from tests.library import reader, site_with

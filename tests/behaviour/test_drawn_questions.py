@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
@@ -359,7 +359,7 @@ LEAVES: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("hides", [False, True])
 def test_or_is_the_union_and_not_the_complement(hides: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.orm.parsing.MAX_DEPTH", 6)
+    monkeypatch.setattr("mcp_django.orm.filter_parser.MAX_DEPTH", 6)
     Zoo(hides=hides)
     draw = random.Random(5)
     users = [User.objects.create_user(name, last_name=name, email="a@b.c") for name in NAMES[1:]]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mcp_django import ToolError
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.models import DescribeModel, ListModels
-from mcp_django.tools.proposals import refusal_of
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
-from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.corrected_calls import refusal_of
+from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser
 from tests.library import MODELS, make_library, site_with
 from tests.tool_calls import request_of

@@ -20,12 +20,12 @@ from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.orm.access import access_of
 from mcp_django.orm.filters import filters_of
 from mcp_django.resources.completions import complete_field
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.models import DescribeModel, ListModels
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
-from mcp_django.tools.writes import DeleteRecord, UpdateRecord
+from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import request_of

@@ -20,14 +20,14 @@ from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing, na
 from mcp_django.context.request import MCPRequest
 from mcp_django.context.tool_results import error_result
 from mcp_django.exceptions import NotFound, ToolError
-from mcp_django.orm import similar
+from mcp_django.orm import trigram_search
 from mcp_django.resources.completions import complete_field
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.chatgpt import Fetch, Search
-from mcp_django.tools.models import DescribeModel, ListModels
-from mcp_django.tools.proposals import refusal_of
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
+from mcp_django.tools.corrected_calls import refusal_of
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.query_records import QueryRecords
 from tests.behaviour.hidden_worlds import (
     DAYS,
     HIDDEN,
@@ -549,12 +549,12 @@ SITES: Mapping[str, Kind] = {
 @pytest.fixture
 def trigrams() -> Iterator[None]:
     """PostgreSQL compares spellings in these tests too."""
-    similar.can_compare.cache_clear()
+    trigram_search.can_compare.cache_clear()
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
     yield
-    similar.can_compare.cache_clear()
+    trigram_search.can_compare.cache_clear()
 
 
 @pytest.mark.usefixtures("trigrams")

@@ -8,7 +8,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm import compiled_queries
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.behaviour.test_drawn_questions import Zoo
 from tests.factories import make_superuser
 from tests.library import reader, site_with

@@ -10,9 +10,9 @@ from django.db.models import QuerySet
 
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.parsing import QUANTIFIERS
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.query import QueryRecords
+from mcp_django.orm.filter_parser import QUANTIFIERS
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Shelf, Tag

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import ModelExposure
 from mcp_django.testing import MCPClient
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.databases_project.store.models import Depot
 from tests.databases_project.store.routers import StoreRouter, reads_from
 from tests.factories import make_author, make_book, make_superuser, make_user

@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import include, path
 
 from mcp_django import MCPSite
-from mcp_django.functions.asking import Ask
+from mcp_django.functions.asked_parameters import Ask
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http.streamable_http import as_application
 from tests.factories import make_author, make_superuser

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import httpx2
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.e2e.commands import ROOT, run_command
+
 HOST = "127.0.0.1"
 START_TIMEOUT = 60
 STOP_TIMEOUT = 10
@@ -112,8 +113,7 @@ def run_example(
 
 def manage(server: Server, *arguments: str) -> str:
     """What a management command of the server's project prints."""
-    command_line = [sys.executable, str(ROOT / "manage.py"), *arguments]
-    done = subprocess.run(command_line, env=server.environment, cwd=ROOT, capture_output=True, text=True)
+    done = run_command(server.environment, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,15 +1,14 @@
 """`mcp_doctor` goes the way of a client to real servers, well and badly set up."""
 
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.e2e.commands import run_command
 from tests.e2e.proxy import run_proxy
-from tests.e2e.servers import ROOT, run_example
+from tests.e2e.servers import manage, run_example
 
 # The channel layer is a note: one process needs none that is shared.
 PROJECT = ["Tables of mcp_django", "Tables of oauth2_provider", "Cache", "System checks"]
@@ -32,15 +31,7 @@ def members(server):
 
 
 def doctor(server, *arguments, typed=""):
-    return subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "mcp_doctor", *arguments],
-        env=server.environment,
-        cwd=ROOT,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run_command(server.environment, "mcp_doctor", *arguments, typed=typed)
 
 
 def seen(done, mark="ok"):
@@ -68,14 +59,7 @@ def test_the_whole_way_is_gone_and_nothing_is_left_behind(server) -> None:
         "made = Application.objects.filter(name='mcp_doctor')\n"
         "print(made.count(), AccessToken.objects.count(), Session.objects.count())"
     )
-    left = subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "shell", "-v", "0", "-c", code],
-        env=server.environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert left.stdout.split() == ["0", "0", "0"], left
+    assert manage(server, "shell", "-v", "0", "-c", code).split() == ["0", "0", "0"]
 
 
 def test_with_a_password_it_signs_in_by_the_form_of_the_login_page(server) -> None:

@@ -12,7 +12,7 @@ from django.core.cache.backends.redis import RedisCacheClient
 from mcp_django import MCPSite, ToolError
 from mcp_django.context.confirmation import Confirmation
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.transports.call_limits import LimitExceeded, count_call
+from mcp_django.runtime.cache_and_rate_limits import LimitExceeded, count_call
 
 
 @pytest.fixture(autouse=True)

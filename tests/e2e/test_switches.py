@@ -1,8 +1,6 @@
 """Switches over several workers: all of them obey within five seconds, with Redis and without."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -12,7 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.servers import HOST, ROOT, free_port
+from tests.e2e.commands import run_command
+from tests.e2e.servers import HOST, free_port
 from tests.e2e.test_workers import Cluster, Worker
 from tests.e2e.test_workers import client as client
 from tests.e2e.test_workers import cluster as cluster
@@ -29,8 +28,7 @@ QUERY = {"name": "query_records", "arguments": {"model": "shop.order", "limit": 
 
 async def switch(cluster: Cluster, *arguments: str) -> None:
     """Run ``mcp_switch`` in a process of its own, as an operator does."""
-    run = [sys.executable, str(ROOT / "manage.py"), "mcp_switch", *arguments]
-    done = await asyncio.to_thread(subprocess.run, run, env=cluster.env, cwd=ROOT, capture_output=True, text=True)
+    done = await asyncio.to_thread(run_command, cluster.env, "mcp_switch", *arguments)
     assert done.returncode == 0, done.stderr
 
 

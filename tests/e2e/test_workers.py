@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.e2e.commands import run_command
 from tests.e2e.servers import HOST, ROOT, command, environment, free_port
 from tests.e2e.workers.client import MODERN, Client, Stream
 from tests.jwts import claims_of, key_for, signed
@@ -49,14 +50,12 @@ class Cluster:
 
     def shell(self, code: str) -> str:
         """What a shell of the project prints."""
-        run = [sys.executable, str(ROOT / "manage.py"), "shell", "-v", "0", "-c", code]
-        done = subprocess.run(run, env=self.env, cwd=ROOT, capture_output=True, text=True)
+        done = run_command(self.env, "shell", "-v", "0", "-c", code)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     def token(self, user: str) -> str:
-        run = [sys.executable, str(ROOT / "manage.py"), "mcp_token", user]
-        done = subprocess.run(run, env=self.env, cwd=ROOT, capture_output=True, text=True)
+        done = run_command(self.env, "mcp_token", user)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -602,7 +601,7 @@ async def test_the_streams_of_a_service_account_end_with_it_at_every_worker_with
 
 ROLL = """
 from mcp_django.transports.http.open_streams import registry
-found = registry.ask_workers()
+found = registry.ask_workers(patience=5)
 print(found.workers, *(stream.worker.rpartition(":")[2] for stream in found.streams))
 registry.disconnect(found.streams[0].id)
 """

@@ -72,17 +72,17 @@ MAX_ROOT_FILES = 15
 BYTECODE = {"co_code", "co_consts", "co_freevars", "co_names", "co_varnames"}
 # How dense the package is. They only ever go down.
 MAX_DENSITY = {
-    "lines": 53_500,
-    "files": 236,
-    "functions for 1,000 lines": 70,
-    "functions used once for 1,000 lines": 9.3,
-    "functions at module level, percent": 49,
-    "functions whose first parameters are request, exposure": 100,
-    "members of an exposure": 90,
+    "lines": 53_400,
+    "files": 234,
+    "functions for 1,000 lines": 69.5,
+    "functions used once for 1,000 lines": 8.8,
+    "functions at module level, percent": 46.5,
+    "functions whose first parameters are request, exposure": 38,
+    "members of an exposure": 60,
 }
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_MEDIAN_LINES = 220
+MAX_MEDIAN_LINES = 190
 
 PUBLIC_API = set(
     "AdminExposure ModelExposure MCPSite action prompt register register_viewset resource site tool embed "

@@ -280,7 +280,7 @@ def test_the_messages_of_the_page_about_trouble_are_those_of_the_code() -> None:
 
 
 # The changelog, and the page that leads to all others.
-WITHOUT_QUESTION = {DOCS / f"{name}.md" for name in ("changes", "index", "checks", "operating", "settings")}
+WITHOUT_QUESTION = {DOCS / f"{name}.md" for name in ("changes", "index", "checks", "settings")}
 WRITTEN = sorted({*DOCS.glob("*.md")} - WITHOUT_QUESTION)
 
 

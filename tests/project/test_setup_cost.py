@@ -133,7 +133,7 @@ def is_empty(name: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("mcp", "most"), [(None, 20), (EXPOSURE, 30), (EXPOSURE + FUNCTIONS, 35)], ids=["admin", "exposure", "functions"]
+    ("mcp", "most"), [(None, 22), (EXPOSURE, 32), (EXPOSURE + FUNCTIONS, 35)], ids=["admin", "exposure", "functions"]
 )
 def test_setup_loads_what_declarations_need_and_no_more(project: Path, mcp: str | None, most: int) -> None:
     if mcp is not None:

@@ -43,16 +43,16 @@ class Trip(NamedTuple):
 
 
 BOUNDS = {
-    "a ping": Trip(25, 70, 12),
-    "a page by a plan": Trip(58, 206, 15),
-    "a page by instances": Trip(60, 257, 22),
-    "one row": Trip(54, 204, 16),
-    "the tools": Trip(46, 182, 35),
-    "a resource": Trip(57, 217, 20),
-    "an update": Trip(71, 366, 22),
-    "an action that asks": Trip(68, 318, 26),
-    "an action that was confirmed": Trip(71, 370, 27),
-    "a saved row": Trip(24, 79, 10),
+    "a ping": Trip(24, 64, 11),
+    "a page by a plan": Trip(58, 202, 15),
+    "a page by instances": Trip(60, 246, 22),
+    "one row": Trip(52, 186, 15),
+    "the tools": Trip(45, 158, 24),
+    "a resource": Trip(57, 206, 18),
+    "an update": Trip(71, 352, 22),
+    "an action that asks": Trip(68, 316, 26),
+    "an action that was confirmed": Trip(71, 366, 27),
+    "a saved row": Trip(23, 71, 10),
 }
 # Trips of which the shortest counts.
 ROUNDS = 4

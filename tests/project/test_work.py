@@ -23,11 +23,11 @@ from tests.project.test_trips import (  # noqa: F401
 from tests.session_client import SessionClient
 
 BOUNDS = {
-    "a ping": 840,
+    "a ping": 820,
     "a page": 1_300,
-    "one row": 2_250,
-    "the tools": 1_420,
-    "an update": 8_300,
+    "one row": 2_220,
+    "the tools": 1_340,
+    "an update": 8_250,
 }
 # Calls of which the shortest counts: event loops that wait look at the clock now and then.
 ROUNDS = 12

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_django import site
-from mcp_django.functions.declarations import Declared
+from mcp_django.functions.declared_functions import Declared
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 

@@ -1,7 +1,7 @@
 import pytest
 
 from mcp_django.signals import rows_changed
-from mcp_django.tools.actions import RunAction
+from mcp_django.tools.action_tools import RunAction
 from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book
 from tests.tool_calls import call, request_of

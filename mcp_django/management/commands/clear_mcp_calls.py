@@ -10,7 +10,7 @@ from ...operating.call_log_storage import clear_calls, old_calls
 
 
 class Command(BaseCommand):
-    """Deletes calls older than the days of ``CALL_LOG``, in batches, so that nothing waits for it."""
+    """Clear the call log from the command line: delete calls older than the days of ``CALL_LOG``, in batches."""
 
     help = "Delete calls from the log that are older than the days of CALL_LOG."
 

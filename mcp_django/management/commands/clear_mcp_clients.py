@@ -15,7 +15,7 @@ BATCH = 500
 
 
 class Command(BaseCommand):
-    """Delete in batches, and what was kept with tokens that are no more and of assertions that have expired.
+    """Clear unused clients from the command line, in batches, and data kept of deleted tokens and expired assertions.
 
     Clients can come back.
     """

@@ -11,7 +11,8 @@ from ...server.stored_streams import clear_streams
 
 
 class Command(BaseCommand):
-    """Deletes what is older than ``SESSION_IDLE``, ``STREAM_MAX_AGE`` and ``IDEMPOTENCY_MAX_AGE``, and old uploads."""
+    """Clear old sessions, streams, keyed calls and uploads: delete rows older than ``SESSION_IDLE``, ``STREAM_MAX_AGE``
+    and ``IDEMPOTENCY_MAX_AGE``."""
 
     help = "Delete MCP sessions unused for a week, and streams, calls and uploads of no more use."
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...console.visibility_report import look
+from ...console.visibility_report import visibility_of
 from ...problems import nearest
 from ...transports.local_client import CallFailed, LocalClient
 from ..command_arguments import CallerCommand
 
 
 class Command(CallerCommand):
-    """Print what a model would read of the tool's result."""
+    """Call a tool from the command line, and print the result as a model would read it."""
 
     help = "Calls a tool as USER and prints what a model would read. Without a tool it lists those of USER."
 
@@ -32,7 +32,7 @@ class Command(CallerCommand):
                 self.stdout.write("\n".join(f"{name:<40} {line}" for name, line in told) or f"{person} has no tools.")
                 return
             if tool not in tools:
-                hidden = {item.name: item.reason for item in look(site, person, scopes).missing_tools}
+                hidden = {item.name: item.reason for item in visibility_of(site, person, scopes).missing_tools}
                 if tool in hidden:
                     raise CommandError(f"{person} has no tool {tool!r}: {hidden[tool]}")
                 there = ", ".join(tools) or "none"
@@ -50,7 +50,7 @@ class Command(CallerCommand):
 
 
 def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool whose schema has ``properties``, from ``key=value`` pairs."""
+    """Parse the ``key=value`` pairs of ``mcp_call`` into the arguments of a tool whose schema has ``properties``."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -61,7 +61,7 @@ def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[
 
 
 def value_of(text: str) -> Any:
-    """Return the value that the text is as JSON, a number or a truth value too, or the text."""
+    """Parse a value on the command line of ``mcp_call`` as JSON, or return the text if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -15,13 +15,14 @@ from oauth2_provider.models import get_application_model
 
 from ...checks.oauth import login_admin
 from ...conf import settings
-from ...console.doctor import CALLBACK, Doctor, Failed
+from ...console.doctor import CALLBACK, Doctor, StepFailed
 from ...console.health_checks_page import of_parts, of_settings
 from ..command_arguments import endpoint_url, find_user
 
 
 class Command(BaseCommand):
-    """Look at this project, then go the way of a client step by step, and end at the first that fails."""
+    """Run the doctor from the command line: check this project, then try each step of a client up to the first
+    failure."""
 
     help = (
         "Looks at settings, tables, cache and channel layer, goes the whole way of a client over HTTP, from discovery "
@@ -63,7 +64,7 @@ class Command(BaseCommand):
             for title, step in doctor.steps():
                 try:
                     self.say("ok", title, step())
-                except Failed as failed:
+                except StepFailed as failed:
                     self.say("error", title, str(failed))
                     raise CommandError(failed.remedy) from None
         if wrong:
@@ -81,7 +82,7 @@ class Command(BaseCommand):
 
 
 def add_client() -> str:
-    """Return the id of a new client, as an administrator would add it."""
+    """Add a client for the run of ``mcp_doctor``, as an administrator would, and return its id."""
     model = get_application_model()
     client = model(
         name="mcp_doctor",
@@ -94,7 +95,7 @@ def add_client() -> str:
 
 
 def shut_out(person: Any) -> str:
-    """Return why the person cannot sign in at the login page, "" where nothing is known of it."""
+    """Return the reason for ``mcp_doctor`` why the person cannot sign in at the login page, "" if none is known."""
     admin_site = login_admin()
     if person is None or admin_site is None or person.is_staff:
         return ""
@@ -103,7 +104,8 @@ def shut_out(person: Any) -> str:
 
 @contextmanager
 def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
-    """Give the cookies of a browser in which the person is signed in, until the block ends; None without a person."""
+    """Sign in the ``--user`` of ``mcp_doctor`` until the block ends: yield a browser's cookies, None without a
+    person."""
     if person is None:
         yield None
         return
@@ -126,7 +128,10 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
 
 @contextmanager
 def cleaning(doctor: Doctor) -> Iterator[None]:
-    """Delete the client that was registered, with its tokens. Another server keeps its own until it cleans up."""
+    """Clean up after ``mcp_doctor``: delete the client that was registered, with its tokens.
+
+    Another server keeps its own until it cleans up.
+    """
     try:
         yield
     finally:

@@ -5,14 +5,15 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...console.visibility_report import Missing, View, look
+from ...console.visibility_report import Hidden, VisibilityReport, visibility_of
 from ...operating.daily_budgets import WORDS
 from ...transports.local_client import CallFailed
 from ..command_arguments import CallerCommand, find_model
 
 
 class Command(CallerCommand):
-    """Print tools, resources, prompts, models, fields and actions of a user, each with what is left out and why."""
+    """Inspect a user's view from the command line: print tools, resources, prompts, models, fields and actions, and the
+    reasons for hidden ones."""
 
     help = "Shows what a model that acts as USER would see, what it costs in tokens, and why something is not there."
 
@@ -25,7 +26,7 @@ class Command(CallerCommand):
         site, person, scopes = self.find_caller(options)
         only = None if model is None else find_model(model)
         try:
-            view = look(site, person, scopes, model=only)
+            view = visibility_of(site, person, scopes, model=only)
         except CallFailed as refused:
             raise CommandError(str(refused)) from None
         if options["as_json"]:
@@ -41,8 +42,9 @@ class Command(CallerCommand):
             self.show_lists(view)
         self.show_models(view)
 
-    def show_lists(self, view: View) -> None:
-        """Print each tool with about how many tokens its definition takes, then resources and prompts."""
+    def show_lists(self, view: VisibilityReport) -> None:
+        """Print the lists of ``mcp_inspect``: each tool with the estimated tokens of its definition, then resources and
+        prompts."""
         sizes = f"about {view.tool_tokens:,} tokens; instructions about {view.instruction_tokens}"
         self.heading(f"Tools: {len(view.tools)}, {sizes}")
         for tool in view.tools:
@@ -54,8 +56,8 @@ class Command(CallerCommand):
                 self.stdout.write(f"  {name}")
         self.left_out(*view.missing_prompts)
 
-    def show_models(self, view: View) -> None:
-        """Print each visible model with its fields and actions, then those that are not there."""
+    def show_models(self, view: VisibilityReport) -> None:
+        """Print the models of ``mcp_inspect``: each visible one with its fields and actions, then the hidden ones."""
         self.heading(f"Models: {len(view.models)}")
         for model in view.models:
             words = ", ".join(model.allowed) if len(model.allowed) > 1 else "view only"
@@ -65,7 +67,7 @@ class Command(CallerCommand):
                 self.stdout.write(f"    filters: {', '.join(model.filters)}")
             if model.actions:
                 self.stdout.write(f"    actions: {', '.join(model.actions)}")
-            self.left_out(*(Missing(f"action {item.name}", item.reason) for item in model.missing_actions), indent=4)
+            self.left_out(*(Hidden(f"action {item.name}", item.reason) for item in model.missing_actions), indent=4)
         if view.missing_models:
             self.heading(f"Not there: {len(view.missing_models)}")
         self.left_out(*view.missing_models)
@@ -74,7 +76,7 @@ class Command(CallerCommand):
         """Print the head of a part."""
         self.stdout.write("\n" + self.style.MIGRATE_HEADING(text))
 
-    def left_out(self, *missing: Missing, indent: int = 2) -> None:
+    def left_out(self, *missing: Hidden, indent: int = 2) -> None:
         """Print what is not there, and why."""
         for item in missing:
             self.stdout.write(f"{' ' * indent}- {item.name}: {item.reason}")

@@ -18,7 +18,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class Command(BaseCommand):
-    """Print the set-up of one client, and write it where it is told to."""
+    """Install this server in one client from the command line: print the client's configuration, and write its file
+    with ``--write``."""
 
     help = "Prints how to connect a client to this server; --write adds it to the client's own file."
     requires_system_checks = ()
@@ -60,7 +61,7 @@ class Command(BaseCommand):
         self.stdout.write(_afterwards(known, connection))
 
     def show(self, client: Client, connection: Connection) -> None:
-        """Print the command to run and the lines of the file."""
+        """Print how to install this server in a client: the command to run and the lines of the file."""
         shell = client.shell(connection) if client.shell is not None else ""
         if shell:
             self.stdout.write(f"Run:\n\n  {shell}\n\n")
@@ -94,7 +95,10 @@ class Command(BaseCommand):
 
 
 def _replace(path: Path, text: str, *, is_secret: bool) -> None:
-    """Write the file anew, whole or not at all. A new file, and one with a token in it, is for its owner alone."""
+    """Replace the file of the client in which the server is installed, atomically.
+
+    A new file, and one with a token, is for its owner alone.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() and not is_secret else 0o600
     # A link stays a link.
@@ -110,7 +114,7 @@ def _replace(path: Path, text: str, *, is_secret: bool) -> None:
 
 
 def _afterwards(client: Client, connection: Connection) -> str:
-    """Return what to do in the client then, "" for nothing."""
+    """Return the next step in the client after the server is installed there, "" for none."""
     if connection.token:
         told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
         return "" if client.path is not None else told
@@ -118,7 +122,8 @@ def _afterwards(client: Client, connection: Connection) -> str:
 
 
 def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command that serves ``user`` over standard input and output, with absolute paths.
+    """Return the command line to install in a client, which serves ``user`` over standard input and output, with
+    absolute paths.
 
     The client starts it with an environment of its own: the settings that this command runs with go along.
     """

@@ -20,7 +20,7 @@ CLOSE_WITHIN: Final = 1.0
 
 
 class Command(CallerCommand):
-    """Serve one client as one user until it closes standard input."""
+    """Serve MCP over stdio from the command line: one client as one user, until standard input closes."""
 
     # As with any server, no checks: they are for those who develop and deploy, and clients wait for the start.
     needs_user = True
@@ -41,7 +41,7 @@ class Command(CallerCommand):
             close_connections(CLOSE_WITHIN)
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run as a program, which ends in time even if a thread of its own does not."""
+        """Run ``mcp_stdio`` as a program, which exits in time even if one of its threads hangs."""
         super().run_from_argv(argv)
         timer = threading.Timer(LEAVE_WITHIN, os._exit, [0])
         timer.daemon = True

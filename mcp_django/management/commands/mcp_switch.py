@@ -26,7 +26,7 @@ PERIOD: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 
 
 class Command(BaseCommand):
-    """Set a switch, end it, or list those that are set."""
+    """Set, end or list switches from the command line."""
 
     help = (
         "Switches a tool, a model, an action, a client, a user, a service, all writes or everything off, or on again."
@@ -100,7 +100,7 @@ class Command(BaseCommand):
 
 
 def _account() -> str:
-    """Return who runs this, as the machine has it."""
+    """Return the name of the operating system's user who runs ``mcp_switch``."""
     try:
         return f"mcp_switch ({getpass.getuser()})"
     except (KeyError, OSError):
@@ -117,7 +117,8 @@ def _period(text: str | None) -> timedelta | None:
 
 
 def _known(kind: str, target: str) -> str:
-    """Return what the target is stored as, where it is the name of something that there is."""
+    """Return the target on the command line of ``mcp_switch`` as a switch stores it; an unknown client, tool or action
+    is a ``ValueError``."""
     if kind == "client":
         if not apps.is_installed("oauth2_provider"):
             return target

@@ -18,7 +18,8 @@ NAME: Final = "name"
 
 
 class Command(BaseCommand):
-    """Print a token on standard output, and nothing else there; list tokens that were made so, or revoke one."""
+    """Create a bearer token from the command line, and print only the token on standard output; list tokens so made, or
+    revoke one."""
 
     help = "Prints a bearer token with which a client acts as USER. --list shows those made before, --revoke ends one."
 

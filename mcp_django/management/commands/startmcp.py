@@ -53,7 +53,7 @@ class Command(BaseCommand):
 
 
 def source(app: str, found: Iterable[type[models.Model]]) -> str:
-    """Return the source of an ``mcp.py`` for the models of the app with this dotted name."""
+    """Generate the source of an app's first ``mcp.py`` for these models; ``app`` is its dotted name."""
     found = list(found)
     names = ", ".join(model.__name__ for model in found)
     if len(names) > LINE - 30:
@@ -62,7 +62,8 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 
 
 def _exposure(model: type[models.Model]) -> str:
-    """Return the source of a class: what the admin says where it knows the model, else what its fields suggest."""
+    """Generate a model's class in the new ``mcp.py``: based on the admin if the model is registered there, else on its
+    fields."""
     shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
     known = admin.site.is_registered(model)
     base = "AdminExposure" if known else "ModelExposure"
@@ -87,7 +88,8 @@ def _fields(model: type[models.Model]) -> list[Any]:
 
 
 def _filters(fields: Iterable[Any]) -> list[str]:
-    """Return the lines of ``filter_fields``: choices and relations by value, dates and numbers by range."""
+    """Generate the lines of ``filter_fields`` in the new ``mcp.py``: choices and relations by value, dates and numbers
+    by range."""
     found = {}
     for field in fields:
         if field.is_relation or field.choices or isinstance(field, models.BooleanField):

@@ -16,7 +16,8 @@ logger = logging.getLogger("mcp_django")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Result of a handler that defers slow work: ``work()`` gives the result, or an awaitable if ``is_async``."""
+    """Result of a method handler that defers slow work: ``work()`` gives the result, or an awaitable if
+    ``is_async``."""
 
     work: Callable[[], Any]
     is_async: bool = False
@@ -25,7 +26,8 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Questions that a call has to send to the client as requests, in the era in which questions are requests."""
+    """Result of a method handler with questions to send to the client as requests, in the era in which questions are
+    requests."""
 
     questions: tuple[Question, ...]
     ends: ClassVar[str] = "asked"
@@ -45,13 +47,14 @@ Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | 
 
 
 def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:
-    """Raise ``InsufficientScope`` unless the token has all the scopes."""
+    """Raise ``InsufficientScope`` unless the token has all the scopes that a method handler requires."""
     if not request.mcp.scopes.issuperset(scopes):
         raise InsufficientScope(scopes)
 
 
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
-    """Raise ``InsufficientScope`` unless the token has the scopes of the project's own resources at these URIs.
+    """Raise ``InsufficientScope`` in a handler unless the token has the scopes of the project's own resources at these
+    URIs.
 
     What the caller's permissions do not admit takes none: it is not there.
     """
@@ -60,7 +63,7 @@ def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
 
 
 def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
-    """Log an internal error of a handler and return the opaque id under which an operator finds it.
+    """Log an internal error of a method handler and return the opaque id under which an operator finds it.
 
     In a call it is the id of its record, which the log of calls, the admin's history and spans have too.
     """

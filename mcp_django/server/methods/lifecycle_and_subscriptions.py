@@ -60,7 +60,7 @@ def capabilities(request: MCPRequest) -> dict[str, Any]:
 
 
 def identity() -> dict[str, Any]:
-    """Return the ``Implementation`` object of this server: name, title, version, website, icons."""
+    """Return the server's identity, an ``Implementation`` object: name, title, version, website, icons."""
     found: dict[str, Any] = {"name": settings.SERVER["name"], "version": settings.SERVER["version"]}
     if settings.SERVER["title"]:
         found["title"] = settings.SERVER["title"]
@@ -76,7 +76,8 @@ def identity() -> dict[str, Any]:
 
 
 def cache_ttl(method: str) -> int:
-    """Return how many milliseconds a client may cache the result of a method (``CACHE_TTL_MS``).
+    """Return how many milliseconds (``CACHE_TTL_MS``) clients may keep the result of ``server/discover`` or another
+    method.
 
     It is a hint (2026-07-28, server/utilities/caching).
     """
@@ -185,7 +186,7 @@ def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
 
 
 def registry_entry(path: str, name: str = "") -> dict[str, Any]:
-    """Return the ``server.json`` of the endpoint at ``path`` for the registry of MCP servers.
+    """Return the server's identity at ``path`` as ``server.json`` for the registry of MCP servers.
 
     ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER['name']``.
     """

@@ -16,19 +16,18 @@ from ...context.questions import untangled
 from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult, error_result
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
-from ...functions.asking import RESERVED
+from ...functions.asked_parameters import RESERVED
 from ...operating.daily_budgets import check_writes
 from ...orm.access import access_of
+from ...orm.nearest_names import singular
 from ...orm.query_limits import read_limits
-from ...orm.wording import singular
 from ...protocol.errors import InvalidParams, ProtocolError
 from ...protocol.headers import check_param_headers, param_headers
 from ...protocol.messages import encode
 from ...protocol.versions import MIRRORED, STRUCTURED
 from ...tools.base import RecordTool, Tool
-from ...tools.fallback import ask_by_result, take_direct_answers
-from ...tools.functions import FunctionTool
-from ...tools.proposals import MAX_PROPOSAL, refusal_of
+from ...tools.corrected_calls import MAX_PROPOSAL, refusal_of
+from ...tools.function_tools import FunctionTool, ask_by_result, take_direct_answers
 from ..idempotency_keys import ARGUMENT, Once, take_key
 from .handler_interface import Later, log_failure, require_scopes
 
@@ -83,7 +82,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
 
 
 def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidParams:
-    """Return the error for an unknown tool, with the caller's tools of similar names.
+    """Return the error of ``tools/call`` for an unknown tool, with the caller's tools of similar names.
 
     The specification makes an unknown tool an error of the protocol in each revision (server/tools, Error Handling);
     most clients show its message to the model. ``data.next`` is the call that is meant, where one tool is.
@@ -102,13 +101,13 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """Return whether clients repeat arguments of the tool in headers."""
+    """Return whether clients repeat arguments of ``tools/call`` for this tool in headers."""
     return bool(param_headers(tool.input_schema))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One ``tools/call`` of a tool, done once for an idempotency ``key``, if it has one."""
+    """Handler of one ``tools/call``, which runs the tool only once for an idempotency ``key``, if it has one."""
 
     request: MCPRequest
     tool: Tool
@@ -116,7 +115,7 @@ class ToolCall:
     key: str
 
     def run(self) -> dict[str, Any]:
-        """Run the tool and return its result, or the error that the AI model gets."""
+        """Run the tool of ``tools/call`` and return its result, or the error that the AI model gets."""
 
         def work() -> ToolResult:
             with read_limits() if isinstance(self.tool, RecordTool) else nullcontext():
@@ -151,7 +150,7 @@ class ToolCall:
             return self.failed(error)
 
     def failed(self, error: BaseException) -> dict[str, Any]:
-        """Return the tool result for an exception: what the AI model can correct, or an opaque error id.
+        """Return the result of ``tools/call`` for an exception: what the AI model can correct, or an opaque error id.
 
         What is the protocol's goes on to the mapping of all calls (``Kernel``).
         """

@@ -75,7 +75,8 @@ class Connection:
         self._size = 0
 
     async def read_body(self, enough: int | None = None) -> bytes | None:
-        """Read the request's body, or return None when ``enough`` bytes of it have come and there are more."""
+        """Read the request's body from the ASGI server; return None once ``enough`` bytes have come and there are
+        more."""
         while enough is None or self._size <= enough:
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -93,7 +94,7 @@ class Connection:
         return None
 
     async def closed(self) -> None:
-        """Wait until the client has closed the connection. Only one may wait for it at a time."""
+        """Wait until the client has closed the ASGI connection. Only one task may wait at a time."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -102,7 +103,7 @@ class Connection:
         await self._write(head, {"type": "http.response.body", "body": response.body})
 
     async def open_stream(self, headers: Mapping[str, str]) -> None:
-        """Send the head of an event stream on the connection, once."""
+        """Send the head of an event stream on the ASGI connection, once."""
         if not self.is_streaming:
             self.is_streaming = True
             await self._write(_head(200, [*STREAM_HEADERS, *headers.items()]))
@@ -160,7 +161,7 @@ _held: defaultdict[str, "OrderedDict[Connection, int]"] = defaultdict(OrderedDic
 
 
 class Runner(Protocol):
-    """Interface of what runs on the connection after the consumer: a call at work, a batch, a stream."""
+    """Interface of work that the ASGI consumer leaves to its connection: a call, a batch, a stream."""
 
     async def run(self, connection: Connection) -> None:
         """Answer on the connection."""
@@ -177,7 +178,7 @@ class MCPConsumer(AsyncConsumer):
         self.new_exchange = exchange
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request as an ASGI application.
+        """Answer one HTTP request with this consumer, as an ASGI application.
 
         1. What needs neither body nor database is refused at the front door.
         2. The body is read, a long one only when it is known who sends it.
@@ -227,11 +228,12 @@ class MCPConsumer(AsyncConsumer):
             raise Refused(408, "The body did not arrive in time", remedy, {"Connection": "close"}) from None
 
     def at_the_door(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Run work in a thread that no call holds up, until it is known who calls."""
+        """Run the ASGI consumer's first work, finding out who calls, in a thread that no call holds up."""
         return in_thread("door", work, thread_sensitive=self.exchange.request.mcp.site.needs_middleware)
 
     async def answered(self, body: bytes) -> Any:
-        """Run the message of the body in a thread, and return the response or what runs on the connection.
+        """Have the consumer run the body's message in a thread; return the response or what runs on the ASGI
+        connection.
 
         A read has changed nothing: the wait for it ends when its client has gone, or with the time of a call.
         """
@@ -254,7 +256,7 @@ class MCPConsumer(AsyncConsumer):
 
 
 def _pieces(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Split an ASGI message into several, none of which has a long body."""
+    """Split an ASGI message of the consumer into several, none of which has a long body."""
     body = message.get("body", b"")
     starts = range(0, len(body), PIECE) if len(body) > PIECE else ()
     for start in starts:
@@ -270,7 +272,7 @@ def _transport(send: Any) -> asyncio.Transport | None:
 
 
 def cut_off(client: Sequence[Any] | None) -> bool:
-    """Break the TCP connection to a client's address, whichever ASGI server has it; return whether there was one.
+    """Break the TCP connection to a client's address under any ASGI server; return whether there was one.
 
     A server that is told to close waits without end until the client has read what was sent.
     """

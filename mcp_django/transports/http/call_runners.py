@@ -69,7 +69,7 @@ class CallRunner:
             self.work.cancel()
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Pass the call's notifications to its client; none of them when the call was quiet for long."""
+        """Pass notifications of the running call to its client; none of them when the call was quiet for long."""
         raise NotImplementedError
 
 
@@ -98,13 +98,13 @@ class DirectCall(CallRunner):
             await connection.respond(self.exchange.respond(reply))
 
     async def _watch(self) -> None:
-        """Cancel the call when its client disconnects, in the era in which that cancels a call."""
+        """Stop the running call when its client disconnects, in the era in which that cancels a call."""
         await self.connection.closed()
         if self.call.era.disconnect_cancels and self.work is not None:
             self.work.cancel()
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Send the call's notifications on its connection; comments keep a quiet one alive."""
+        """Send notifications of the running call on its own connection; comments keep a quiet connection alive."""
         if not messages:
             if not self.exchange.accepts_events:
                 return
@@ -113,7 +113,7 @@ class DirectCall(CallRunner):
         await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
 
     def in_this_thread(self) -> Response:
-        """Run the call in this thread and return the response, as a WSGI server must."""
+        """Run the call to its end in this thread and return the response, as a WSGI server must."""
         exchange = self.exchange
         return exchange.guarded(lambda: exchange.respond(conclude(exchange.request, self.call, self.outcome)))
 
@@ -169,7 +169,7 @@ class BatchCall:
 
 
 def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
-    """Begin a call whose HTTP head is out, so that missing scopes become a JSON-RPC error."""
+    """Begin to run a call whose HTTP head is out, so that missing scopes become a JSON-RPC error."""
     try:
         outcome = begin(request, call)
     except InsufficientScope as error:
@@ -180,7 +180,7 @@ def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
 
 
 class Resumed:
-    """Runner of a call that goes on, as this request brought the last answer to its questions."""
+    """Runner of a call that runs again, as this request brought the last answer to its questions."""
 
     def __init__(self, exchange: Exchange, resumption: stored_streams.Resumption) -> None:
         self.exchange, self.resumption = exchange, resumption
@@ -272,7 +272,8 @@ class SessionCall(CallRunner):
         registry.keep(asyncio.ensure_future(self._run()))
 
     def hang_up(self) -> None:
-        """Close the call's connection, but not its stream (2025-11-25, Sending Messages); from any thread."""
+        """Close the connection of the running call, but not its stream (2025-11-25, Sending Messages); from any
+        thread."""
         self.loop.call_soon_threadsafe(self.hung_up.set)
         self.outbox.ring()
 
@@ -313,14 +314,15 @@ class SessionCall(CallRunner):
         stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def heard(self, news: Any) -> None:
-        """Cancel the call when its client cancels it or ends the session (basic/utilities/cancellation)."""
+        """Cancel the session's running call when its client cancels it or ends the session
+        (basic/utilities/cancellation)."""
         if isinstance(news, dict) and (
             news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
         ):
             self.loop.call_soon_threadsafe(self.cancel)
 
     def cancel(self) -> None:
-        """Cancel the call's work, or have it stop at its first report of progress."""
+        """Cancel the running call's work, or have it stop at its first report of progress."""
         self.exchange.request.mcp.cancelled = True
         if self.work is not None:
             self.work.cancel()
@@ -331,13 +333,13 @@ class SessionCall(CallRunner):
         self.cancel()
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Send and store messages of the session's call; the first of them opens its stream."""
+        """Send and store messages of the session's running call; the first of them opens its stream."""
         await self.open()
         self.add(messages)
         self.outbox.patience = None
 
     def add(self, messages: list[bytes], *, is_over: bool = False) -> None:
-        """Send and store messages of the session's call, unless another worker has ended its stream."""
+        """Send and store messages of the session's running call, unless another worker has ended its stream."""
         if not self.log.is_closed:
             self.log.add(*messages, is_over=is_over)
 
@@ -354,7 +356,7 @@ class SessionCall(CallRunner):
             self.started.set_result(self.log)
 
     async def keep(self) -> None:
-        """Store what the log has, until there will be no more."""
+        """Store the messages of the running call from its log, until there will be no more."""
         log = self.log
         while True:
             log.changed.clear()
@@ -372,7 +374,7 @@ class SessionCall(CallRunner):
             await log.changed.wait()
 
     async def persist(self, write: Callable[[], T]) -> T:
-        """Store messages of the call, trying again for ``KEEP_TRYING`` s while the database does not answer."""
+        """Store messages of the running call, trying again for ``KEEP_TRYING`` s while the database does not answer."""
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:
@@ -388,7 +390,7 @@ class SessionCall(CallRunner):
             await asyncio.sleep(TRY_EVERY)
 
     def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
-        """Store the call's messages in a thread; return False when another worker has ended its stream."""
+        """Store the running call's messages in a thread; return False when another worker has ended its stream."""
         if not self.log.has_row.is_set():
             self.write_row()
             self.loop.call_soon_threadsafe(self.log.has_row.set)
@@ -397,7 +399,7 @@ class SessionCall(CallRunner):
         return not messages or stored_streams.append(self.log.id, messages, first=first)
 
     async def conclude(self, outcome: Reply | Asked | None) -> None:
-        """Send the reply or the questions of the session's call on its stream, or as one JSON response."""
+        """Send the reply or the questions of the session's call that has run, on its stream or as one JSON response."""
         if isinstance(outcome, Asked):
             # Questions are sent once they are stored, as the answers may reach any worker.
             await self.open()
@@ -418,7 +420,7 @@ class SessionCall(CallRunner):
             await self.kept()
 
     async def kept(self) -> None:
-        """Wait until everything is stored, or nothing can be."""
+        """Wait until all messages of the run call are stored, or nothing can be."""
         self.log.complete()
         assert self.keeper is not None
         with contextlib.suppress(DatabaseUnavailable, Busy):

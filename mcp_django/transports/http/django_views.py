@@ -37,7 +37,7 @@ _OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
-    """Return the URL patterns of the endpoint's views, or of the older transport, relative to the mount."""
+    """Return the URL patterns of the endpoint's Django views, or of the older transport's, relative to the mount."""
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
@@ -80,7 +80,7 @@ def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
 
 
 def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the attributes of Django's request for hooks: what middleware added, and the URL match."""
+    """Return the attributes of a Django view's request that hooks get: what middleware added, and the URL match."""
     return {**middleware_attributes(request), "resolver_match": request.resolver_match}
 
 
@@ -128,7 +128,7 @@ async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBa
 
 
 async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
-    """Return the head of the consumer's answer, and its body or the beginning of a long one or a stream.
+    """Return the head of the Django view's response, and its body or the beginning of a long one or a stream.
 
     A consumer that ends before has nobody to answer.
     """
@@ -162,7 +162,7 @@ class Outgoing:
         return message
 
     def open(self) -> None:
-        """Let the consumer wait no longer, as the Django view takes nothing any more."""
+        """Let the consumer wait no longer, as its Django view takes no more messages."""
         self._is_open = True
         self._room.release()
 

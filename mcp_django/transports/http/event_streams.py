@@ -152,7 +152,7 @@ class SessionChanges:
             self.say_known(token)
 
     def say_known(self, token: str) -> None:
-        """Let the request that changed the session's resources wait no longer."""
+        """Let the request that changed the session's resources wait no longer, as the event stream knows of them."""
         if token:
             bus.publish(sessions.topic(self.session.id), {"known": token})
 
@@ -217,7 +217,7 @@ class ChangeStream:
         raise NotImplementedError
 
     async def goodbye(self) -> None:
-        """End the event stream in order; without more, the client may reconnect for what it misses."""
+        """End the event stream in order; without an override, the client may reconnect for missed messages."""
         await self.connection.end_stream()
 
 
@@ -232,7 +232,8 @@ class ListenStream(ChangeStream):
         self.call, self.id, self.wanted = call, call.id, wanted
 
     async def tell(self) -> None:
-        """Acknowledge ``subscriptions/listen``, then stream the changes; a bad filter is answered with the error."""
+        """Acknowledge ``subscriptions/listen``, then send the changes as an event stream; a bad filter gets the
+        error."""
         exchange, wanted = self.exchange, self.wanted
         try:
             subscription = await self.mailbox.subscribed(
@@ -335,7 +336,7 @@ class CallLog:
         self.changed.set()
 
     def _forget(self) -> None:
-        """Drop the oldest messages of the log beyond its bounds, never the newest."""
+        """Drop the oldest messages of a call's event stream from memory beyond the bounds, never the newest."""
         size = sum(map(len, self._messages))
         while len(self._messages) > 1:
             is_stored = self.gone < self.stored
@@ -346,7 +347,7 @@ class CallLog:
             self.gone += 1
 
     def release(self, number: int | None = None) -> None:
-        """Let messages of the log up to a number be sent, or all of them."""
+        """Let messages of a call's event stream be sent up to a number, or all of them."""
         self.sendable = max(self.sendable, self.last if number is None else number)
         for wake in self.followers:
             wake.set()
@@ -384,7 +385,7 @@ class CallLog:
         self.release(self.last)
 
     def read(self, after: int) -> stored_streams.Events | None:
-        """Return the messages of the log after a number that may be sent; None where the database has to be asked."""
+        """Return sendable messages of a call's event stream after a number; None where the database has to be asked."""
         if after < min(self.gone, self.stored):
             return None
         start = max(after, self.gone)
@@ -397,7 +398,7 @@ class CallLog:
 
 
 def say_alive() -> float | None:
-    """Store a sign of life of all calls with event streams in this worker; return the seconds until the next."""
+    """Give a sign of life for all calls with event streams in this worker; return the seconds until the next."""
     if not (running := list(registry.logs)):
         return None
     # The calls go on, and so do the attempts.
@@ -427,7 +428,8 @@ class Tail:
         await self.send(connection)
 
     async def send(self, connection: Connection, hung_up: asyncio.Event | None = None) -> None:
-        """Send stored and new events of the call's stream; leave early when the call hangs up or the worker stops.
+        """Send stored and new messages of the call's event stream; leave early when the call hangs up or the worker
+        stops.
 
         A message goes out on one connection (Multiple Connections): the one that was there before is closed.
         """
@@ -478,7 +480,7 @@ class Tail:
             self.loop.call_soon_threadsafe(self.wake.set)
 
     async def follow(self) -> bool:
-        """Send events of the call's stream as they come; return whether the stream is over."""
+        """Send messages of the call's event stream as they come; return whether the stream is over."""
         quiet_since = self.loop.time()
         while True:
             self.wake.clear()
@@ -500,7 +502,8 @@ class Tail:
                 quiet_since = self.loop.time()
 
     async def read(self) -> stored_streams.Events:
-        """Return the next events of the call's stream: from its log if this worker runs it, or from the database."""
+        """Return the next messages of the call's event stream: from its log if this worker runs it, or from the
+        database."""
         self.log = registry.logs.get(self.stream_id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)

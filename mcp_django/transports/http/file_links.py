@@ -38,13 +38,12 @@ from ...orm.uris import DOWNLOADS, Address
 from ...problems import Problem
 from ...protocol.messages import body_length
 from ...resources.model_resources import RowFile
-from ...runtime.cache_and_rate_limits import caller_of, hit
+from ...runtime.cache_and_rate_limits import LimitExceeded, caller_of, count_call, hit
 from ...scopes import READ, WRITE, expand
 from ...server.methods.handler_interface import log_failure
 from ...signin import is_current, restore
 from ...sites import MCPSite
-from ...tools.writes import UPLOADS, CreateUpload
-from ..call_limits import LimitExceeded, count_call
+from ...tools.create_update_delete import UPLOADS, CreateUpload
 from .http_exchange import Refused
 
 NOTHING: Final = "There is nothing here, or no more."
@@ -76,7 +75,7 @@ Answer = Callable[[HttpRequest, MCPRequest, tuple[str, ...]], HttpResponseBase]
 
 
 def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -> Callable[..., HttpResponseBase]:
-    """Return the view of an upload or download link, which checks the ticket in its URL.
+    """Return the view of a file's upload or download link, which checks the ticket in its URL.
 
     ``answer`` gets Django's request, that of the user who asked for the ticket as hooks get it, and what it is about.
     It may raise :class:`Refused`, ``NotFound``, ``LimitExceeded`` and ``ToolError``.
@@ -127,7 +126,7 @@ def said(status: int, text: str, **headers: str) -> HttpResponse:
 def _as_caller(
     original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
 ) -> tuple[MCPRequest, tuple[str, ...]]:
-    """Return the request of the user who got the link, counted as a call, and what its ticket is about."""
+    """Return the request of the user who got the file link, counted as a call, and what the link's ticket is about."""
     ticket, scopes = read_ticket(site.name, use, text), expand([scope])
     if ticket is None:
         is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
@@ -171,7 +170,7 @@ BREAKS_HTTP: Final = "The client or a proxy breaks HTTP."
 
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
-    """Return the URL patterns of the site's upload and download links, relative to its endpoint."""
+    """Return the URL patterns of the upload and download links of files, relative to the site's endpoint."""
     take, give = ticketed(site, UPLOADS, "PUT", WRITE, _take), ticketed(site, DOWNLOADS, "GET", READ, _give)
     return [
         re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{TICKET})$", take, name="upload"),

@@ -50,7 +50,15 @@ from ...protocol.messages import (
     origin_allowed,
     readable_id,
 )
-from ...runtime.cache_and_rate_limits import caller_of
+from ...runtime.cache_and_rate_limits import (
+    Held,
+    LimitExceeded,
+    body_room,
+    caller_of,
+    concurrent,
+    count_call,
+    streaming,
+)
 from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
 from ...server.kernel import Reply, rejection
@@ -60,7 +68,6 @@ from ...server.stored_streams import cancel
 from ...signin import restore
 from ...sites import MCPSite
 from ...subscriptions.bus import bus
-from ..call_limits import Held, LimitExceeded, body_room, concurrent, count_call, streaming
 from ..client_configs import set_ups
 from .open_streams import registry
 
@@ -85,7 +92,7 @@ RETRY_AFTER: Final = {"Retry-After": "5"}
 
 
 class Refused(Exception):
-    """The HTTP request is refused with this status and text; the log gets ``seen``, or else the text, and ``remedy``.
+    """Refusal of an HTTP exchange with this status and text; the log gets ``seen``, or else the text, and ``remedy``.
 
     ``remedy`` is one fixed text for each cause.
     """
@@ -99,7 +106,7 @@ class Refused(Exception):
 
 
 class Exchange:
-    """One HTTP request to the endpoint and its response. A subclass takes the message (:meth:`take`).
+    """One HTTP exchange: a request to the endpoint and its response. A subclass takes the message (:meth:`take`).
 
     ``attributes`` are what the project's middleware put on the request that Django made, for hooks to find.
     ``can_stream`` is False under a server that cannot.
@@ -145,18 +152,18 @@ class Exchange:
 
     @property
     def wants_page(self) -> bool:
-        """Whether a person opened the endpoint in a browser and wants an HTML page."""
+        """Whether the HTTP exchange is a person's visit to the endpoint by browser, who wants an HTML page."""
         is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
         return not is_client and HTML.match(self.accept or "") is not None
 
     @property
     def allowed(self) -> str:
-        """The HTTP methods that the endpoint takes, as in the header ``Allow``."""
+        """The HTTP methods that the exchange takes, as in the header ``Allow``."""
         return allowed_methods(self.version_header, sessions=self.can_stream)
 
     @property
     def time_left(self) -> float:
-        """The seconds that are left of ``CALL_TIMEOUT`` since the HTTP request came."""
+        """The seconds that the HTTP exchange has left of ``CALL_TIMEOUT``, counted since the request came."""
         return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
 
     @cached_property
@@ -165,7 +172,7 @@ class Exchange:
         return caller_of(self.request)
 
     def close(self) -> None:
-        """Give back the caller's place among running calls or open streams."""
+        """End the HTTP exchange: give back the caller's place among running calls or open streams."""
         self._is_closed = True
         self._give_back()
 
@@ -182,7 +189,7 @@ class Exchange:
                 self._places.pop().give_back()
 
     def swap_place(self) -> None:
-        """Swap the caller's place among running calls for one among open streams."""
+        """Swap the HTTP exchange's place among running calls for one among open streams."""
         self._give_back()
         if registry.is_closing:
             raise Refused(503, "The server is about to stop", "Clients come back.", {"Retry-After": "1"})
@@ -215,7 +222,10 @@ class Exchange:
         return self._endpoint_page() if self.wants_page else None
 
     def _endpoint_page(self) -> Response:
-        """Return the HTML page that a person sees who opens the endpoint in a browser. No cookie is read."""
+        """Return the HTML response of the HTTP exchange to a person who opens the endpoint in a browser.
+
+        No cookie is read.
+        """
         elsewhere = came_to(self.request) if django_settings.DEBUG else None
         if elsewhere is not None:
             named = origin(self.request)
@@ -228,7 +238,7 @@ class Exchange:
     # In a worker thread
 
     def admit_body(self) -> None:
-        """Authenticate the sender of a long body, and hold room for it, before the body is read."""
+        """Authenticate the HTTP request that has a long body, and hold room for the body, before it is read."""
         self.admit()
         if self.request.method != "POST":
             raise self.not_allowed()
@@ -246,11 +256,11 @@ class Exchange:
             return self.failed(error)
 
     def take(self) -> Any:
-        """Take the message of an authenticated HTTP request; exceptions are answered."""
+        """Take the message of an authenticated HTTP exchange; exceptions are answered."""
         raise NotImplementedError
 
     def admit(self) -> None:
-        """Authenticate the HTTP request by its token, once, count it against the rate, and hold a place for it."""
+        """Admit the HTTP request: authenticate its token, once, count it against the rate, and hold a place for it."""
         if self._is_admitted:
             return
         self._is_admitted = True
@@ -288,7 +298,7 @@ class Exchange:
             raise self.session_not_found() from None
 
     def take_notification(self, call: Call) -> None:
-        """Take a notification of the client: cancel a call of its session."""
+        """Take a client's notification in an HTTP exchange: cancel a call of its session."""
         session, request_id = self.session, call.params.get("requestId")
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
@@ -325,7 +335,7 @@ class Exchange:
         return rejection(rejected)
 
     def cors(self) -> dict[str, str]:
-        """Return the CORS headers by which a browser lets a page of an allowed origin read the response."""
+        """Return the CORS headers of the HTTP exchange's response, for a browser's page of an allowed origin."""
         given = self.header("origin")
         if given is None:
             return {}
@@ -371,14 +381,14 @@ class Exchange:
     # The one mapping of exceptions to answers
 
     def guarded(self, work: Callable[[], T]) -> T | Response:
-        """Return the result of ``work``, or the HTTP response for its exception."""
+        """Return the result of ``work`` in the HTTP exchange, or the HTTP response for its exception."""
         try:
             return work()
         except Exception as error:
             return self.failed(error)
 
     def failed(self, error: Exception) -> Response:
-        """Map an exception to an HTTP response; log internal errors under an id."""
+        """Map an exception of the HTTP exchange to its response; log internal errors under an id."""
         match error:
             case Refused():
                 return self._refuse(error)
@@ -429,7 +439,7 @@ class Exchange:
             return None
 
     def _asked_for(self) -> str:
-        """Return the JSON-RPC method of the message, or the HTTP method where it has none."""
+        """Return the JSON-RPC method of the HTTP exchange's message, or the HTTP method where it has none."""
         message = self._message() if self.request.method == "POST" else None
         method = message.get("method") if isinstance(message, dict) else None
         return method if isinstance(method, str) else self.request.method or ""
@@ -452,7 +462,7 @@ class Exchange:
         return self._refuse(Refused(401, reason.told or "Authentication required", remedy, headers, seen=seen))
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
-        """Return the HTTP 403 response to a call that takes more scopes than the token has."""
+        """Return the exchange's HTTP 403 response to a call that takes more scopes than the token has."""
         # All that the token has, whatever the call was narrowed to: what is not named here, a client loses.
         granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
         told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."

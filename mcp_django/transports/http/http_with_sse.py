@@ -78,7 +78,7 @@ class SSEExchange(Exchange):
 
 
 class SharedCall(SessionCall):
-    """Runner of a call of HTTP with SSE, whose messages go out on the one stream of its session."""
+    """Runner of a call over HTTP with SSE, whose messages go out on the one SSE stream of its session."""
 
     is_shared = True
 
@@ -92,7 +92,7 @@ class SharedCall(SessionCall):
 
 
 class SharedStream:
-    """The one stream of a session of HTTP with SSE, with the messages of its calls and of changes."""
+    """The one SSE stream of a session of HTTP with SSE, with the messages of its calls and of changes."""
 
     def __init__(self, exchange: Exchange, session_id: str) -> None:
         self.exchange, self.session_id = exchange, session_id
@@ -121,7 +121,8 @@ class SharedStream:
             await run(session.end)
 
     async def forward(self, tail: Tail, is_listening: asyncio.Event) -> None:
-        """Store notifications of changes in the session's SSE stream, with signs of life, until cancelled."""
+        """Write notifications of changes to the session's SSE stream (HTTP with SSE), with signs of life, until
+        cancelled."""
         try:
             async with self.changes.followed():
                 is_listening.set()
@@ -131,7 +132,8 @@ class SharedStream:
         tail.leave()
 
     async def deliver(self) -> bool:
-        """Store waiting notifications in the session's SSE stream, or a sign of life; return whether there were any."""
+        """Write waiting notifications, or a sign of life, to the stream of HTTP with SSE; return whether there were
+        any."""
         # Whoever changes what the session is subscribed to waits for a stream that has the place.
         await self.changes.hold()
         await self.changes.catch_up()

@@ -27,6 +27,8 @@ from ...context.request import MCPRequest
 from ...context.untrusted_text import plain
 from ...operating.call_lifecycle import describe_caller
 from ...operating.call_log_storage import drain
+from ...operating.gauges_and_query_comments import gauge
+from ...runtime.cache_and_rate_limits import open_streams, running_calls
 from ...server.sessions import ClientSession
 from ...subscriptions.bus import bus, shared_layer
 
@@ -90,7 +92,7 @@ class OpenStreams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """An open stream or running call in the registry: how it is ended, and on which event loop."""
+    """An entry in the registry of open streams and running calls: how it is ended, and on which event loop."""
 
     end: Callable[[], object]
     loop: asyncio.AbstractEventLoop
@@ -199,7 +201,7 @@ class Registry:
                 entry.loop.call_soon_threadsafe(entry.end)
 
     def ask_workers(self, patience: float = ANSWER_WITHIN) -> OpenStreams:
-        """Ask all workers for their open streams, and return the answers of ``patience`` seconds."""
+        """Ask all workers for their open streams, and return the answers that come within ``patience`` seconds."""
         answers: list[Mapping[str, Any]] = []
         told, token = threading.Event(), secrets.token_hex(8)
 
@@ -232,3 +234,5 @@ class Registry:
 
 
 registry: Final = Registry()
+gauge("running_calls", "Calls that run now.", lambda: sum(running_calls.values()))
+gauge("open_streams", "Streams of changes that are open now.", lambda: sum(open_streams.values()))

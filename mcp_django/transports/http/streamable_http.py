@@ -13,6 +13,7 @@ from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest, ProtocolError
 from ...protocol.messages import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER, ClientResponse, Response, parse_event_id
 from ...protocol.versions import SESSIONLESS
+from ...runtime.cache_and_rate_limits import count_call
 from ...runtime.thread_pools import Handover
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Later, Listen
@@ -20,7 +21,6 @@ from ...server.sessions import open_session
 from ...server.stored_streams import answer_question, owns
 from ...sites import MCPSite
 from ..call_execution import LANES, begin
-from ..call_limits import count_call
 from .asgi_consumer import MCPConsumer, Runner
 from .call_runners import BatchCall, DirectCall, Resumed, SessionCall
 from .event_streams import ListenStream, SessionStream, Tail

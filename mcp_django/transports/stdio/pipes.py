@@ -23,12 +23,12 @@ FULL: Final = 4 * 1024 * 1024
 
 
 class LineTooLong(Exception):
-    """A line on standard input crossed the limit; it was read to its end and dropped."""
+    """A line on the pipe of standard input crossed the limit; the line was read to its end and dropped."""
 
 
 @cache
 def claim() -> tuple[int, int]:
-    """Take over standard input and output for messages; return their new file descriptors.
+    """Take over the pipes of standard input and output for messages; return their new file descriptors.
 
     Whatever else the process or its children write to standard output goes to standard error, and standard input is
     empty for them. What was printed before and not written yet goes there too.
@@ -55,7 +55,7 @@ def claim() -> tuple[int, int]:
 
 
 class Input:
-    """Reads lines from a file descriptor in a thread, for the event loop that made it."""
+    """Reads lines from a pipe's file descriptor in a thread, for the event loop that made the reader."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self.descriptor, self.limit = os.dup(descriptor), limit
@@ -65,7 +65,7 @@ class Input:
         threading.Thread(target=self._read, name="mcp-input", daemon=True).start()
 
     async def line(self) -> bytes | None:
-        """Return the next line of standard input, None at its end."""
+        """Return the next line from the pipe of standard input, None at its end."""
         found = await self._lines.get()
         if isinstance(found, LineTooLong):
             raise found
@@ -115,7 +115,7 @@ class Input:
 
 
 class Output:
-    """Writes lines to a file descriptor in a thread.
+    """Writes lines to a pipe's file descriptor in a thread.
 
     Made on the event loop that writes them; ``broken`` is called there when nobody reads any more.
     """
@@ -133,11 +133,11 @@ class Output:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many bytes wait to be written to standard output that notifications are left out."""
+        """Whether so many bytes wait for the pipe of standard output that notifications are left out."""
         return not self._room.is_set()
 
     def send(self, message: bytes) -> None:
-        """Queue a message to be written to standard output as one line."""
+        """Queue a message to be written to the pipe of standard output as one line."""
         line = message + b"\n"
         self._size += len(line)
         if self._size > FULL:
@@ -148,7 +148,7 @@ class Output:
         await self._room.wait()
 
     async def close(self, timeout: float) -> None:
-        """Wait until everything is written to standard output, ``timeout`` seconds at most."""
+        """Wait until all lines are written to the pipe of standard output, ``timeout`` seconds at most."""
         self._waiting.put(None)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._done.wait(), timeout)

@@ -27,6 +27,7 @@ from ...protocol import listen_messages
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
 from ...protocol.messages import ClientResponse, Id, decode, encode, error_response, notification, request
+from ...runtime.cache_and_rate_limits import LimitExceeded, concurrent, count_call, streaming
 from ...runtime.thread_pools import in_thread
 from ...server.kernel import Reply, rejection
 from ...server.methods.handler_interface import Asked, Later, Listen, log_failure
@@ -35,7 +36,6 @@ from ...server.sessions import add_uri
 from ...sites import MCPSite
 from ...subscriptions.subscribers import Subscription
 from ..call_execution import LANES, begin, in_time, perform
-from ..call_limits import LimitExceeded, concurrent, count_call, streaming
 from ..local_client import LocalUser
 from ..notification_queues import LISTS, Mailbox, relay
 from .pipes import Input, LineTooLong, Output
@@ -52,7 +52,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class MemorySession:
-    """The one session of a stdio server, in memory: what ``initialize`` agreed on, log level, subscriptions."""
+    """The stdio server's one session, in memory: what ``initialize`` agreed on, log level, subscriptions."""
 
     version: str
     client: Mapping[str, Any]
@@ -82,7 +82,7 @@ class MemorySession:
         self.uris = tuple(uris)
 
     def open(self, request: MCPRequest, mailbox: Mailbox) -> None:
-        """Subscribe the stdio session to lists and resources; in a worker thread."""
+        """Subscribe the stdio server's session to lists and resources; in a worker thread."""
         with self._lock:
             self._subscription = mailbox.subscribe(request, uris=self.uris, lists=LISTS)
 
@@ -173,7 +173,7 @@ class StdioServer:
                 self._spawn(self._answer(message))
 
     def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
-        """Log a refused message or call of the stdio client in the log of calls."""
+        """Note a message or call that the stdio server refused in the log of calls."""
         refusal = call.request if call is not None else self.user.new_request()
         refusal.mcp.record.user = str(self.user.user_pk)
         method = call.call.method if call is not None else ""
@@ -211,7 +211,7 @@ class StdioServer:
             self.output.send(body)
 
     async def _run(self, call: Call, *, has_place: bool = False) -> bytes | None:
-        """Run a call over stdio in a task of its own, so that it can be cancelled; None when it was."""
+        """Run a call of the stdio server in a task of its own, so that it can be cancelled; None when it was."""
         assert call.id is not None
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
@@ -228,7 +228,7 @@ class StdioServer:
         return None if task.cancelled() else task.result()
 
     async def _initialize(self, call: Call) -> None:
-        """Begin the stdio session; no other message is read before the answer."""
+        """Begin the stdio server's session; no other message is read before the answer."""
         if self.session is not None:
             self._refuse(InvalidRequest("Invalid request: the session is initialized already"), call_id=call.id)
             return
@@ -241,7 +241,7 @@ class StdioServer:
         self.output.send(body)
 
     async def _run_batch(self, batch: Batch) -> None:
-        """Run the messages of a batch over stdio, one after the other, and answer in one line (2025-03-26)."""
+        """Run the messages of a batch in the stdio server, one after the other, and answer in one line (2025-03-26)."""
         bodies: list[bytes | None] = []
         try:
             with concurrent(self.caller):
@@ -263,13 +263,13 @@ class StdioServer:
     # Questions to the client, and what has no answer
 
     def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
-        """Return an id for a request to the stdio client, and the future of its response."""
+        """Return an id for a request from the stdio server to its client, and the future of the response."""
         identifier = f"ask-{next(self._numbers)}"
         self._questions[identifier] = asyncio.get_running_loop().create_future()
         return identifier, self._questions[identifier]
 
     def forget_questions(self, identifiers: Iterable[Id]) -> None:
-        """Expect no more responses to requests, and cancel them at the stdio client."""
+        """Have the stdio server expect no more responses to its requests, and cancel them at the client."""
         for identifier in identifiers:
             future = self._questions.pop(identifier, None)
             if future is not None:
@@ -298,7 +298,7 @@ class StdioServer:
         task.cancel()
 
     async def _tell_changes(self, session: MemorySession, mailbox: Mailbox) -> None:
-        """Send the stdio session notifications of changes, as its GET stream does over HTTP."""
+        """Send notifications of changes from the stdio server, as the GET stream of a session does over HTTP."""
         request = self.user.new_request()
 
         def open_session() -> None:
@@ -360,7 +360,8 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
 
 
 def _wants_answer(line: bytes) -> bool:
-    """Return whether a refused line is a request: notifications and responses are never answered."""
+    """Return whether a line refused by the stdio server is a request: notifications and responses are never
+    answered."""
     try:
         value = decode(line)
     except ProtocolError:
@@ -373,7 +374,7 @@ def _too_many(limit: LimitExceeded) -> InvalidRequest:
 
 
 class StdioCall:
-    """One call over stdio. ``has_place`` says that it runs within a batch that holds the caller's place."""
+    """One call at the stdio server. ``has_place`` says that it runs within a batch that holds the caller's place."""
 
     def __init__(self, server: StdioServer, call: Call, *, has_place: bool = False) -> None:
         self.server, self.call, self.has_place = server, call, has_place
@@ -384,7 +385,7 @@ class StdioCall:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> bytes | None:
-        """Run the call over stdio and return its answer; None when it was cancelled."""
+        """Run the call in the stdio server and return its answer; None when it was cancelled."""
         in_turn = self.session is not None and self.call.method in IN_TURN
         try:
             async with self.session.turn if self.session is not None and in_turn else contextlib.nullcontext():
@@ -418,7 +419,7 @@ class StdioCall:
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
 
     async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:
-        """Run the call from its beginning with the answers so far, by the authority that its user has now."""
+        """Run the stdio call from its beginning with the answers so far, by the authority that its user has now."""
         self.request = self.server.user.new_request()
         context = self.request.mcp
         context.session, context.live = self.session, self.session is not None

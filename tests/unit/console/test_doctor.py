@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mcp_django.console.doctor import Agent, Doctor, Failed
+from mcp_django.console.doctor import Agent, Doctor, StepFailed
 from tests.tls_server import Authority, serving
 
 JSON = "application/json"
@@ -70,14 +70,14 @@ def examine(server, path="/mcp"):
     for title, step in Doctor(server.origin + path, sign_in=lambda: {"sessionid": "s"}).steps():
         try:
             step()
-        except Failed as failed:
+        except StepFailed as failed:
             return passed, title, f"{failed} {failed.remedy}"
         passed.append(title)
     return passed, None, ""
 
 
 def test_nothing_that_listens_is_said():
-    with pytest.raises(Failed, match="cannot be reached") as failed:
+    with pytest.raises(StepFailed, match="cannot be reached") as failed:
         Doctor("http://127.0.0.1:9/mcp").reach()
     assert "Start the server" in failed.value.remedy
 
@@ -151,12 +151,12 @@ def test_an_allowed_origin_that_something_keeps_out_is_said(server, answer, is_w
     if is_well:
         assert doctor.ask_as_browser() == "pages of https://app.example may call it"
     else:
-        with pytest.raises(Failed, match="does not let pages of"):
+        with pytest.raises(StepFailed, match="does not let pages of"):
             doctor.ask_as_browser()
 
 
 def test_a_certificate_that_clients_do_not_trust_is_said(tmp_path):
-    with serving(Authority(tmp_path).context("localhost")) as strange, pytest.raises(Failed) as failed:
+    with serving(Authority(tmp_path).context("localhost")) as strange, pytest.raises(StepFailed) as failed:
         Doctor(f"https://localhost:{strange.port}/mcp").reach()
     assert "certificate" in str(failed.value)
     assert "fullchain" in failed.value.remedy
@@ -240,21 +240,21 @@ def test_a_step_of_the_sign_in_that_fails_is_said(server, place, answer, step, s
 def test_a_server_that_cannot_stream_is_said(server):
     doctor = Doctor(f"{server.origin}/mcp", token="t")
     server.answers["/mcp"] = (405, "text/plain", "no", {})
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(StepFailed) as failed:
         doctor.listen()
     assert "uvicorn or daphne" in failed.value.remedy
 
 
 def test_events_that_are_held_back_are_said(server):
     server.answers["/mcp"] = (200, "text/event-stream", "\n", {})
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(StepFailed) as failed:
         Doctor(f"{server.origin}/mcp", token="t").listen()
     assert "buffering" in failed.value.remedy
 
 
 def test_a_call_that_fails_is_said(server):
     server.answers["/mcp"] = (200, JSON, '{"error": {"message": "no"}}', {})
-    with pytest.raises(Failed, match="no"):
+    with pytest.raises(StepFailed, match="no"):
         Doctor(f"{server.origin}/mcp", token="t").call()
 
 
@@ -281,7 +281,7 @@ def walk(doctor):
     for title, step in doctor.steps():
         try:
             told[title] = step()
-        except Failed as failed:
+        except StepFailed as failed:
             return told, title, f"{failed} {failed.remedy}"
     return told, None, ""
 
@@ -323,7 +323,7 @@ def test_a_session_whose_cookie_does_not_reach_the_page_is_said(server):
     server.answers["/oauth/authorize"] = (403, "text/html", "", {})
     agent = Agent()
     agent.keep(f"{server.origin}/", SimpleCookie("sid=s; Path=/admin/"))
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(StepFailed) as failed:
         agent.page(f"{server.origin}/oauth/authorize?mcp_signed_in=1", "The consent page")
     assert "sends no session along (its cookies: sid for 127.0.0.1/admin/)" in str(failed.value)
     assert "SESSION_COOKIE_PATH" in failed.value.remedy
@@ -332,7 +332,7 @@ def test_a_session_whose_cookie_does_not_reach_the_page_is_said(server):
 def test_a_circle_is_said(server):
     server.answers["/a"] = (302, "text/html", "", {"Location": "/b"})
     server.answers["/b"] = (302, "text/html", "", {"Location": "/a"})
-    with pytest.raises(Failed, match=r"in a circle: .*/a -> .*/b -> .*/a") as failed:
+    with pytest.raises(StepFailed, match=r"in a circle: .*/a -> .*/b -> .*/a") as failed:
         Agent().page(f"{server.origin}/a", "The page")
     assert "SESSION_COOKIE_PATH" in failed.value.remedy
 

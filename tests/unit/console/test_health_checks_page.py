@@ -3,7 +3,7 @@ import uuid
 import pytest
 
 from mcp_django.console import health_checks_page
-from mcp_django.console.health_checks_page import Finding, reached
+from mcp_django.console.health_checks_page import CheckResult, reached
 from tests.unit.console.conftest import url
 
 pytestmark = pytest.mark.django_db
@@ -87,7 +87,7 @@ def test_a_site_without_an_address_is_told(admin, settings):
 
 
 def test_a_verdict_has_a_word():
-    assert [Finding("", verdict, "").word for verdict in ("ok", "info", "warning", "error")] == [
+    assert [CheckResult("", verdict, "").word for verdict in ("ok", "info", "warning", "error")] == [
         "well", "note", "warning", "wrong",
     ]  # fmt: skip
 

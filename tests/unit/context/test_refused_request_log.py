@@ -20,8 +20,8 @@ from rest_framework.exceptions import AuthenticationFailed as NotAuthenticated
 from mcp_django import asgi
 from mcp_django.context import refused_request_log
 from mcp_django.oauth.stored_tokens import issue_token
+from mcp_django.runtime.cache_and_rate_limits import concurrent
 from mcp_django.testing import MCPClient
-from mcp_django.transports.call_limits import concurrent
 from tests.asgi_client import Exchange, http_scope
 from tests.configured import configured
 from tests.factories import make_superuser

@@ -21,10 +21,10 @@ from mcp_django import MCPSite, ToolError
 from mcp_django.context.confirmation import CHANGED, REFUSED
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
-from mcp_django.orm.arguments import RECORD_NOT_FOUND
+from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.testing import MCPClient
-from mcp_django.tools.actions import RunAction
+from mcp_django.tools.action_tools import RunAction
 from tests.factories import make_author, make_superuser, make_user
 from tests.question_rounds import CANCEL, DECLINE, ELICITS, accept
 from tests.testapp.models import Author, Book, Tag

@@ -20,7 +20,7 @@ from django.template import engines
 from django.template.response import TemplateResponse
 
 from mcp_django import ToolError
-from mcp_django.emulation.action_responses import SHOWN, Answer
+from mcp_django.emulation.action_responses import SHOWN, ResponseContent
 from mcp_django.emulation.action_responses import read_response as read
 from mcp_django.exceptions import NotFound
 from mcp_django.runtime.cache_and_rate_limits import cache
@@ -46,9 +46,9 @@ def attachment(name):
 
 
 def test_an_empty_response_or_a_way_back_is_nothing(request_):
-    assert read_response(request_, HttpResponse(b"")) == Answer()
+    assert read_response(request_, HttpResponse(b"")) == ResponseContent()
     for url in ("", ".", "/admin/shop/order/", "/admin/shop/order/?q=1"):
-        assert read_response(request_, HttpResponseRedirect(url)) == Answer()
+        assert read_response(request_, HttpResponseRedirect(url)) == ResponseContent()
 
 
 @pytest.mark.parametrize("url", ["/admin/shop/order/5/", "https://elsewhere.example/?token=1", "../refund/"])
@@ -179,7 +179,7 @@ def test_the_form_of_the_page_is_told_from_those_around_it(request_):
     html = f"{frame}<form method=post><p>Sure?</p>{MARK}<input type=hidden name=_selected_action value=7></form>{frame}"
     page = read_response(request_, HttpResponse(html)).page
     assert (page.message, page.selected) == ("Sure?", ["7"])
-    assert read_response(request_, HttpResponse(f"{frame}<p>Done</p>")) == Answer(text="Done")
+    assert read_response(request_, HttpResponse(f"{frame}<p>Done</p>")) == ResponseContent(text="Done")
 
 
 def test_the_form_and_the_title_come_from_the_context(request_):
@@ -209,7 +209,7 @@ def test_a_page_that_says_why_there_is_nothing_to_ask_is_its_text(request_):
     source = "<h1>Closed orders</h1><p>They cannot be refunded.</p>{% if open %}{{ form }}{% endif %}"
     page = engines["django"].from_string(source)
     response = TemplateResponse(request_, page, {"form": type("Ask", (Form,), {"reason": CharField()})(), "open": []})
-    assert read_response(request_, response) == Answer(text="Closed orders They cannot be refunded.")
+    assert read_response(request_, response) == ResponseContent(text="Closed orders They cannot be refunded.")
     asking = TemplateResponse(request_, page, {**response.context_data, "open": [1]})
     with pytest.raises(ToolError, match="Run it in the admin"):
         read_response(request_, asking)

@@ -13,9 +13,9 @@ from mcp_django.context.questions import Answers
 from mcp_django.emulation.action_responses import kept
 from mcp_django.emulation.admin_actions import AdminAction
 from mcp_django.exceptions import Declined, InputRequired
-from mcp_django.functions.asking import Ask, Sample
+from mcp_django.functions.asked_parameters import Ask, Sample
 from mcp_django.protocol.content import Text
-from mcp_django.tools.actions import ActionTool, RunAction
+from mcp_django.tools.action_tools import ActionTool, RunAction
 from tests.factories import make_book, make_superuser, make_user
 from tests.question_rounds import DECLINE, ELICITS, EVERYTHING, accept, sampled
 from tests.testapp.models import Book, Tag

@@ -4,10 +4,10 @@ from django.contrib import admin
 from mcp_django import MCPSite, site
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.emulation.admin_exposure import AdminExposure
-from mcp_django.orm.permissions import load_permissions
+from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.testing import MCPClient
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.oddapp.admin import odd
 from tests.oddapp.models import Kind

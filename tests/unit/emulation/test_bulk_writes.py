@@ -12,9 +12,9 @@ from django.utils import timezone
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context.confirmation import CHANGED
 from mcp_django.exceptions import Cancelled
-from mcp_django.orm.arguments import RECORD_NOT_FOUND
+from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient
-from mcp_django.tools.writes import DeleteRecord, UpdateRecord
+from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Note, Tag
 from tests.tool_calls import call, history_page, refusal, request_of, result_of

@@ -8,8 +8,8 @@ from django.contrib.auth.models import AnonymousUser
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context.request import Client
 from mcp_django.emulation.history import Journal, made_by
-from mcp_django.tools.record import GetRecord
-from mcp_django.tools.writes import UpdateRecord
+from mcp_django.tools.create_update_delete import UpdateRecord
+from mcp_django.tools.get_record import GetRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call, history_page, request_of

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django.tools.writes import CreateRecord, UpdateRecord
+from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import LineInline, OrderAdmin
 from tests.inlineapp.factories import ORDER, URLS, make_order, rows_of, shop_request

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 
-from mcp_django.tools.writes import CreateRecord, UpdateRecord
+from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.inlineapp.admin import LineInline
 from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
@@ -79,7 +79,7 @@ def test_rows_are_changed_added_and_deleted_in_one_call_and_others_stay(root: An
 
 
 def test_what_get_record_shows_can_be_sent_back(root: Any) -> None:
-    from mcp_django.tools.record import GetRecord
+    from mcp_django.tools.get_record import GetRecord
 
     order = make_order("1", 1, 2)
     shown = call(GetRecord(), root, **ORDER, pk=order.pk)["inlines"]["lines"]

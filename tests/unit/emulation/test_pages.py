@@ -6,7 +6,7 @@ import pytest
 from django import forms
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.emulation.action_responses import Page
+from mcp_django.emulation.action_responses import ActionPage
 from mcp_django.emulation.html_forms import read_forms
 from mcp_django.schema.form_schemas import MAX_CHOICES
 from tests.factories import make_author, make_superuser, make_user
@@ -36,9 +36,9 @@ def site() -> MCPSite:
     return site
 
 
-def page(form: forms.Form | None = None, html: str = "") -> Page:
+def page(form: forms.Form | None = None, html: str = "") -> ActionPage:
     fields = form.as_p() if form is not None else ""
-    return Page(read_forms(f'<form method="post">{fields}{html}</form>')[1], form)
+    return ActionPage(read_forms(f'<form method="post">{fields}{html}</form>')[1], form)
 
 
 def properties(request: Any, *args: Any) -> Any:

@@ -2,7 +2,7 @@ import pytest
 
 from mcp_django import ToolError, site
 from mcp_django.emulation.bulk_writes import Selection
-from mcp_django.orm.arguments import RECORD_NOT_FOUND
+from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
 from tests.testapp.models import Author, Book

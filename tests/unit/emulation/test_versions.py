@@ -14,11 +14,11 @@ from rest_framework import serializers
 from mcp_django.emulation.saving import CHANGED
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.row_reading import find_row
-from mcp_django.tools.record import GetRecord, Record
-from mcp_django.tools.writes import DeleteRecord, UpdateRecord
+from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
+from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
+from mcp_django.tools.get_record import GetRecord, Record
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Restaurant, Seat
 from tests.inlineapp.factories import ORDER, make_order, shop_request

@@ -3,7 +3,7 @@ from django.http import HttpRequest
 
 import mcp_django as mcp
 from mcp_django.exposures.declared_actions import ActionOptions, runs_anywhere
-from mcp_django.functions.asking import finished
+from mcp_django.functions.asked_parameters import finished
 from tests.tool_calls import request_of
 
 

@@ -13,7 +13,15 @@ from mcp_django import MCPSite
 from mcp_django.context.questions import Answers
 from mcp_django.context.request import MCPContext
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
-from mcp_django.functions.asking import Ask, Roots, Sample, answers_of, asked_parameters, finished, result_annotation
+from mcp_django.functions.asked_parameters import (
+    Ask,
+    Roots,
+    Sample,
+    answers_of,
+    asked_parameters,
+    finished,
+    result_annotation,
+)
 from mcp_django.schema.annotations import Param
 from mcp_django.schema.sampling_and_roots import Root, Sampled
 from tests.question_rounds import DECLINE, EVERYTHING, accept, sampled

@@ -12,10 +12,18 @@ import mcp_django as mcp
 from mcp_django import MCPSite
 from mcp_django.checks.declarations import after_declarations, check_declarations
 from mcp_django.exceptions import AlreadyRegistered
-from mcp_django.functions.declarations import OPTIONS, Declared, Unread, check_tool_name, given_by_name, look, look_at
+from mcp_django.functions.declared_functions import (
+    OPTIONS,
+    Declared,
+    Unread,
+    check_tool_name,
+    given_by_name,
+    look,
+    look_at,
+)
 from mcp_django.resources.function_resources import FunctionResource
 from mcp_django.resources.prompts import Prompt
-from mcp_django.tools.functions import FunctionTool
+from mcp_django.tools.function_tools import FunctionTool
 
 
 @pytest.fixture

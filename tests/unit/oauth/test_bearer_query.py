@@ -6,8 +6,8 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.oauth import bearer
-from mcp_django.orm import permissions
-from tests.unit.orm.test_permissions import make_member
+from mcp_django.orm import permission_queries
+from tests.unit.orm.test_permission_queries import make_member
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -17,7 +17,7 @@ def test_the_query_is_compiled_once_for_a_database(monkeypatch: pytest.MonkeyPat
     original = bearer._compile
     bearer._forget()
 
-    def compiled(using: str) -> bearer.TokenPlan:
+    def compiled(using: str) -> Any:
         calls.append(using)
         return original(using)
 
@@ -56,7 +56,7 @@ def user_of_a_token(owner: Any) -> Any:
 def test_the_permissions_come_with_the_token(django_assert_num_queries: Any) -> None:
     user = user_of_a_token(make_member())
     with django_assert_num_queries(0):
-        permissions.load_permissions(user)
+        permission_queries.load_permissions(user)
         assert user.has_perm("testapp.change_book")
         assert not user.has_perm("testapp.delete_book")
     assert user._perm_cache == get_user_model().objects.get(pk=user.pk).get_all_permissions()
@@ -65,25 +65,25 @@ def test_the_permissions_come_with_the_token(django_assert_num_queries: Any) -> 
 def test_a_user_without_permissions_has_none(django_assert_num_queries: Any) -> None:
     user = user_of_a_token(get_user_model().objects.create_user("ada"))
     with django_assert_num_queries(0):
-        permissions.load_permissions(user)
+        permission_queries.load_permissions(user)
         assert not user.has_perm("testapp.view_book")
 
 
 def test_where_the_database_makes_no_json_of_many_rows_they_are_asked_for(
     django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permissions, "AS_ONE", {})
+    monkeypatch.setattr(permission_queries, "AS_ONE", {})
     monkeypatch.setattr(bearer, "_plans", {})
     user = user_of_a_token(make_member())
     with django_assert_num_queries(1):
-        permissions.load_permissions(user)
+        permission_queries.load_permissions(user)
         assert user.has_perm("testapp.change_book")
 
 
 def test_other_backends_are_asked_as_always(settings: Any) -> None:
     settings.AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.AllowAllUsersModelBackend"]
     user = user_of_a_token(make_member())
-    permissions.load_permissions(user)
+    permission_queries.load_permissions(user)
     assert not hasattr(user, "_perm_cache")
     assert user.has_perm("testapp.change_book")
 

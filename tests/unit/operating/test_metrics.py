@@ -21,10 +21,10 @@ from mcp_django.exceptions import CallRefused
 from mcp_django.models import Session, Stream
 from mcp_django.operating import call_lifecycle as operating_calls
 from mcp_django.operating import metrics
+from mcp_django.runtime.cache_and_rate_limits import concurrent, streaming
 from mcp_django.signals import call_started
 from mcp_django.subscriptions.bus import bus
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.transports.call_limits import concurrent, streaming
 from tests.configured import configure
 from tests.documentation import blocks_of
 from tests.factories import make_author, make_superuser, make_user
@@ -53,7 +53,7 @@ def value(name, **labels):
 @pytest.fixture
 def client_of_django(settings):
     """Django's test client, in a project that has the URLs of the documentation."""
-    (block,) = (block for block in blocks_of(DOCS / "operating.md") if block.file == "metrics_urls.py")
+    (block,) = (block for block in blocks_of(DOCS / "telemetry.md") if block.file == "metrics_urls.py")
     module = ModuleType("metrics_urls")
     exec(block.text, module.__dict__)
     settings.ROOT_URLCONF = module
@@ -324,7 +324,7 @@ def names():
 
 
 def test_the_page_of_the_documentation_lists_each_metric():
-    text = (DOCS / "operating.md").read_text()
+    text = (DOCS / "telemetry.md").read_text()
     listed = set(re.findall(r"^\| `(mcp_django_\w+)` \| ", text, re.MULTILINE))
     assert listed == {name for name in names() if not name.endswith(("_bucket", "_sum", "_count"))}
 
@@ -380,4 +380,4 @@ def test_each_alert_asks_for_what_there_is_and_says_what_to_do(rule):
     assert rule["labels"]["severity"] in ("page", "ticket")
     assert rule["annotations"].keys() == {"summary", "action"}
     assert re.fullmatch(r"\d+m", rule.get("for", "1m"))
-    assert f"| `{rule['alert']}` |" in (DOCS / "operating.md").read_text()
+    assert f"| `{rule['alert']}` |" in (DOCS / "telemetry.md").read_text()

@@ -88,7 +88,7 @@ def logger_names():
 def test_all_loggers_are_of_one_tree_which_is_documented():
     found = set(logger_names())
     assert {name.partition(".")[0] for name in found} == {"mcp_django"}
-    text = (ROOT / "docs" / "operating.md").read_text()
+    text = (ROOT / "docs" / "call-log.md").read_text()
     table = text.partition("| logger |")[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| `(mcp_django[\w.]*)` \|", table, re.MULTILINE)) == found
 

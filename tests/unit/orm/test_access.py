@@ -21,7 +21,7 @@ from mcp_django.orm import columns
 from mcp_django.orm.access import access_of, has_every_row, parse_pk
 from mcp_django.orm.filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
-from mcp_django.orm.permissions import load_permissions
+from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.schema.secrets import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat

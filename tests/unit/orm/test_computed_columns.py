@@ -15,9 +15,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.columns import resolve_column
 from mcp_django.orm.computed_columns import order_source, parts_of
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.models import DescribeModel
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.list_and_describe_models import DescribeModel
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal, request_of

@@ -4,7 +4,7 @@ import pytest
 from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure, ToolError, site
-from mcp_django.orm.deletion import plan_deletion
+from mcp_django.orm.database_writes import plan_deletion
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 from tests.tool_calls import request_of

@@ -12,8 +12,8 @@ from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.field_comparisons import is_field
 from mcp_django.testing import MCPClient
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.fields import choice_of, kind_of, parse_operand, parse_text, parse_value
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from tests.factories import make_superuser
 from tests.fieldapp.models import Club, Guest, Remark, Sample, Seat
 from tests.library import reader

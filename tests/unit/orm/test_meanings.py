@@ -7,8 +7,8 @@ import pytest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
 from mcp_django.orm.suggestions import Suggestions
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag

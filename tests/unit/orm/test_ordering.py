@@ -12,7 +12,7 @@ from django.db.models.functions import Concat, Length, Lower, TruncMonth
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.ordering import client_order_key, declared_ordering, default_ordering, sortable_names
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Section
 from tests.tool_calls import call, refusal, request_of, site_with

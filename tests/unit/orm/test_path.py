@@ -13,9 +13,9 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.orm.columns import Column
 from mcp_django.orm.path import target_of
-from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import make_library, reader, site_with
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf

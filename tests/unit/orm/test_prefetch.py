@@ -18,7 +18,7 @@ from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.prefetch import each_row
 from mcp_django.server.methods.resources_and_prompts import read_resource
 from mcp_django.sites import HISTORY
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.admin import sidebar
 from tests.inlineapp.admin import shop
@@ -118,7 +118,7 @@ def test_row_119_a_page_of_any_exposure_has_a_fixed_number_of_queries(
     position: int, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whether a table is long is asked once an hour, of those that have a second page.
-    monkeypatch.setattr("mcp_django.tools.query._is_long", lambda model, when: False)
+    monkeypatch.setattr("mcp_django.tools.query_records._is_long", lambda model, when: False)
     site, user = list(every_site())[position], make_superuser()
     few, many = counts(site, user, FEW, read), counts(site, user, MANY, read)
     grown = {label for label in few if few[label] != many[label]}

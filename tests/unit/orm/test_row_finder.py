@@ -9,11 +9,11 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.arguments import RECORD_NOT_FOUND
+from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
-from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Profile, Shelf, Tag

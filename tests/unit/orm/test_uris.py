@@ -12,8 +12,8 @@ from django.urls import set_script_prefix
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.uris import page_uri, parse_uri, row_uri, row_uri_pattern, schema_uri
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.record import GetRecord
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader
 from tests.line_counts import is_linear

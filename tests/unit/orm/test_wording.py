@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from mcp_django import ToolError
-from mcp_django.orm.wording import alternatives, is_short_text, json_or_text
+from mcp_django.orm.alternative_spellings import is_short_text, json_or_text
+from mcp_django.orm.nearest_names import alternatives
 from mcp_django.protocol.messages import MAX_DEPTH, MAX_ITEMS, decode
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser

@@ -91,7 +91,7 @@ def test_long_texts_and_files_are_cut_for_a_client_that_would_lose_their_middle(
 
 
 def test_the_table_of_clients_is_that_of_the_docs() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "tools.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "querying.md").read_text()
     rows = re.findall(r"^\| .+ \| `(.+)` \| ([0-9,]+): ", text, re.MULTILINE)
     assert {name: int(chars.replace(",", "")) for name, chars in rows} == {
         name: limits.result_chars for name, limits in KNOWN.items()

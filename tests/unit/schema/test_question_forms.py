@@ -15,7 +15,7 @@ from mcp_types import ElicitRequestFormParams
 
 from mcp_django.protocol.client_requests import requested_schema
 from mcp_django.schema.annotations import Param
-from mcp_django.schema.question_forms import blank
+from mcp_django.schema.question_forms import question_form
 from tests.testapp.models import Author
 
 
@@ -54,14 +54,14 @@ class Place(TypedDict):
 
 
 def only(kind: Any, key: str = "", **options: Any) -> dict[str, Any]:
-    [found] = blank(kind, key, **options).schema["properties"].values()
+    [found] = question_form(kind, key, **options).schema["properties"].values()
     assert isinstance(found, dict)
     return found
 
 
 def refusal(kind: Any, content: dict[str, Any], key: str = "") -> str:
     with pytest.raises(ValueError) as error:  # noqa: PT011
-        blank(kind, key).read(content)
+        question_form(kind, key).read(content)
     return str(error.value)
 
 
@@ -101,7 +101,7 @@ def refusal(kind: Any, content: dict[str, Any], key: str = "") -> str:
     ids=str,
 )  # fmt: skip
 def test_a_single_value_is_one_field(kind: Any, schema: Any, entered: Any, value: Any) -> None:
-    found = blank(kind)
+    found = question_form(kind)
     assert found.schema["properties"] == {"value": {**schema, "title": "Answer"}}
     assert found.schema["required"] == ["value"]
     assert found.read({"value": entered}) == value
@@ -113,16 +113,16 @@ def test_a_single_value_is_one_field(kind: Any, schema: Any, entered: Any, value
 
 def test_a_moment_has_the_time_zone_that_fields_expect() -> None:
     assert only(datetime)["format"] == "date-time"
-    assert blank(datetime).read({"value": "2026-07-28T10:00:00"}).tzinfo is not None
+    assert question_form(datetime).read({"value": "2026-07-28T10:00:00"}).tzinfo is not None
 
 
 def test_a_key_names_the_field() -> None:
     assert only(str, "ship_to") == {"type": "string", "title": "Ship to"}
-    assert blank(UUID, "id").read({"id": "123e4567-e89b-12d3-a456-426614174000"}).version == 1
+    assert question_form(UUID, "id").read({"id": "123e4567-e89b-12d3-a456-426614174000"}).version == 1
 
 
 def test_what_may_be_left_out_is_not_required() -> None:
-    found = blank(int | None)
+    found = question_form(int | None)
     assert "required" not in found.schema
     assert [found.read(content) for content in ({}, {"value": ""}, {"value": 7})] == [None, None, 7]
 
@@ -132,17 +132,17 @@ def test_a_default_stands_in_for_what_is_left_out() -> None:
     assert only(int, default=3)["default"] == 3
     assert only(Decimal, default=Decimal("2.50"))["default"] == 2.5
     assert only([1, 2], default=2)["default"] == "2"
-    found = blank(Size, "size", Size.LARGE)
+    found = question_form(Size, "size", Size.LARGE)
     assert (found.read({}), found.read({"size": ""}), found.read({"size": "s"})) == (Size.LARGE, Size.LARGE, Size.SMALL)
 
 
 def test_consent_has_no_field() -> None:
-    assert blank(None).schema == {"type": "object", "properties": {}}
-    assert blank(None).read({}) is True
+    assert question_form(None).schema == {"type": "object", "properties": {}}
+    assert question_form(None).read({}) is True
 
 
 def test_a_dataclass_is_a_form_and_its_instance_the_answer() -> None:
-    found = blank(Parcel)
+    found = question_form(Parcel)
     assert found.schema["required"] == ["weight"]
     assert list(found.schema["properties"]) == ["weight", "sizes", "fragile", "ready", "note"]
     assert found.schema["properties"]["weight"]["description"] == "In kilograms"
@@ -161,7 +161,7 @@ def test_78_everything_wrong_is_told_at_once() -> None:
 
 
 def test_a_typed_dict_is_a_form() -> None:
-    found = blank(Place)
+    found = question_form(Place)
     assert found.schema["required"] == ["city"]
     assert found.read({"city": "Rome"}) == {"city": "Rome", "floor": None}
 
@@ -193,7 +193,7 @@ def test_78_what_does_not_fit_is_refused(kind: Any, content: dict[str, Any]) -> 
 )
 def test_what_no_form_can_ask_is_a_mistake_of_the_project(kind: Any) -> None:
     with pytest.raises(ImproperlyConfigured):
-        blank(kind)
+        question_form(kind)
 
 
 # Schemas
@@ -216,7 +216,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def test_a_schema_is_sent_as_it_is_and_its_content_is_checked() -> None:
-    found = blank(SCHEMA)
+    found = question_form(SCHEMA)
     assert found.schema is SCHEMA
     assert found.read({"text": "abc", "one": "b", "many": ["e"], "count": 2, "x": 1}) == {
         **{"one": "b", "many": ["e"], "count": 2, "text": "abc"}
@@ -241,7 +241,7 @@ def test_78_what_the_schema_does_not_admit_is_refused(wrong: Any) -> None:
 )
 def test_a_schema_of_no_form_is_a_mistake_of_the_project(field_: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match="none of a form"):
-        blank({"type": "object", "properties": {"x": field_}})
+        question_form({"type": "object", "properties": {"x": field_}})
 
 
 class NameForm(forms.Form):
@@ -250,6 +250,6 @@ class NameForm(forms.Form):
 
 @pytest.mark.parametrize("form", [NameForm, NameForm(initial={"name": "Ada"})], ids=["class", "instance"])
 def test_a_django_form_is_a_form(form: Any) -> None:
-    assert "maxLength" in blank(form).schema["properties"]["name"]
-    assert blank(form).read({"name": "Bob"}) == {"name": "Bob"}
+    assert "maxLength" in question_form(form).schema["properties"]["name"]
+    assert question_form(form).read({"name": "Bob"}) == {"name": "Bob"}
     assert refusal(form, {"name": "Robert"}).startswith("Name: Ensure this value has at most 3 characters")

@@ -19,11 +19,11 @@ from mcp_django.models import KeyedCall
 from mcp_django.server import idempotency_keys
 from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, UNKNOWN, Once, clear_keyed_calls, take_key
 from mcp_django.testing import MCPClient
-from mcp_django.tools.actions import RunAction
+from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.base import Tool
-from mcp_django.tools.functions import FunctionTool
-from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.function_tools import FunctionTool
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import request_of

@@ -8,7 +8,7 @@ from mcp_django.context.signing import read_ticket
 from mcp_django.emulation.uploaded_files import name_of_upload
 from mcp_django.exceptions import ToolError
 from mcp_django.testing import MCPClient
-from mcp_django.tools.writes import CreateUpload
+from mcp_django.tools.create_update_delete import CreateUpload
 from tests.factories import make_superuser, make_user
 from tests.fileapp.admin import files_admin
 from tests.fileapp.models import Manual, Page

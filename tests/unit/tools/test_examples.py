@@ -9,10 +9,10 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.models import DescribeModel, ListModels
-from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.library import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag

@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 
 from mcp_django.context.confirmation import REFUSED
 from mcp_django.context.request import MCPRequest
-from mcp_django.functions.asking import Ask
+from mcp_django.functions.asked_parameters import Ask
 from mcp_django.testing import MCPClient, MCPError, ToolCall
-from mcp_django.tools.functions import FunctionTool
+from mcp_django.tools.function_tools import FunctionTool
 from tests.factories import make_superuser, make_user
 from tests.question_rounds import ELICITS
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_django.context.request import MCPRequest
-from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregate_records import AggregateRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import columns_of
-from mcp_django.tools.overviews import choice_words, type_words
+from mcp_django.tools.model_overview import choice_words, type_words
 from tests.factories import make_superuser, make_user
 from tests.library import reader
 from tests.testapp.models import Author, Book, Tag

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mcp_django.tools.finding import MAX_WORDS, matches, question_stems, stem, stems_of, words_of
+from mcp_django.tools.model_search import MAX_WORDS, matches, question_stems, stem, stems_of, words_of
 
 
 @pytest.mark.parametrize(

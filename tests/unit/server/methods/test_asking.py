@@ -17,7 +17,7 @@ from mcp_django import MCPSite, site
 from mcp_django.context.questions import STATE_ERROR, Answers, Question
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import InputRequired
-from mcp_django.functions.asking import Ask, Roots, Sample
+from mcp_django.functions.asked_parameters import Ask, Roots, Sample
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.protocol.eras import Call, LegacyEra
 from mcp_django.protocol.errors import InvalidParams

@@ -8,8 +8,8 @@ from django.test import override_settings
 
 from mcp_django import site
 from mcp_django.protocol.messages import Response
+from mcp_django.runtime import cache_and_rate_limits
 from mcp_django.testing import MCPClient
-from mcp_django.transports import call_limits
 from mcp_django.transports.http import asgi_consumer, streamable_http
 from mcp_django.transports.http.http_exchange import SHORT_BODY
 from tests.asgi_client import Exchange, http_scope
@@ -159,7 +159,7 @@ async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_l
 async def reading(size):
     """Wait until long bodies of this size are being read."""
     async with asyncio.timeout(5):
-        while sum(call_limits._bodies.values()) != size:
+        while sum(cache_and_rate_limits.held_bodies.values()) != size:
             await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,208 @@
+"""Parameters that are asked for: the client's user, its AI model or the client itself answers, no argument.
+
+``carrier: Annotated[str, Ask("Which carrier?")]`` is in no input schema. All that a function asks for is asked in one
+round, before the function runs.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import unwrap
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
+
+from django.core.exceptions import ImproperlyConfigured
+from django.forms import BaseForm
+
+from ..schema.annotations import resolve_hint
+from ..schema.container_types import MISSING
+from ..schema.value_types import FREE_OBJECT
+from .declared_functions import signature_of
+
+if TYPE_CHECKING:
+    from ..context.request import MCPRequest
+import inspect
+import math
+from collections.abc import Generator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+# Arguments of every function that may ask, by which clients answer that cannot ask their user.
+RESERVED: Final[Mapping[str, Any]] = {
+    "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
+    "confirm_token": {"type": "string", "description": "From its questions"},
+}
+# A text, or a function of the request and the call's arguments that gives it.
+Text = str | Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Parameter asked of the client's user: ``carrier: Annotated[str, Ask("Which carrier?")]``.
+
+    The annotation says what is asked for, as :meth:`~mcp_django.context.request.MCPContext.ask` takes it, unless
+    ``form`` does: a Django form class, whose ``cleaned_data`` the function gets, or a function of the request
+    and the arguments that gives a form. The default of the parameter is what the question shows at first.
+    """
+
+    message: Text
+    form: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Parameter asked of the client's AI model: ``summary: Annotated[str, Sample("Summarise the order.",
+    max_tokens=100)]``.
+
+    The function gets the text, or all of the answer where the annotation is
+    :class:`~mcp_django.schema.sampling_and_roots.Sampled`.
+    """
+
+    prompt: Text
+    max_tokens: int = 1_000
+    system: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Parameter asked of the client itself, its working directories: ``roots: Annotated[list, Roots()]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One asked parameter of a function; ``default`` is MISSING if it has none."""
+
+    name: str
+    annotation: Any
+    marker: Ask | Sample | Roots
+    default: Any = MISSING
+
+    def answer(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
+        """Return the answer for the asked parameter; ``InputRequired`` if it is not known yet."""
+        mcp, marker = request.mcp, self.marker
+        match marker:
+            case Ask():
+                message = _text(marker.message, request, arguments)
+                form = marker.form
+                kind = (
+                    self.annotation if form is None else form if isinstance(form, type) else form(request, **arguments)
+                )
+                return mcp.ask(message, kind, key=self.name, default=self.default)
+            case Sample():
+                from ..schema.sampling_and_roots import Sampled
+
+                prompt = _text(marker.prompt, request, arguments)
+                found = mcp.sample(prompt, max_tokens=marker.max_tokens, system=marker.system, key=self.name)
+                return found if self.annotation is Sampled else found.text
+            case Roots():
+                return mcp.roots(key=self.name)
+
+    def check(self) -> None:
+        """Raise ``ImproperlyConfigured`` if no form could ask for the parameter."""
+        from ..context.request import KEY
+
+        if not KEY.fullmatch(self.name):
+            raise ImproperlyConfigured(f"{self.name} cannot be the key of a question")
+        form = getattr(self.marker, "form", None)
+        if isinstance(form, type) and not issubclass(form, BaseForm):
+            raise ImproperlyConfigured(f"{self.name}: form must be a Django form")
+        if isinstance(self.marker, Ask) and form is None:
+            from ..schema.question_forms import question_form
+
+            question_form(self.annotation, self.name)
+
+
+def _text(text: Text, request: MCPRequest, arguments: Mapping[str, Any]) -> str:
+    return str(text(request, **arguments) if callable(text) else text)
+
+
+def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tuple[Asked, ...]:
+    """Return the asked parameters of the function, but those in ``skip``.
+
+    Raises:
+        ImproperlyConfigured: no form could ask for one of them.
+    """
+    scope = getattr(unwrap(function), "__globals__", {})
+    found = []
+    for item in signature_of(function).parameters.values():
+        if item.name in skip or item.annotation is item.empty:
+            continue
+        try:
+            annotation = resolve_hint(item.annotation, scope)
+        except ImproperlyConfigured:
+            # Whoever reads the arguments says so.
+            continue
+        while type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
+        bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else [None]
+        marker = next((extra for extra in extras if isinstance(extra, (Ask, Sample, Roots))), None)
+        if marker is None:
+            continue
+        others = tuple(extra for extra in extras if extra is not marker)
+        kept: Any = typing.cast(Any, Annotated)[(bare, *others)] if others else bare
+        asked = Asked(item.name, kept, marker, MISSING if item.default is item.empty else item.default)
+        asked.check()
+        found.append(asked)
+    return tuple(found)
+
+
+def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of asked parameters; ``arguments`` are those of the call.
+
+    Raises:
+        InputRequired: some are not known yet; the questions of all of them together.
+        Declined: the user declined or dismissed a question.
+    """
+    from ..context.questions import answered_together
+
+    steps = [lambda item=item: item.answer(request, arguments) for item in asked]
+    return dict(zip([item.name for item in asked], answered_together(steps), strict=True))
+
+
+def finished(request: MCPRequest, value: Any) -> Any:
+    """Return the result of a function with asked parameters; a generator runs to its end and reports its progress.
+
+    A generator expression is a value like any other.
+
+    Raises:
+        Cancelled: the client has gone, or the time of the call is over; the generator has been closed.
+        TypeError: something was yielded that is no report.
+    """
+    if not inspect.isgenerator(value) or value.gi_code.co_name == "<genexpr>":
+        return value
+    last, is_counting = 0.0, False
+    with closing(value) as steps:
+        while True:
+            try:
+                done, total, message = _read(next(steps))
+            except StopIteration as end:
+                return end.value
+            if done is not None:
+                last, is_counting = float(done), True
+            elif message:
+                # A text says nothing of how far it is, and what is told has to grow (basic/utilities/progress).
+                last = math.nextafter(last, math.inf) if is_counting else last + 1
+            request.mcp.progress(last, total, message)
+
+
+def result_annotation(hint: Any) -> Any:
+    """Return the annotation of a function's result; of a generator that of its return value."""
+    if get_origin(hint) is Generator:
+        return next(iter(get_args(hint)[2:]), type(None))
+    return hint
+
+
+def _read(report: Any) -> tuple[float | None, float | None, str]:
+    match report:
+        case None:
+            return None, None, ""
+        case str():
+            return None, None, report
+        case int() | float():
+            return report, None, ""
+        case (int() | float() as done, int() | float() | None as total):
+            return done, total, ""
+        case (int() | float() as done, int() | float() | None as total, message):
+            return done, total, str(message)
+    raise TypeError(f"a tool yields its progress, such as (done, total) or a text, and not {type(report).__name__}")

@@ -1,0 +1,171 @@
+"""Functions that a project declares: checked when they are declared, loaded when they are first used.
+
+To read a function means to make JSON Schema of its signature. That takes modules which only a process that serves has
+to load; a migration, a shell or a worker of something else declares the same functions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, TypeVar, cast
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+T = TypeVar("T")
+
+REQUEST: Final = ("request",)
+# Some clients cut names at 60 to 64 characters, with the name of the server: a check warns of more than 40.
+TOOL_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
+ANY: Final = ("name", "title", "description", "permissions", "permission", "scopes")
+# The options of each kind of declaration, which cannot be asked of what is not loaded.
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool": (
+        *(*ANY, "read_only", "destructive", "idempotent", "open_world"),
+        *("input_schema", "structured", "asks", "meta"),
+    ),
+    "prompt": (*ANY, "complete"),
+    "resource": (*ANY, "mime_type", "size", "complete", "ttl_ms", "public"),
+}
+
+
+def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> str:
+    """Check a function declared as a tool, prompt or resource, and return its name."""
+    if not callable(function):
+        raise TypeError(f"{kind}() takes a function, not {function!r}.")
+    for name in options:
+        if name not in OPTIONS[kind]:
+            from ..problems import nearest  # only where something is wrong
+
+            hint = nearest(name, OPTIONS[kind])
+            raise TypeError(f"{kind}() got an unexpected keyword argument {name!r}.{hint}")
+    found = look_at(
+        function,
+        name=options.get("name", ""),
+        permissions=options.get("permissions", ()),
+        # What a client fills in by hand is text where nothing else is said.
+        untyped=kind != "tool",
+        takes_any=options.get("input_schema") is not None,
+    )
+    if kind == "tool":
+        check_tool_name(found)
+    return found
+
+
+# Signatures, as far as they are known without evaluating annotations
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a declared function, without evaluating annotations that only type checkers import."""
+    options: dict[str, Any] = {}
+    if sys.version_info >= (3, 14):
+        options["annotation_format"] = importlib.import_module("annotationlib").Format.FORWARDREF
+    return inspect.signature(function, **options)
+
+
+def given_by_name(
+    function: Callable[..., Any], skip: Collection[str], *, untyped: bool = False
+) -> list[inspect.Parameter]:
+    """Return a declared function's parameters but those in ``skip``; ``untyped`` admits any without a type."""
+    found = [item for item in signature_of(function).parameters.values() if item.name not in skip]
+    for item in found:
+        if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
+            raise ImproperlyConfigured(f"{item.name}: arguments are given by name, each with a parameter of its own")
+        if not untyped and item.annotation is item.empty and type(item.default) not in (str, int, float, bool):
+            text = f"{item.name} needs a type annotation, from which clients learn what it takes"
+            raise ImproperlyConfigured(text)
+    return found
+
+
+def look_at(
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    permissions: Collection[str] = (),
+    untyped: bool = False,
+    takes_any: bool = False,
+) -> str:
+    """Check a declared function ``(request, **arguments)`` and return its name; with ``takes_any``, the schema is
+    hand-written."""
+    name = name or function.__name__
+    first = next(iter(signature_of(function).parameters.values()), None)
+    if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
+        raise ImproperlyConfigured(f"{name} must take the request as its first parameter, named request")
+    if not takes_any:
+        try:
+            given_by_name(function, REQUEST, untyped=untyped)
+        except ImproperlyConfigured as error:
+            raise ImproperlyConfigured(f"{getattr(function, '__qualname__', function)}: {error}") from None
+    if isinstance(permissions, str) or not all("." in item for item in permissions):
+        raise ImproperlyConfigured(f'{name}: permissions are a list such as ["shop.view_order"]')
+    return name
+
+
+def check_tool_name(name: str) -> None:
+    """Check the name of a declared tool function: raise ``ImproperlyConfigured`` unless every client can use the
+    name."""
+    if not TOOL_NAME.fullmatch(name):
+        raise ImproperlyConfigured(f"{name!r} cannot name a tool: at most 64 of the characters a-z, 0-9 and _")
+
+
+# Functions that wait to be read
+
+
+class Unread:
+    """A declared function that is not loaded yet; ``made_by`` is the dotted path of the class to make of it."""
+
+    def __init__(self, made_by: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any) -> None:
+        self.made_by, self.function, self.options, self.before = made_by, function, options, before
+
+    def read(self) -> Any:
+        """Load the declared function; an error says in which file the function stands."""
+        try:
+            return import_string(self.made_by)(*self.before, self.function, **self.options)
+        except Exception as error:
+            name = getattr(self.function, "__qualname__", self.function)
+            code = getattr(inspect.unwrap(self.function), "__code__", None)
+            place = f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else repr(self.function)
+            text = str(error) if isinstance(error, ImproperlyConfigured) else f"{name}: {error}"
+            raise ImproperlyConfigured(f"{text} ({place})") from error
+
+
+class Declared(Mapping[str, T]):
+    """Declared functions by name; each is loaded when it is first used."""
+
+    def __init__(self, *parts: Mapping[str, Any]) -> None:
+        self._items: dict[str, Any] = {}
+        for part in parts:
+            self._items |= part._items if isinstance(part, Declared) else part
+
+    def __getitem__(self, name: str) -> T:
+        found = self._items[name]
+        if isinstance(found, Unread):
+            found = self._items[name] = found.read()
+        return cast(T, found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items
+
+    def without(self, name: str) -> Declared[T]:
+        """Return all but one."""
+        return Declared({key: item for key, item in self._items.items() if key != name})
+
+    def faults(self) -> list[str]:
+        """Return the errors of declared functions that cannot be loaded."""
+        found = []
+        for name in self:
+            try:
+                self[name]
+            except ImproperlyConfigured as error:
+                found.append(str(error))
+        return found

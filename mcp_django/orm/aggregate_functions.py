@@ -1,0 +1,448 @@
+"""Aggregate functions of the database, with equal results on all databases.
+
+Sums of decimals are exact, though SQLite holds them as floating point numbers. Medians, percentiles and spreads are
+those of SQL's ordered-set and sample functions; for SQLite, which has none, they are computed in this process.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache, partial
+from math import floor
+from typing import Any, Final
+
+from django.db import NotSupportedError
+from django.db.models import (
+    Aggregate,
+    Avg,
+    Case,
+    Count,
+    DecimalField,
+    DurationField,
+    ExpressionWrapper,
+    Func,
+    IntegerField,
+    Max,
+    Min,
+    Q,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.functions import Cast, Floor, Round
+from django.db.models.lookups import IsNull
+
+from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
+from .column_values import MAX_DIGITS
+from .columns import Column
+from .fields import kind_of, stored_field
+from .query_limits import check_time
+
+MAX_DECIMALS: Final = 6
+# Digits of the whole numbers of SQLite.
+MAX_UNITS: Final = 18
+# The part of a step by which floating point numbers that stand for the same one differ.
+NEARLY: Final = 1e-9
+# Values between two looks at the time.
+CHECKED: Final = 50_000
+# Functions that take the value of one row, by an order.
+EDGES: Final = ("first", "last")
+
+
+@lru_cache(maxsize=32)
+def _decimal(places: int | None) -> "DecimalField[Any, Any]":
+    return DecimalField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
+class UnitField(DecimalField):  # type: ignore[type-arg]
+    """Model field for aggregate functions with exact sums of decimals; on SQLite an integer in units of the last
+    decimal place."""
+
+    def get_internal_type(self) -> str:
+        return "UnitField"
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        if connection.vendor != "sqlite" or value is None:
+            return value
+        return int(self.to_python(value).scaleb(self.decimal_places))
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        whole = connection.vendor == "sqlite" and value is not None
+        return Decimal(value).scaleb(-self.decimal_places) if whole else value
+
+
+class Units(Func):
+    """Database function for aggregates: a decimal as integer units, because SQLite adds decimals as floats."""
+
+    arity = 1
+    output_field: UnitField
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        return compiler.compile(self.get_source_expressions()[0])
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        source = self.get_source_expressions()[0]
+        sql, params = compiler.compile(source)
+        field, places = source.output_field, self.output_field.decimal_places
+        if isinstance(field, (UnitField, IntegerField)):
+            return f"({sql} * {10 ** (places - getattr(field, 'decimal_places', 0))})", params
+        return f"CAST(ROUND(({sql}) * {10**places}) AS INTEGER)", params
+
+
+class UnitSum(Sum):
+    """The exact sum of decimals."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        copy = self.copy()
+        source, *others = copy.get_source_expressions()
+        copy.set_source_expressions([Units(source, output_field=self.output_field), *others])
+        return super(UnitSum, copy).as_sqlite(compiler, connection, **extra)
+
+
+class Step(Func):
+    """Database function for aggregates by bucket: the lower edge of a number's bucket, for buckets of one width."""
+
+    arity = 1
+
+    def __init__(self, expression: Any, width: Any, **extra: Any) -> None:
+        super().__init__(expression, **extra)
+        self.width = width
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        # Exact for integers and decimals: a quotient may be rounded, a remainder is not.
+        sql, params = compiler.compile(self.get_source_expressions()[0])
+        width = self.width
+        if isinstance(self.output_field, UnitField):
+            width = self.output_field.get_db_prep_value(width, connection)
+        rest = connection.ops.combine_expression("%%", [f"({sql})", "%s"])
+        rest = connection.ops.combine_expression("%%", [f"({rest} + %s)", "%s"])
+        return f"({sql} - {rest})", [*params, *params, width, width, width]
+
+
+class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
+    """Expression of a window function over the groups of aggregate functions, which is no part of GROUP BY."""
+
+    def get_group_by_cols(self) -> list[Any]:
+        return []
+
+
+class AfterWindows(OverGroups):
+    """Condition on aggregate functions (HAVING) applied after window functions, which still see the groups it leaves
+    out."""
+
+    contains_over_clause = True
+
+
+class Amount(Cast):
+    """Database function: the number of an aggregate function as a float, a duration as seconds."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # Of units of the last place, as many as make one.
+        field = self.get_source_expressions()[0].output_field
+        sql, params = super().as_sqlite(compiler, connection, **extra)
+        places = field.decimal_places if isinstance(field, UnitField) else 6 if isinstance(field, DurationField) else 0
+        return (f"({sql} / {10**places}.0)", params) if places else (sql, params)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        (source,) = self.get_source_expressions()
+        if not isinstance(source.output_field, DurationField):
+            return super().as_postgresql(compiler, connection, **extra)
+        sql, params = compiler.compile(source)
+        return f"EXTRACT(EPOCH FROM {sql})::double precision", params
+
+
+@lru_cache(maxsize=32)
+def _units(places: int) -> UnitField:
+    return UnitField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
+def exact_field(fields: Sequence[Any], places: int = 0) -> Any:
+    """Return a field type for exact aggregate functions of all of these fields, with at least so many decimal places.
+
+    None stands for no such type: what they give is a floating point number.
+    """
+    if all(isinstance(field, IntegerField) for field in fields) and not places:
+        return INTEGER
+    if not all(isinstance(field, (IntegerField, DecimalField)) for field in fields):
+        return None
+    places = max(places, *(getattr(field, "decimal_places", 0) or 0 for field in fields))
+    for field in fields:
+        if isinstance(field, DecimalField) and not isinstance(field, UnitField):
+            digits = field.max_digits or MAX_DIGITS
+            if digits > EXACT_DIGITS or digits - (field.decimal_places or 0) + places > MAX_UNITS:
+                return None
+    return _units(places)
+
+
+def step(expression: Any, field: Any, width: Decimal) -> Any:
+    """Return the database function that gives the bucket of a number field, for aggregates by bucket."""
+    whole = width == width.to_integral_value()
+    exact = exact_field([field], 0 if whole else max(0, -int(width.normalize().as_tuple().exponent)))
+    if exact is INTEGER:
+        return Step(expression, int(width), output_field=INTEGER)
+    if exact is not None and not isinstance(field, IntegerField):
+        return Step(Units(expression, output_field=exact), width, output_field=exact)
+    size = Value(float(width), output_field=FLOAT)
+    # The border is in the step that begins there, though 0.3 holds 0.1 less than three times.
+    place = Floor(ExpressionWrapper(Cast(expression, FLOAT) / size + Value(NEARLY), output_field=FLOAT))
+    return ExpressionWrapper(place * size, output_field=FLOAT)
+
+
+def _sum_field(column: Column) -> Any:
+    stored = stored_field(column.field)
+    if _word(column) == "decimal" and stored.decimal_places is not None and (stored.max_digits or 99) <= EXACT_DIGITS:
+        return _units(stored.decimal_places)
+    places = getattr(stored, "decimal_places", None)
+    return {"integer": INTEGER, "decimal": _decimal(places), "duration": DURATION}.get(_word(column), FLOAT)
+
+
+def _sum(expression: Any, output_field: Any, **options: Any) -> Any:
+    """Return the aggregate function for a sum, exact for decimals."""
+    if isinstance(output_field, UnitField):
+        return UnitSum(expression, output_field=output_field, **options)
+    return sum_of_sums(expression, output_field, **options)
+
+
+def sum_of_sums(expression: Any, output_field: Any, **options: Any) -> Any:
+    """Return the aggregate function that adds up sums."""
+    found = Sum(expression, output_field=output_field, **options)
+    places = getattr(output_field, "decimal_places", None)
+    if places is None or isinstance(output_field, UnitField):
+        return found
+    return Round(found, precision=places, output_field=output_field)
+
+
+def _average_field(column: Column) -> Any:
+    return {"decimal": _decimal(MAX_DECIMALS), "duration": DURATION}.get(_word(column), FLOAT)
+
+
+def _word(column: Column) -> str:
+    return kind_of(column.field).word
+
+
+# Values of a group as SQLite hands them over, one after the other.
+
+
+class _Collected:
+    """SQLite aggregate function in Python that collects all values but NULL."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.share = 0.5
+
+    def step(self, value: Any, share: float = 0.5) -> None:
+        self.share = share
+        if value is not None:
+            self.values.append(value)
+
+    def timely(self) -> Iterator[Any]:
+        """Yield an aggregate function's values until the time is over: SQLite finishes interrupted aggregates too."""
+        for position, value in enumerate(self.values):
+            if not position % CHECKED:
+                check_time()
+            yield value
+
+
+class _Percentile(_Collected):
+    def finalize(self) -> Any:
+        # Between two values, if need be.
+        values = self.values
+        for start in range(0, len(values), CHECKED):
+            check_time()
+            values[start : start + CHECKED] = sorted(values[start : start + CHECKED])
+        # This merges what is sorted already, which is quick.
+        values.sort()
+        if not values:
+            return None
+        place = self.share * (len(values) - 1)
+        low = floor(place)
+        high = min(low + 1, len(values) - 1)
+        return values[low] + (values[high] - values[low]) * (place - low)
+
+
+class _Deviation(_Collected):
+    spread = staticmethod(statistics.stdev)
+
+    def finalize(self) -> float | None:
+        return self.spread(self.timely()) if len(self.values) > 1 else None
+
+
+class _Variance(_Deviation):
+    spread = staticmethod(statistics.variance)
+
+
+class _Computed(Aggregate):
+    """Aggregate function that SQLite lacks, registered with the connection as Python code."""
+
+    name: str
+    collector: type[Any]
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Register the aggregate function with the SQLite connection, and compile its call."""
+        connection.ensure_connection()
+        connection.connection.create_aggregate(self.name, -1, self.collector)
+        return Aggregate.as_sql(self, compiler, connection, function=self.name, **extra)
+
+
+# Where the template of this Django has the condition of an aggregate, if it has.
+_FILTER: Final = "%(filter)s" if "%(filter)s" in Aggregate.template else ""
+
+
+class Percentile(_Computed):
+    """Aggregate function ``percentile_cont`` of SQL; the median by default."""
+
+    name = "mcp_percentile"
+    collector = _Percentile
+    share = 0.5
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # The share is a number that was read before.
+        copy = self.copy()
+        copy.template = f"%(function)s(%(expressions)s, {self.share!r}){_FILTER}"
+        return super(Percentile, copy).as_sqlite(compiler, connection, **extra)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        copy = self.copy()
+        copy.template = f"PERCENTILE_CONT({self.share!r}) WITHIN GROUP (ORDER BY %(expressions)s){_FILTER}"
+        return Aggregate.as_sql(copy, compiler, connection, **extra)
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        raise NotSupportedError(f"{connection.display_name} has no percentiles.")
+
+
+class Deviation(_Computed):
+    """The standard deviation of a sample."""
+
+    function = "STDDEV_SAMP"
+    name = "mcp_deviation"
+    collector = _Deviation
+
+
+class Variation(_Computed):
+    """The variance of a sample."""
+
+    function = "VAR_SAMP"
+    name = "mcp_variance"
+    collector = _Variance
+
+
+class _Edge:
+    """SQLite aggregate function for the first or last value by an order; NULLs in the order do not count."""
+
+    direction = 1
+
+    def __init__(self) -> None:
+        self.best: tuple[Any, ...] | None = None
+        self.value: Any = None
+
+    def step(self, value: Any, *place: Any) -> None:
+        if place[0] is None:
+            return
+        if self.best is None or (place < self.best if self.direction > 0 else place > self.best):
+            self.best, self.value = place, value
+
+    def finalize(self) -> Any:
+        return self.value
+
+
+class _LastEdge(_Edge):
+    direction = -1
+
+
+class First(_Computed):
+    """Aggregate function for the value of the first row by an order."""
+
+    name = "mcp_first"
+    collector = _Edge
+    order = "ASC"
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        parts = [compiler.compile(part) for part in self.get_source_expressions() if part is not None]
+        (value, _), *places = parts
+        order = ", ".join(f"{sql} {self.order} NULLS LAST" for sql, _ in places)
+        return f"(ARRAY_AGG({value} ORDER BY {order}))[1]", [param for _, params in parts for param in params]
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        raise NotSupportedError(f"{connection.display_name} has no first and last.")
+
+
+class Last(First):
+    """The value of the row that is last."""
+
+    name = "mcp_last"
+    collector = _LastEdge
+    order = "DESC"
+
+
+def edge(value: Any, order: Any, keys: Sequence[Any], *, last: bool, result: Any, filter: Q | None = None) -> Any:
+    """Return the aggregate function for the first or last row's value by an order, of rows that pass ``filter``.
+
+    Rows without a value to order by do not count.
+    """
+    place = order if filter is None else Case(When(filter, then=order))
+    # Of rows that do not count there is no value either.
+    counted = Case(When(IsNull(place, False), then=value), output_field=result)
+    return (Last if last else First)(counted, place, *keys, output_field=result)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An aggregate function: ``make`` gives its expression, for columns that are ``usable``.
+
+    ``result`` gives the type of its values, which a sum may not have from its column: a sum outgrows it. ``combine``
+    gives the value of several groups together from their values; where it is None, that cannot be told from them.
+    """
+
+    make: Callable[..., Any]
+    usable: Callable[[Column], bool]
+    result: Callable[[Column], Any]
+    combine: Callable[..., Any] | None = None
+
+
+def middle(share: float) -> "Function":
+    """Return the aggregate function for a percentile; its share is between 0 and 1."""
+
+    def make(expression: Any, output_field: Any, **options: Any) -> Any:
+        value = expression if output_field is DURATION else Cast(expression, FLOAT)
+        found = Percentile(value, output_field=output_field, **options)
+        found.share = share
+        return found
+
+    return Function(make, Column.is_summable, lambda column: DURATION if _word(column) == "duration" else FLOAT)
+
+
+def _own_field(column: Column) -> Any:
+    return stored_field(column.field)
+
+
+def _spread(function: type[Aggregate]) -> "Function":
+    """Return the function of a spread of numbers."""
+
+    def make(expression: Any, output_field: Any, **options: Any) -> Any:
+        return function(Cast(expression, FLOAT), output_field=output_field, **options)
+
+    return Function(make, lambda column: column.is_summable() and _word(column) != "duration", lambda column: FLOAT)
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "count": Function(Count, Column.is_countable, lambda column: INTEGER, Sum),
+    "count_distinct": Function(partial(Count, distinct=True), Column.is_countable, lambda column: INTEGER),
+    "sum": Function(_sum, Column.is_summable, _sum_field, sum_of_sums),
+    "avg": Function(Avg, Column.is_summable, _average_field),
+    "min": Function(Min, Column.is_comparable, _own_field, Min),
+    "max": Function(Max, Column.is_comparable, _own_field, Max),
+    "median": middle(0.5),
+    "percentile": middle(0.5),
+    "stddev": _spread(Deviation),
+    "variance": _spread(Variation),
+    **dict.fromkeys(EDGES, Function(edge, Column.is_groupable, _own_field)),
+}
+
+
+def result_of(function: Function, column: Column) -> Any:
+    """Return the field type of an aggregate function's result for a column."""
+    # A field of the project's own may give any class, and knows best how to make it.
+    stored = stored_field(column.field)
+    own = hasattr(stored, "from_db_value") and function.result in (_sum_field, _average_field)
+    return stored if own else function.result(column)

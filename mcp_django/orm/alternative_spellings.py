@@ -1,0 +1,371 @@
+"""Alternative spellings that clients write: JSON as text, synonyms of arguments, operators, values, orderings."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from ..exceptions import ToolError
+from ..protocol.errors import ParseError
+from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
+from .fields import parse_text
+from .nearest_names import letters, singular
+
+
+def json_or_text(value: Any) -> Any:
+    """Return the JSON object or array that a client spells as text; any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return decode_text(value)
+        except TooMuch:
+            # The bounds of messages hold for all JSON that comes in.
+            raise ToolError(f"The JSON is nested over {MAX_DEPTH} levels or has over {MAX_ITEMS} items.") from None
+        except ParseError:
+            return value
+    return value
+
+
+def is_short_text(value: Any, limit: int) -> bool:
+    """Return whether the value is a text of at most ``limit`` characters that every database takes."""
+    try:
+        return len(parse_text(None, value)) <= limit and isinstance(value, str)
+    except ValueError:
+        return False
+
+
+OPERATORS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("=", "==", "eq", "equal", "equals", "is"), "exact"),
+    **dict.fromkeys((">", "after", "greater_than", "more_than", "over"), "gt"),
+    **dict.fromkeys((">=", "ge", "since", "from", "min", "start", "at_least"), "gte"),
+    **dict.fromkeys(("<", "before", "less_than", "under"), "lt"),
+    **dict.fromkeys(("<=", "le", "until", "to", "max", "end", "at_most"), "lte"),
+    **dict.fromkeys(("any", "any_of", "one_of"), "in"),
+    **dict.fromkeys(("like", "ilike"), "like"),
+    **dict.fromkeys(("null", "is_null"), "isnull"),
+    "between": "range",
+    "includes": "contains",
+    "starts_with": "startswith",
+    "ends_with": "endswith",
+}
+_DENIED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("!=", "<>", "ne", "neq", "not", "is_not", "exclude"), "exact"),
+    **dict.fromkeys(("nin", "notin", "none_of"), "in"),
+    **dict.fromkeys(("notnull", "isnotnull", "is_not_null"), "isnull"),
+}
+# What is not understood, and how it is written here.
+MISSPELT: Final = (
+    'Q(a=1) | Q(b__gt=2) is {"or": [{"a": 1}, {"b__gt": 2}]}, ~Q(a=1) is {"not": {"a": 1}}, a != 1 is {"a__ne": 1}.'
+)
+MAX_NAME: Final = 200
+MAX_TEXT: Final = 500
+WAYS: Final = frozenset({"asc", "ascending", "desc", "descending"})
+
+_COMPARED: Final = re.compile(r"([\w.]+?)(?:__|\s)*(>=|<=|!=|<>|==|=|>|<)")
+_SPOKEN: Final = re.compile(
+    r"([\w.]+)\s+(not\s+in|in|not\s+like|like|ilike|contains|between|is\s+not|is|startswith|endswith)", re.IGNORECASE
+)
+_CAMEL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
+_ORDER: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<name>\S+?)(?:(?:[\s:.]+|__)(?P<way>asc|ascending|desc|descending))?"
+    r"(?:[\s:]+nulls?[\s_]?(?P<place>first|last))?",
+    re.IGNORECASE,
+)
+
+
+# Other names of arguments, and those of them that could mean something else as well.
+_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "filters": ("where", "filter", "conditions", "condition", "criteria"),
+    "ordering": ("orderby", "order", "sort", "sortby", "sorting"),
+    "fields": ("columns", "select", "field", "cols", "attributes"),
+    "limit": ("pagesize", "perpage", "maxresults", "maxrows", "take", "size", "first"),
+    "search": ("q", "query", "searchterm", "keyword", "keywords", "term", "text"),
+    "query": ("q", "search", "searchterm", "keyword", "keywords", "term", "text", "name"),
+    "model": ("modelname", "modellabel", "models", "table", "tablename", "entity", "objecttype", "from", "label"),
+    "pk": ("id", "primarykey", "key", "objectid", "recordid", "pks"),
+    "pks": ("ids", "primarykeys", "keys"),
+    "group_by": ("group", "groupby", "groups", "dimensions", "by"),
+    "aggregates": ("aggregate", "aggregation", "aggregations", "metrics", "measures", "functions"),
+    "related": ("relations", "include", "includes", "expand", "with"),
+    "cursor": ("nextcursor", "pagetoken", "nextpagetoken", "after"),
+    "count": ("includecount", "withcount", "includetotal"),
+    "values": ("data", "fields", "attributes", "changes", "record", "set"),
+    "action": ("actionname", "name"),
+    "arguments": ("args", "params", "parameters", "kwargs"),
+    "detail": ("details", "verbose", "full"),
+}
+_DOUBTFUL: Final = frozenset({"first", "size", "query", "text", "name", "from", "label", "key", "pks", "by"})
+# Where a page begins, which cursors say here, and the values that mean the first one.
+_BEGINNINGS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("offset", "skip", "start", "startindex"), 0),
+    **dict.fromkeys(("page", "pagenumber", "pageno"), 1),
+}
+
+
+def argument_meant(name: str, known: Collection[str]) -> tuple[str | None, bool]:
+    """Return the argument that an alternative spelling of its name such as ``orderBy`` means, and whether that is
+    certain."""
+    plain = letters(name[:MAX_NAME])
+    for form in (letters, singular):
+        same = [item for item in known if form(item) == form(plain)]
+        if same:
+            return same[0], len(same) == 1 and plain not in _DOUBTFUL
+    found = next((item for item, others in _ARGUMENTS.items() if item in known and plain in others), None)
+    return found, plain not in _DOUBTFUL
+
+
+def starts_at_the_beginning(name: str, value: Any) -> bool:
+    """Return whether an alternative spelling of paging, an argument such as ``offset``, means the first page."""
+    first = _BEGINNINGS.get(letters(name[:MAX_NAME]))
+    return first is not None and (value is None or str(value) == str(first))
+
+
+def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> tuple[str, Any, bool] | None:
+    """Return the lookup that an alternative spelling such as ``>=`` means, its value, and whether it is negated.
+
+    A pattern of SQL becomes the lookup that its ``%`` at the ends mean.
+    """
+    word = _CAMEL.sub("_", word).lower().removeprefix("$").replace(" ", "_")
+    lookup, denied = OPERATORS.get(word, word), False
+    if word in _DENIED:
+        lookup, denied = _DENIED[word], True
+    elif word.startswith("not_"):
+        lookup, denied = OPERATORS.get(word[4:], word[4:]), True
+    if lookup == "like":
+        lookup, value = _pattern(value)
+    elif lookup == "exact" and isinstance(value, list):
+        lookup = "in"
+    elif lookup == "isnull" and word in _DENIED and value is False:
+        # "Not null: false" is null.
+        value, denied = True, False
+    elif lookup == "isnull" and word in _DENIED:
+        value = True
+    allowed = lookup in lookups or (lookup == "exact" and value is None and "isnull" in lookups)
+    return (lookup, value, denied) if allowed else None
+
+
+def _pattern(value: Any) -> tuple[str, Any]:
+    if not isinstance(value, str) or "%" in value.strip("%"):
+        return "", value
+    begins, ends, text = value.startswith("%"), value.endswith("%"), value.strip("%")
+    if begins and ends:
+        return "icontains", text
+    return ("iendswith" if begins else "istartswith" if ends else "iexact"), text
+
+
+def name_meant(text: str) -> str | None:
+    """Return the filter that an alternative spelling such as ``"total >"`` or ``"customer.name"`` means."""
+    if len(text) > MAX_NAME:
+        return None
+    found = _COMPARED.fullmatch(text) or _SPOKEN.fullmatch(text)
+    name, operator = (found[1], f"__{'_'.join(found[2].lower().split())}") if found is not None else (text, "")
+    # A bare day compared with a datetime is the whole day.
+    name = name.replace(".", "__").replace("__date__", "__") + operator
+    return name if name != text else None
+
+
+def without_value(path: str, value: Any) -> str:
+    """Return the column that a filter wants to be null, in any of its alternative spellings."""
+    column, _, lookup = path.rpartition("__")
+    if value is None or value == {"isnull": True}:
+        return path
+    return column if lookup == "isnull" and str(value).lower() in ("true", "1") else ""
+
+
+# A comparison within a value or within a whole text, as in SQL or in words.
+_WORDED: Final = (
+    r"(?:is\s+)?(?P<operator>>=|<=|!=|<>|==|=|>|<|!|before|after|since|until|from|not|at\s+least|at\s+most|"
+    r"(?:more|greater|less)\s+than|over|under|like|ilike)"
+)
+_VALUE: Final = re.compile(rf"{_WORDED}\s*(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
+_BETWEEN: Final = re.compile(
+    r"(?:between\s+|from\s+)?(?P<first>\S+)(?:\s+(?:and|to|until)\s+|\s*\.\.+\s*|\s*/\s*)(?P<last>\S+)", re.IGNORECASE
+)
+_TERM: Final = re.compile(
+    r"\s*\(?\s*(?P<name>[\w.]+)\s*(?P<operator>>=|<=|!=|<>|==|=|>|<|\s(?:not\s+)?(?:like|ilike|in)\b|\sis(?:\s+not)?\b)"
+    r"\s*(?P<value>'[^']*'|\"[^\"]*\"|\([^()]*\)|[^\s()'\"]+)\s*\)?\s*",
+    re.IGNORECASE,
+)
+_AMOUNT: Final = re.compile(
+    r"[$€£]?\s*(?P<number>-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|[0-9]+,[0-9]{1,2}))\s*"
+    r"(?:[$€£%]|[A-Za-z]{3})?"
+)
+_TRUTH: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("true", "yes", "y", "on", "1", "t"), True),
+    **dict.fromkeys(("false", "no", "n", "off", "0", "f"), False),
+}
+_COUNTED: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def values_meant(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the lookups and values that an alternative spelling of a filter's value can mean."""
+    if not isinstance(value, str) or len(value) > MAX_NAME:
+        return
+    text = value.strip()
+    opened = json_or_text(text.replace("'", '"') if text[:1] in ("[", "{") else text)
+    if isinstance(opened, list):
+        yield "in", opened
+    elif isinstance(opened, dict) and len(opened) == 1:
+        yield next(iter(opened.items()))
+    if found := _VALUE.fullmatch(text):
+        operator = "_".join(found["operator"].lower().split())
+        yield "!=" if operator == "!" else operator, _unquoted(found["value"])
+    if found := _BETWEEN.fullmatch(text):
+        yield "range", [found["first"], found["last"]]
+    if ((found := _AMOUNT.fullmatch(text)) and found["number"] != text) or (found and "," in text):
+        number = found["number"]
+        yield "", number.replace(",", ".") if re.fullmatch("-?[0-9]+,[0-9]{1,2}", number) else number.replace(",", "")
+    elif "," in text:
+        yield "in", [part.strip() for part in text.split(",")]
+    if text.lower() in _TRUTH:
+        yield "", _TRUTH[text.lower()]
+    if text.lower() in _COUNTED:
+        yield "", _COUNTED.index(text.lower())
+    if text.lower() in ("null", "none", "nil", "empty"):
+        yield "isnull", True
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        yield "", text[1:-1]
+    if text.endswith("()"):
+        yield "", text[:-2]
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def filters_meant(given: Any) -> dict[str, Any] | None:
+    """Return the filters that an alternative spelling means: SQL text, or a list of three.
+
+    None stands for anything else, and for what has ``or`` or brackets within it.
+    """
+    if isinstance(given, str):
+        return _of_text(given) if len(given) <= MAX_TEXT else None
+    if not isinstance(given, list) or not given:
+        return None
+    if len(given) == 3 and isinstance(given[0], str) and isinstance(given[1], str):
+        word = "_".join(given[1].lower().split()).removeprefix("$")
+        if word in OPERATORS or word in _DENIED or word in OPERATORS.values():
+            return {_named(given[0], given[1]): given[2]}
+    found: dict[str, Any] = {}
+    for item in given:
+        part = item if isinstance(item, dict) else filters_meant(item)
+        if part is None or not found.keys().isdisjoint(part):
+            return None
+        found |= part
+    return found
+
+
+def _named(name: str, operator: str) -> str:
+    word = "_".join(operator.lower().split()).removeprefix("$")
+    lookup = "ne" if word in ("!=", "<>") else OPERATORS.get(word, word)
+    return name if lookup == "exact" else f"{name}__{lookup}"
+
+
+def _of_text(text: str) -> dict[str, Any] | None:
+    text = re.sub(r"^\s*(select\b.*?\bwhere|where)\s", "", text, flags=re.IGNORECASE | re.DOTALL)
+    found: dict[str, Any] = {}
+    for part in re.split(r"\s+and\s+|\s*&&\s*|;", text, flags=re.IGNORECASE):
+        term = _TERM.fullmatch(part)
+        if term is None:
+            return None
+        name, operator, value = term["name"], "_".join(term["operator"].lower().split()), term["value"]
+        if value.startswith("("):
+            values: Any = [_unquoted(item.strip()) for item in value[1:-1].split(",")]
+        elif value.lower() == "null" and operator in ("is", "is_not"):
+            operator, values = "isnull", operator == "is"
+        else:
+            values = _unquoted(value)
+        key = _named(name, operator)
+        if key in found:
+            return None
+        found[key] = values
+    return found or None
+
+
+# Members of an aggregate as an object, and its functions, in other words.
+_MEMBERS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("func", "fn", "op", "operation", "operator", "agg", "aggregate", "type"), "function"),
+    **dict.fromkeys(("column", "expression", "of", "on"), "field"),
+    **dict.fromkeys(("alias", "name", "title", "label"), "as"),
+    **dict.fromkeys(("filter", "filters", "condition"), "where"),
+}
+_FUNCTIONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("average", "mean"), "avg"),
+    **dict.fromkeys(("total", "add", "sum_of"), "sum"),
+    **dict.fromkeys(("maximum", "largest", "highest", "latest"), "max"),
+    **dict.fromkeys(("minimum", "smallest", "lowest", "earliest"), "min"),
+    **dict.fromkeys(
+        ("countdistinct", "distinct", "distinct_count", "unique", "nunique", "count_unique"), "count_distinct"
+    ),
+    **dict.fromkeys(("num", "number", "rows", "size"), "count"),
+    **dict.fromkeys(("std", "stdev", "standard_deviation"), "stddev"),
+    **dict.fromkeys(("var",), "variance"),
+}
+
+
+_GROUP: Final = re.compile(r"(?P<period>\w+)\((?P<name>[\w.]+)\)|(?P<field>[\w.]+)\s+(?:by|per)\s+(?P<unit>\w+)")
+
+
+def group_meant(text: str, periods: Collection[str]) -> str:
+    """Return ``created:month`` for the alternative spellings ``month(created)`` and ``created by month``."""
+    found = _GROUP.fullmatch(text.strip()) if len(text) <= MAX_NAME else None
+    if found is None:
+        return text
+    name, period = found["name"] or found["field"], (found["period"] or found["unit"]).lower()
+    return f"{name}:{period}" if period in periods else text
+
+
+def aggregate_meant(name: str) -> str:
+    """Return the aggregate function that an alternative spelling such as ``average`` means, or the name itself."""
+    return _FUNCTIONS.get(name, name)
+
+
+def as_aggregate(given: Mapping[str, Any], functions: Collection[str]) -> Mapping[str, Any]:
+    """Return ``{"function": "sum", "field": "total"}`` for the alternative spellings ``{"sum": "total"}`` and ``{"op":
+    "sum", "of": "total"}``."""
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in functions and isinstance(value, str) and "function" not in given:
+            found |= {"function": key, "field": value}
+        else:
+            name = _MEMBERS.get(key, key)
+            found[key if name in given or name in found else name] = value
+    return found
+
+
+def as_conditions(value: Any) -> Any:
+    """Return the filters that a list of conditions means, an alternative spelling of ``and``; others as they are."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return {"and": value} if len(value) > 1 else value[0]
+    return value
+
+
+def order_texts(value: Any) -> Any:
+    """Return the ordering that alternative spellings such as ``{"created": "desc"}`` mean."""
+    value = json_or_text(value)
+    items = [value] if isinstance(value, dict) else value
+    if not isinstance(items, list) or not any(isinstance(item, dict) for item in items):
+        return value
+    texts: list[Any] = []
+    for item in items:
+        name = item.get("field", item.get("column")) if isinstance(item, dict) else None
+        if isinstance(name, str):
+            way = next((item[key] for key in ("direction", "order", "dir") if key in item), "asc")
+            texts.append(_directed(name, way))
+        elif isinstance(item, dict):
+            texts += [_directed(key, way) for key, way in item.items()]
+        else:
+            texts.append(item)
+    return value if None in texts else texts
+
+
+def _directed(name: str, way: Any) -> str | None:
+    return f"{name} {way}" if isinstance(way, str) and way.lower() in WAYS else None
+
+
+def order_meant(text: str) -> str:
+    """Return ``-created:nulls_last`` for the alternative spelling ``"created DESC NULLS LAST"``."""
+    found = _ORDER.fullmatch(text) if len(text) <= MAX_NAME else None
+    if found is None:
+        return text
+    down = found["sign"] == "-" or (found["way"] or "").lower().startswith("desc")
+    place = f":nulls_{found['place'].lower()}" if found["place"] else ""
+    return f"{'-' if down else ''}{found['name'].replace('.', '__')}{place}"

@@ -1,0 +1,166 @@
+"""Writes to the database: their transactions, what the database refuses in words, and what a deletion deletes too.
+
+A deletion follows the rules of the admin's deletion page, and uses its words.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.apps import apps
+from django.contrib.admin.utils import NestedObjects
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import DatabaseError, DataError, IntegrityError, OperationalError, router
+from django.db.models import Model, ProtectedError, RestrictedError
+from django.http import Http404
+
+from ..context.databases import Mode, is_busy
+from ..context.questions import unspend
+from ..context.request import MCPRequest
+from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
+from ..exposures.model_exposure import ModelExposure
+from .access import access_of
+from .column_values import pk_text
+from .labels import label_of
+from .query_limits import write_transaction
+
+logger = logging.getLogger("mcp_django.tools")
+
+# PostgreSQL's words for a view, a materialized one, a lock on what groups, a missing privilege, a server that follows.
+READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
+REFUSED: Final = "Refused, nothing was changed"
+HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
+UNWRITABLE: Final = "Nothing was changed: this model is read-only in the database (it may be backed by a view)."
+
+
+@contextmanager
+def one_transaction(
+    model: type[Model], request: MCPRequest | None = None, mode: Mode = "IMMEDIATE"
+) -> Iterator[list[str]]:
+    """Open a write transaction on the database of the model, and on that of the admin's history.
+
+    Yields the aliases, for a rollback that is no error.
+    """
+    aliases = [router.db_for_write(model)]
+    if apps.is_installed("django.contrib.admin"):
+        aliases.append(router.db_for_write(apps.get_model("admin", "LogEntry")))
+    with ExitStack() as stack:
+        for alias in dict.fromkeys(aliases):
+            stack.enter_context(write_transaction(alias, mode))
+        yield list(dict.fromkeys(aliases))
+        if request is not None:
+            # Said before it is asked: whoever stops the call asks in the opposite order.
+            request.mcp.record.is_ending = True
+            if request.mcp.cancelled:
+                request.mcp.record.detail = "Nothing was changed."
+                raise Cancelled
+
+
+@contextmanager
+def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: bool = True) -> Iterator[None]:
+    """Explain a write that Django or the database refuses by a ``ToolError`` without SQL.
+
+    ``explain`` may tell more of a constraint that is broken, or nothing. ``undone`` says that a write which fails
+    leaves nothing behind: where the database was busy, what confirmed it confirms it again.
+    """
+    outcome = "Nothing was changed" if undone else HALF_DONE
+    try:
+        yield
+    except ValidationError as error:
+        raise ToolError(f"{REFUSED if undone else outcome}: {' '.join(error.messages)}") from None
+    except PermissionDenied:
+        raise NotPermitted(f"Permission denied. {outcome}.") from None
+    except Http404:
+        raise NotFound from None
+    except (ProtectedError, RestrictedError):
+        raise ToolError(f"{outcome}: other rows still refer to a row that would be deleted.") from None
+    except IntegrityError as error:
+        text = explain(error) if explain is not None else ""
+        raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
+    except (DataError, OverflowError):
+        raise ToolError(f"{outcome}: a value does not fit its column in the database.") from None
+    except DatabaseError as error:
+        if _is_unwritable(error):
+            raise ToolError(UNWRITABLE) from None
+        if not isinstance(error, OperationalError):
+            raise
+        logger.warning("A write failed in the database", exc_info=True)
+        if undone and is_busy(error):
+            unspend()
+        advice = "Repeat the call." if undone else "Look at the data before you repeat the call."
+        raise ToolError(f"{outcome}: the database is busy. {advice}") from None
+
+
+def _is_unwritable(error: DatabaseError) -> bool:
+    """Return whether the database refuses the write because the table is read-only, for a view or a replica."""
+    cause = error.__cause__
+    if getattr(cause, "sqlstate", None) in READ_ONLY_STATES:
+        return True
+    code = getattr(cause, "sqlite_errorname", "")
+    # SQLite has no code of its own for a view.
+    return code == "SQLITE_READONLY" or (code == "SQLITE_ERROR" and "because it is a view" in str(cause))
+
+
+# Deletion
+
+MAX_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The extent of a deletion from the database: the number of rows of each model, and every single object."""
+
+    counts: Mapping[str, int]
+    objects: tuple[Model, ...]
+
+
+def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) -> Deletion:
+    """Plan a deletion from the database: return the rows that it would delete, also of other models."""
+    _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, request)
+    collector = NestedObjects(using=router.db_for_write(type(rows[0]), instance=rows[0]), origin=rows)
+    collector.collect(rows)
+    which = "This row" if len(rows) == 1 else "Some of these rows"
+    if protected or collector.protected:
+        raise ToolError(_protection(request, exposure, which, collector.protected or protected))
+    if perms_needed:
+        kinds = ", ".join(sorted(str(kind) for kind in perms_needed))
+        raise NotPermitted(
+            f"Deleting {which.lower()} of {exposure.label} would also delete rows that you may not delete: {kinds}. "
+            "Nothing was deleted."
+        )
+    objects = tuple(obj for objs in collector.model_objs.values() for obj in objs)
+    return Deletion({str(kind): count for kind, count in dict(counts).items()}, objects)
+
+
+def _protection(request: MCPRequest, exposure: ModelExposure, which: str, protected: Iterable[Any]) -> str:
+    return (
+        f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
+        f"{blockers(request, protected)}. Nothing was deleted. Change or delete those first."
+    )
+
+
+def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
+    """Return which protected rows block a deletion from the database: how many of each model, and names that the caller
+    may see."""
+    rows = [obj for obj in protected if isinstance(obj, Model)]
+    kinds = Counter(str(obj._meta.verbose_name_plural) for obj in rows)
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "other rows"
+    names = list(_visible_names(request, rows))
+    return f"{counted} (such as {'; '.join(names)})" if names else counted
+
+
+def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:
+    names: list[str] = []
+    for row in sorted(rows, key=lambda row: (row._meta.label, str(row.pk)))[:MAX_NAMED]:
+        exposure = request.mcp.site.exposures.get(type(row))
+        if exposure is None or not access_of(request)[exposure].is_there:
+            continue
+        try:
+            access_of(request)[exposure].get_row(pk_text(row.pk))
+        except NotFound:
+            continue
+        names.append(f"{exposure.label} {pk_text(row.pk)}: {label_of(exposure, row) or row.pk}")
+    return names

@@ -1,0 +1,166 @@
+"""The valid names nearest to a wrong one, and the error of a name that is none of those that are valid."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Any, Final
+
+from ..exceptions import Repair, ToolError
+from .fields import TEXTUAL
+
+MAX_LISTED: Final = 40
+# Characters of the names in a message, and of a text that is compared with names.
+MAX_CHARS: Final = 360
+MAX_COMPARED: Final = 100
+# How alike a name is that may be meant, between 0 and 1; how much less alike one is that is not meant, too.
+NEAR: Final = 0.6
+CLOSE: Final = 0.06
+MAX_NEAR: Final = 3
+# How alike two words are of which one is a misspelt other.
+TYPO: Final = 0.7
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
+COUNTING: Final = frozenset(("count", "counts", "cnt", "num", "number", "nr", "n"))
+# What a name may have or not without a difference; and words that ask something of a value, which are never misspelt.
+_FILLING: Final = frozenset(("at", "on", "of", "by", "the", "is", "id", "pk", "date", "time", "datetime"))
+_ASKING: Final = frozenset(
+    {
+        *TEXTUAL,
+        "endswith",
+        "iendswith",
+        "exact",
+        "iexact",
+        "count",
+        "year",
+        "quarter",
+        "month",
+        "week",
+        "hour",
+        "minute",
+    }
+)
+_PLURALS: Final = (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("s", ""))
+
+
+def alternatives(text: Any, names: Iterable[str], near: Sequence[str] | None = None) -> str:
+    """Return the end of an error message: the valid names, after the nearest to ``text``."""
+    known = list(names)
+    near = nearest(text, known) if near is None else near
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    shown = known[:MAX_LISTED]
+    while len(shown) > 1 and sum(map(len, shown)) + 2 * len(shown) > MAX_CHARS:
+        shown.pop()
+    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return f"{meant}Valid: {', '.join(shown)[:MAX_CHARS] or 'none'}{more}."
+
+
+def nearest(text: Any, names: Iterable[str]) -> list[str]:
+    """Return the valid names nearest to a misspelt one, several if none stands out.
+
+    They are those that differ in case, signs or number alone; where there is none, those that are most alike.
+    """
+    known = list(dict.fromkeys(names))
+    if not isinstance(text, str) or not letters(text):
+        return []
+    text = text[:MAX_COMPARED]
+    for form in (letters, singular):
+        if same := [name for name in known if form(name) == form(text)]:
+            return same[:MAX_NEAR]
+    return _alike(text.lower(), known)
+
+
+def letters(text: str) -> str:
+    """Return a name's letters and digits in lower case, to compare it with the nearest names."""
+    return "".join(filter(str.isalnum, text)).lower()
+
+
+def singular(text: str) -> str:
+    """Return an English name without its plural ending, to compare it with the nearest names."""
+    word = letters(text)
+    for ending, instead in _PLURALS:
+        if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
+            return word.removesuffix(ending) + instead
+    return word
+
+
+def words(text: str) -> list[str]:
+    """Split a name such as ``customer__name``, ``orderNumber`` or ``order number`` into words."""
+    return _WORDS.findall(text)
+
+
+def says_all(text: Any, name: str) -> bool:
+    """Return whether the nearest name has each word of a misspelt text.
+
+    A name that lacks one says something else: ``orders`` is not ``num_orders``, and ``paid`` not ``unpaid``.
+    """
+    if not isinstance(text, str) or letters(text[:MAX_COMPARED]) == letters(name):
+        return True
+
+    def is_same(word: str, other: str) -> bool:
+        if word == other or word in _ASKING or (word.endswith(other) and len(word) > len(other)):
+            return word == other
+        return SequenceMatcher(a=word, b=other).ratio() >= TYPO
+
+    known, asked = (
+        ["count" if word.lower() in COUNTING else singular(word) for word in words(given)]
+        for given in (name, text[:MAX_COMPARED])
+    )
+    return all(word in _FILLING or any(is_same(word, other) for other in known) for word in asked)
+
+
+def _alike(text: str, names: Sequence[str]) -> list[str]:
+    matcher = SequenceMatcher(b=text)
+    scores: dict[str, float] = {}
+    for name in names:
+        matcher.set_seq1(name[:MAX_COMPARED].lower())
+        if matcher.real_quick_ratio() >= NEAR and matcher.quick_ratio() >= NEAR:
+            scores[name] = matcher.ratio()
+    best = max(scores.values(), default=0.0)
+    found = [name for name, score in scores.items() if score >= NEAR and score > best - CLOSE]
+    return sorted(found, key=lambda name: -scores[name])[:MAX_NEAR]
+
+
+class Misnamed(ToolError):
+    """Error: a name that is none of ``names``; ``repair`` corrects the call if one nearest name is clearly meant.
+
+    It does where that says all that the text says, of the model ``of``; None stands for a name that is known to mean
+    the same. What is ``near`` is looked for when the message is asked for: of many calls that are tried, none is told.
+    """
+
+    def __init__(
+        self,
+        lead: str,
+        text: Any,
+        names: Iterable[str],
+        repair: Callable[[str], Repair],
+        near: Sequence[str] | Callable[[], Sequence[str]] | None = None,
+        more: str = "",
+        *,
+        of: str | None = "",
+    ) -> None:
+        Exception.__init__(self, lead)
+        self._lead, self._text, self._names, self._repair, self._more, self._of = lead, text, names, repair, more, of
+        self._found = near
+
+    @cached_property
+    def _known(self) -> list[str]:
+        return list(dict.fromkeys(self._names))
+
+    @cached_property
+    def _near(self) -> Sequence[str]:
+        near = (self._found() or None) if callable(self._found) else self._found
+        return nearest(self._text, self._known) if near is None else near
+
+    @cached_property
+    def message(self) -> str:  # type: ignore[override]
+        """The text for the model."""
+        return f"{self._lead} {alternatives(self._text, self._known, self._near)}{self._more}"
+
+    @cached_property
+    def repair(self) -> Repair | None:  # type: ignore[override]
+        """What corrects the call with the nearest name, None if no name is clearly meant."""
+        is_meant = len(self._near) == 1 and (self._of is None or says_all(self._text, f"{self._near[0]} {self._of}"))
+        return self._repair(self._near[0]) if is_meant else None
+
+    def __str__(self) -> str:
+        return self.message

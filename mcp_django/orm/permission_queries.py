@@ -1,0 +1,164 @@
+"""Load a user's permissions by one query, for the authentication backend that most projects have.
+
+``ModelBackend`` asks for a user's own permissions and for those of the groups by two queries of the ORM, for each
+request anew. Where it is the only backend, its answer is had from one compiled query, of the user's token where there
+is one, and left where it looks first.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.signals import setting_changed
+from django.db import connections, router
+from django.db.models import F, Func, OuterRef, Q, Subquery, TextField
+from django.db.models.lookups import Exact
+
+if TYPE_CHECKING:
+    from .compiled_queries import CompiledQuery
+
+STOCK = ["django.contrib.auth.backends.ModelBackend"]
+LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
+# What makes one JSON text of many names, and no rows none of it, by the vendor of the database.
+AS_ONE: Final = {"postgresql": "JSON_AGG(%(expressions)s)::text", "sqlite": "JSON_GROUP_ARRAY(%(expressions)s)"}
+# Under which a user who was read with :func:`permission_columns` has their values, until they are needed.
+FOUND: Final = "_mcp_permissions"
+_plans: "dict[str, CompiledQuery]" = {}
+
+
+class Names(Func):
+    """The names of a user's permissions, ``app_label.codename``, which a query reads as one JSON text."""
+
+    arg_joiner = " || '.' || "
+    output_field = TextField()
+
+
+def permission_columns(using: str, user: str) -> list[Subquery]:
+    """Return subqueries of a user's permissions, own and of groups, for a query that reads the user anyway.
+
+    ``user`` is the path to the user's key. There are none where the database cannot, or where
+    :func:`load_permissions` would not ask it.
+    """
+    template = AS_ONE.get(connections[using].vendor)
+    if template is None or not _is_in_tables(get_user_model()) or router.db_for_read(get_user_model()) != using:
+        return []
+    # Which groups there are is asked within the query of their permissions.
+    both = _links(using, OuterRef(user), OuterRef(OuterRef(user)))
+    return [Subquery(links.values_list(Names(*names, template=template))) for links, names in both]
+
+
+class Everything(frozenset[str]):
+    """The permissions of a superuser, known without a query: every name is among them."""
+
+    def __contains__(self, name: object) -> bool:
+        """Return that it is among them."""
+        return True
+
+    def isdisjoint(self, names: Iterable[object]) -> bool:
+        """Return False: a superuser has some of the named permissions."""
+        return False
+
+
+EVERYTHING: Final = Everything()
+
+
+def load_permissions(user: Any) -> None:
+    """Load a user's permissions by one query, so that ``user.has_perm`` makes none.
+
+    Nothing is done for a user model without Django's permissions, and where a project has other backends, which are
+    asked as always.
+    """
+    found = user.__dict__.pop(FOUND, None)
+    if not user.is_active or not _is_in_tables(type(user)):
+        return
+    granted: AbstractSet[str] = EVERYTHING
+    if not user.is_superuser:
+        if not hasattr(user, "_perm_cache"):
+            names = _ask(user) if found is None else (name for text in found for name in orjson.loads(text or "[]"))
+            user._perm_cache = set(names)
+        granted = user._perm_cache
+    model: Any = type(user)
+    user._mcp_known = granted if _is_djangos(model) else None
+
+
+def _is_in_tables(model: Any) -> bool:
+    """Return whether users' permissions are in the tables that the permission query reads."""
+    return (
+        settings.AUTHENTICATION_BACKENDS == STOCK
+        and hasattr(model, "user_permissions")
+        and hasattr(model, "is_superuser")
+    )
+
+
+def _ask(user: Any) -> set[str]:
+    using = router.db_for_read(type(user))
+    if using not in _plans:
+        _plans[using] = _compile(using)
+    names = _plans[using].columns(using, [user.pk])
+    return {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
+
+
+def known_permissions(user: Any) -> AbstractSet[str] | None:
+    """Return the user's permissions that the query loaded, if nothing else decides on ``user.has_perm``; None
+    otherwise.
+
+    They are there once :func:`load_permissions` has read them.
+    """
+    kept = user.__dict__
+    known: AbstractSet[str] | None = kept.get("_mcp_known")
+    # A user who was narrowed answers by methods of its own.
+    return known if known is not None and kept["is_active"] and "has_perm" not in kept else None
+
+
+@cache
+def _is_djangos(model: Any) -> bool:
+    """Return whether Django's code alone looks up the permissions of users of the model."""
+    # No model can be imported before the apps are loaded.
+    from django.contrib.auth.backends import ModelBackend
+
+    methods = (model.has_perm, *(getattr(ModelBackend, name) for name in LOOKUP))
+    return all(method.__module__.startswith("django.contrib.auth.") for method in methods)
+
+
+def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
+    """Return the queries for a user's own permissions and for those of the groups, with the paths of their names.
+
+    ``user`` and ``member`` are the key of the user, and the same as the groups are compared with. The rows are those
+    of the tables between: by way of the permissions themselves SQLite looks at each that there is.
+    """
+    model = get_user_model()
+    own, groups = model._meta.get_field("user_permissions"), model._meta.get_field("groups")
+    granted: Any = groups.related_model._meta.get_field("permissions")
+
+    def links(field: Any) -> Any:
+        return field.remote_field.through._base_manager.using(using).order_by()
+
+    def of(field: Any, key: Any) -> Any:
+        return links(field).filter(Q(Exact(F(field.m2m_field_name()), key)))
+
+    joined = of(groups, member).values(groups.m2m_reverse_field_name())
+    by_groups = links(granted).filter(**{f"{granted.m2m_field_name()}__in": joined})
+    return [
+        (rows, [f"{field.m2m_reverse_field_name()}__{name}" for name in ("content_type__app_label", "codename")])
+        for rows, field in ((of(own, user), own), (by_groups, granted))
+    ]
+
+
+def _compile(using: str) -> "CompiledQuery":
+    # Every exposure imports this module, and most commands read nothing.
+    from .compiled_queries import Bind, Slot, compile_values
+
+    own, by_groups = (links.values_list(*names) for links, names in _links(using, Bind(Slot(0)), Bind(Slot(0))))
+    # What is there twice is once in the set: the database need not sort it out.
+    return compile_values(own.union(by_groups, all=True).order_by(), using)
+
+
+def _forget(**kwargs: Any) -> None:
+    _plans.clear()
+
+
+setting_changed.connect(_forget)

@@ -1,0 +1,325 @@
+"""Check and read the arguments that tools share: model, fields, filters, ordering, limit.
+
+What a client sends is looked up in the caller's allow-lists; what is not there is refused by a ``ToolError`` with the
+names that are, and the answer is the same for what is hidden and what does not exist.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..exceptions import NotFound, NotPermitted, ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..schema.value_types import is_empty
+from .access import ModelAccess, access_of, columns_of
+from .alternative_spellings import (
+    argument_meant,
+    is_short_text,
+    json_or_text,
+    order_meant,
+    order_texts,
+    starts_at_the_beginning,
+)
+from .columns import Column, resolve_column
+from .conditions import Filter
+from .filter_parser import FilterReader
+from .nearest_names import Misnamed, alternatives, letters, nearest
+from .ordering import OrderKey, client_order_key, default_ordering, sortable_names, total_order
+from .pagination import check_searchable
+from .path import Path
+from .suggestions import Suggestions, with_argument, with_field, with_model, with_name, without_argument
+
+# Models that are named for a call without one.
+MAX_FITTING: Final = 5
+# Characters of the labels of models in a message.
+MAX_LABELS: Final = 360
+RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
+MAX_ORDER: Final = 5
+NULL_PLACES: Final[Mapping[str, bool | None]] = {"": None, "nulls_first": False, "nulls_last": True}
+MAX_SEARCH: Final = 200
+MAX_SEARCH_WORDS: Final = 12
+MAX_FIELDS: Final = 200
+# What these hold is looked for as it is written, brackets and all.
+SEARCHED: Final = frozenset({"search", "query"})
+# Arguments that say how many rows there may be.
+BOUNDS: Final = frozenset({"limit", "top"})
+# What is said for true and false elsewhere.
+FLAGS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("yes", "y", "on", "1"), True),
+    **dict.fromkeys(("no", "n", "off", "0"), False),
+}
+# Characters of a text that may hold an empty list or object.
+MAX_EMPTY: Final = 16
+
+# Sent by some clients with every call, whatever the schema says.
+IGNORED: Final = frozenset({"wait_for_previous"})
+
+
+def check_names(
+    arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = (), strict: bool = False
+) -> dict[str, Any]:
+    """Check the names of a tool's arguments, and return those that are set; all must be ``known``.
+
+    An empty text, list or object is as good as left out: some models have to write something for every argument. So it
+    is never everything. Those of ``keeping`` may be empty. Unless it is ``strict``, other names for an argument, such
+    as ``orderBy`` or ``where``, are understood, and a bound of 0 rows is none.
+    """
+    known = list(known)
+    if not strict:
+        arguments = understood_names(arguments, known)
+    for name in arguments:
+        if name in known or name in IGNORED:
+            continue
+        message = f"Unknown argument {name[:60]!r}."
+        if "cursor" in known and starts_at_the_beginning(name, None):
+            text = f"{message} Pages are by cursor: call without it, then repeat the call with next_cursor as cursor."
+            raise ToolError(text, repair=without_argument(name))
+        meant, _ = argument_meant(name, known)
+        near, of = ([meant], None) if meant is not None else (nearest(name, known), "")
+        raise Misnamed(message, name, known, partial(with_name, name), near, of=of)
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None
+        and name not in IGNORED
+        and (name in keeping or not _is_left_out(name, value))
+        and (strict or name not in BOUNDS or str(value) != "0")
+    }
+
+
+def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
+    """Rename tool arguments that have another name for one of ``known``, where there is no doubt."""
+    if all(name in known for name in arguments):
+        return arguments
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        meant, is_sure = argument_meant(name, known) if name not in known and name not in IGNORED else (None, False)
+        if "cursor" in known and starts_at_the_beginning(name, value):
+            continue
+        found[meant if meant is not None and is_sure and meant not in arguments else name] = value
+    return found
+
+
+def _is_left_out(name: str, value: Any) -> bool:
+    holds_json = name not in SEARCHED and (not isinstance(value, str) or len(value) <= MAX_EMPTY)
+    found = json_or_text(value) if holds_json else value
+    return not found and is_empty(found)
+
+
+def exposure_argument(
+    request: MCPRequest, label: Any, fits: Callable[[str], bool] = lambda label: False
+) -> ModelExposure:
+    """Read the tool argument ``model``; an error can name the models that the rest of the call ``fits``."""
+    record = request.mcp.record
+    try:
+        exposure = access_of(request).get_exposure(label)
+        record.model = exposure.label
+        return exposure
+    except NotFound:
+        labels = [exposure.label for exposure in access_of(request).exposures]
+    if label is None or label == "":
+        fitting = list(filter(fits, labels))
+        if len(fitting) > MAX_FITTING or 1 < len(fitting) == len(labels):
+            fitting = []
+        which = f"Those with all that the call names: {', '.join(fitting)}." if len(fitting) > 1 else ""
+        which = which or f"One of: {', '.join(labels)[:MAX_LABELS]}. list_models describes them."
+        repair = with_model(label, fitting[0], is_spelling=False) if len(fitting) == 1 else None
+        raise ToolError(f"The argument model is missing. {which}", repair=repair) from None
+    text = label[0] if isinstance(label, list) and len(label) == 1 else label
+    is_label = isinstance(text, str) and text.lower() in labels
+    near = [text.lower()] if is_label else Suggestions(request).models(text)
+    more = " list_models describes them."
+    error = Misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
+    if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
+        error.outcome, record.model = NotPermitted.outcome, text.lower()
+    raise error from None
+
+
+def names_argument(value: Any, what: str, most: int) -> list[str]:
+    """Read a tool argument that is a list of at most ``most`` names, or one text with commas."""
+    value = json_or_text(value)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > most:
+        raise ToolError(f"{what} must be a list of at most {most} names.")
+    return [item for item in value if item]
+
+
+def limit_argument(value: Any, default: int, most: int | None = None) -> int:
+    """Read the tool argument ``limit``: a number of rows, at most ``most`` (the setting ``MAX_PAGE_SIZE``)."""
+    most = settings.MAX_PAGE_SIZE if most is None else most
+    return max(1, min(default, most)) if value is None else min(_whole_number(value, most), most)
+
+
+def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
+    """Yield a hint for a tool argument ``limit`` above the maximum."""
+    most = settings.MAX_PAGE_SIZE if most is None else most
+    if value is not None and _whole_number(value, most) > most:
+        yield f"{what} is {most} at most"
+
+
+def _whole_number(value: Any, most: int) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ToolError(f"limit must be a whole number from 1 to {most}.")
+    return value
+
+
+def flag_argument(value: Any, name: str) -> bool:
+    """Return a boolean argument."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower(), value)
+    if value is not None and not isinstance(value, bool):
+        meant = FLAGS.get(str(value).lower())
+        repair = with_argument(name, meant) if meant is not None else None
+        raise ToolError(f"{name} must be true or false.", repair=repair)
+    return bool(value)
+
+
+class RowArguments:
+    """Reads the arguments that tools for rows share: filters, search, ordering, fields, among what the caller can
+    read."""
+
+    def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
+        self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given
+
+    def filters(self, clock: Callable[[], datetime] | None = None) -> tuple[Filter, ...]:
+        """Read the tool argument ``filters``; the ``clock`` gives the time for relative dates."""
+        return FilterReader(self.model, clock).argument(self.given.get("filters"))
+
+    def columns(self) -> tuple[Column, ...]:
+        """Read the tool argument ``fields``: columns, the primary key first; by default those of the list."""
+        exposure, value = self.exposure, self.given.get("fields")
+        if value is None:
+            return columns_of(exposure, self.model.page_fields)
+        found = [*columns_of(exposure, self.model.fields[:1])]
+        for text in names_argument(value, "fields", MAX_FIELDS):
+            column = self._column(text)
+            if column is None:
+                raise self._no_field(text)
+            found.append(column)
+        return tuple(dict.fromkeys(found))
+
+    def _column(self, text: str) -> Column | None:
+        name = self.model.field_named(text)
+        if name is not None:
+            return resolve_column(self.exposure, name)
+        return Path.read(self.model, text).shown_column
+
+    def _no_field(self, text: str) -> ToolError:
+        request, exposure = self.request, self.exposure
+        message = f"{exposure.label} has no field {text[:60]!r}."
+        if text in ("*", "all"):
+            hint = f"{message} Without fields, a page has those of the list."
+            return ToolError(hint, repair=without_argument("fields"))
+        if "(" in text:
+            return ToolError(f"{message} Totals and counts: aggregate_records.")
+
+        def near() -> list[str]:
+            found = (
+                Suggestions(request).paths(self.model, near, lambda path: self._column(path) is not None)
+                for near in (text, text.rpartition("__")[0])
+            )
+            return next(filter(None, found), [])
+
+        path = Path.read(self.model, text)
+        return Misnamed(
+            message + path.length_hint,
+            text,
+            [*self.model.fields, *path.siblings],
+            lambda right: with_field(text, right, ["fields"]),
+            near,
+            of=exposure.opts.model_name,
+        )
+
+    def ordering(self) -> tuple[OrderKey, ...]:
+        """Read the tool argument ``ordering``, made total by the primary key; by default the exposure's own."""
+        value = self.given.get("ordering")
+        names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
+        if not names:
+            return default_ordering(self.request, self.exposure)
+        return total_order(self.exposure, list(map(self._order_key, names)))
+
+    def _order_key(self, text: str) -> OrderKey:
+        """Read one name of the tool argument ``ordering``: ``name``, ``-name`` or ``-name:nulls_last``."""
+        request, exposure = self.request, self.exposure
+        for spelt in (text, order_meant(text)):
+            name, _, place = spelt.partition(":")
+            if place in NULL_PLACES:
+                descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
+                nulls_last = NULL_PLACES[place]
+                key = client_order_key(request, exposure, name, descending=descending, nulls_last=nulls_last)
+                if key is not None:
+                    return key
+        place = text.lstrip("+-").partition(":")[2]
+        if place not in NULL_PLACES:
+            ways = "Write field, -field, field:nulls_first or field:nulls_last."
+            raise ToolError(f"Unknown order {place[:40]!r}. {ways}")
+        name = order_meant(text).lstrip("-")
+        is_name = name.replace(".", "").isidentifier()
+
+        def near() -> list[str]:
+            found = Suggestions(request).paths(
+                self.model, name, lambda path: client_order_key(request, exposure, path) is not None
+            )
+            # A proposal for what is no name would lose what else it says.
+            return found if is_name else [path for path in found if letters(path) == letters(name)]
+
+        raise Misnamed(
+            f"{exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",
+            name,
+            sortable_names(request, exposure),
+            lambda right: with_field(name, right, ["ordering"]),
+            near if is_name else near(),
+            " Descending is -field.",
+            of=exposure.opts.model_name,
+        )
+
+    def search(self) -> str:
+        """Return the search term, "" for none."""
+        value = self.given.get("search")
+        if value is None or value == "":
+            return ""
+        if not is_short_text(value, MAX_SEARCH) or len(value.split()) > MAX_SEARCH_WORDS:
+            raise ToolError(f"search must be a text of at most {MAX_SEARCH} characters and {MAX_SEARCH_WORDS} words.")
+        check_searchable(self.request, self.exposure)
+        return str(value.strip())
+
+
+# Arguments of tools that write
+
+
+def given_arguments(
+    arguments: Mapping[str, Any], known: Iterable[str], required: Collection[str] = (), keeping: Collection[str] = ()
+) -> dict[str, Any]:
+    """Check the tool arguments of a call that writes; only those in ``required`` or ``keeping`` can be empty."""
+    names = list(known)
+    found = check_names(arguments, names, keeping={*required, *keeping}, strict=True)
+    missing = [name for name in required if name not in found]
+    if missing:
+        raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
+    return found
+
+
+def as_object(value: Any, name: str) -> dict[str, Any]:
+    """Read a tool argument that is a JSON object; null is an empty one."""
+    if not isinstance(value, dict):
+        value = {} if value is None else json_or_text(value)
+    if not isinstance(value, dict):
+        raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
+    return value
+
+
+def as_pks(value: Any) -> list[str | int]:
+    """Read the tool argument ``pks``, a list of primary keys."""
+    value = json_or_text(value)
+    most = settings.MAX_BULK_ROWS
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise ToolError(f"pks must be a list of 1 to {most} primary keys, as query_records shows them.")
+    if not all(isinstance(item, (str, int, list)) and not isinstance(item, bool) for item in value):
+        raise ToolError("Each of pks must be a string or an integer, as query_records shows it.")
+    return value

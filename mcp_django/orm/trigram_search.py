@@ -1,0 +1,101 @@
+"""Search for rows with similar spelling by trigrams, on PostgreSQL with ``pg_trgm``.
+
+It looks where the exposure's search looks, as far as the caller could read there, and among the same rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, reduce
+from operator import add
+from time import monotonic
+from typing import Any, Final
+
+from django.db import connections
+from django.db.models import F, FloatField, Func, QuerySet, Value
+from django.db.models.functions import Greatest
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.model_exposure import ModelExposure
+from .access import access_of
+from .conditions import Applied
+from .fields import kind_of, resolve_path
+from .named_filters import Narrowed
+from .pagination import PageQuery, narrowed
+from .query_limits import read_limits
+from .search import is_searched, search_paths
+
+# How like a term the most similar part of a text has to be (of pg_trgm, from 0 to 1), and the share of the best of all.
+LEAST: Final = 0.3
+LEAST_SHARE: Final = 0.7
+# Of the time of the call.
+TIME_SHARE: Final = 0.4
+# Seconds for which it is known what a database can do.
+KNOWN_FOR: Final = 600
+
+
+def similar_query(query: PageQuery) -> PageQuery | None:
+    """Search by trigrams: return the query of the rows most like a misspelt search term, at most one page.
+
+    There is None where there are no such rows, or the database cannot tell.
+    """
+    request = query.request
+    words = [word for part in query.search.split() if (word := part.strip("\"'"))]
+    paths = list(_text_paths(request, query.exposure))
+    if not words or not paths:
+        return None
+    try:
+        with read_limits(TIME_SHARE):
+            rows = narrowed(request, query.exposure, query.conditions, "")
+            if not can_compare(rows.db, int(monotonic() // KNOWN_FOR)):
+                return None
+            keys = _most_similar(*search_paths(request, rows, paths), words, query.limit)
+    except ToolError:
+        # The exact search was answered in its time, and found nothing.
+        return None
+    if not keys:
+        return None
+    return replace(
+        query, search="", conditions=(*query.conditions, Applied(Narrowed(lambda rows: rows.filter(pk__in=keys)), {}))
+    )
+
+
+@lru_cache(maxsize=64)
+def can_compare(using: str, when: int) -> bool:
+    """Return whether the database has trigram search (``pg_trgm``), asked once for each ``when``."""
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regprocedure('word_similarity(text, text)') IS NOT NULL")
+        return bool(cursor.fetchone()[0])
+
+
+def _text_paths(request: MCPRequest, exposure: ModelExposure) -> Iterator[str]:
+    """Yield the text fields of the admin's search in which a trigram search compares words."""
+    owners = (type(owner).get_search_results.__module__ for owner in exposure.permission_owners)
+    if not all(module.startswith(("django.", "mcp_django.")) for module in owners):
+        # Code of the project's own finds what is searched for, and leaves out what it wants.
+        return
+    for text in exposure.get_search_fields(request):
+        name = text.removeprefix("^")
+        path = resolve_path(exposure.model, name)
+        is_text = path is not None and path.column == name and not path.many and kind_of(path.field).word == "text"
+        if is_text and is_searched(access_of(request)[exposure], name):
+            yield name
+
+
+def _most_similar(rows: QuerySet[Any], paths: Sequence[str], words: Sequence[str], limit: int) -> list[Any]:
+    """Search by trigrams: return the keys of the rows with the most similar trigrams to each search word."""
+    if not paths:
+        return []
+    likeness = []
+    for number, word in enumerate(words):
+        # How like the word the most similar part of one of the texts is.
+        each = [Func(Value(word), F(path), function="WORD_SIMILARITY", output_field=FloatField()) for path in paths]
+        name = f"mcp_like{number}"
+        likeness.append(name)
+        rows = rows.annotate(**{name: Greatest(*each) if len(each) > 1 else each[0]}).filter(**{f"{name}__gte": LEAST})
+    found = rows.annotate(mcp_like=reduce(add, map(F, likeness))).order_by("-mcp_like", "pk")
+    read = list(found.values_list("pk", "mcp_like")[:limit])
+    return [key for key, like in read if like >= read[0][1] * LEAST_SHARE]

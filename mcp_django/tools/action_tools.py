@@ -1,0 +1,263 @@
+"""The tools that run actions: one for each action of a model, and ``run_action`` for all of them."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from functools import cached_property, partial
+from typing import Any, Final
+
+import orjson
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models.options import Options
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..emulation.admin_actions import ActionCall
+from ..emulation.bulk_writes import EVERYTHING, PICKING
+from ..exceptions import NotPermitted, ToolError
+from ..exposures.declared_actions import Action
+from ..exposures.model_exposure import ModelExposure
+from ..orm.access import ModelAccess, access_of
+from ..orm.nearest_names import Misnamed
+from ..orm.suggestions import with_argument
+from ..orm.tool_arguments import as_object, exposure_argument, given_arguments
+from ..schema.form_schemas import is_required
+from ..schema.value_types import FREE_OBJECT
+from ..scopes import READ, WRITE
+from .base import IDEMPOTENCY_KEY, Tool
+from .model_overview import choice_words
+
+MAX_NAME: Final = 40
+# Of an admin that describes its actions in words of their own to each caller.
+MAX_TOOLS: Final = 1_000
+UNSAFE: Final = re.compile(r"[^a-z0-9_]")
+# Characters from which on a parameter's schema is not repeated.
+LONG: Final = 100
+FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Fields it asks for"}
+CONFIRM_TOKEN: Final[Mapping[str, Any]] = {"type": "string", "description": "From its question"}
+# No parameter of an action may be named so; one that is named as another way to pick rows is there instead of it.
+RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
+
+
+def action_tool_name(name: str, opts: "Options[Any]") -> str:
+    """Return the name of an action tool, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, a digest in place of
+    the rest."""
+    wanted = f"{name}_{opts.app_label}_{opts.model_name}"
+    safe = UNSAFE.sub("_", wanted.lower())
+    if safe == wanted and len(safe) <= MAX_NAME:
+        return safe
+    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+
+
+class ActionTool(Tool):
+    """A tool for one action of one model."""
+
+    scopes = frozenset({WRITE})
+    slow = True
+
+    def __init__(self, action: Action) -> None:
+        opts = action.exposure.opts
+        self.action = action
+        self.name = action_tool_name(action.name, opts)
+        self.title = f"{action.title} ({action.exposure.label})"
+        asked = [*action.asks_for, *(["confirmation"] if action.confirms else [])]
+        asks = f" Asks for {', '.join(asked)} first." if asked else ""
+        required = ", ".join(action.schema.get("required", ()))
+        needs = f" Needs {required}." if required else ""
+        self.description = (
+            f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{needs}{asks}"
+        )
+        self.read_only, self.destructive = action.read_only, action.destructive
+        self.scopes = frozenset({READ if action.read_only else WRITE})
+        parameters: Mapping[str, Any] = action.schema.get("properties", {})
+        self.parameters = frozenset(parameters)
+        self.takes_key = not action.only_looks and "idempotency_key" not in parameters
+        if clashing := parameters.keys() & RESERVED:
+            raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
+        # What is equal in all tools of actions is described in run_action alone, and what is rare declared there.
+        asking: dict[str, Any] = {}
+        if action.has_form:
+            # The fields of its form, with choices of which none is a row.
+            words = []
+            for name, field in action.fields.items():
+                mark = "*" if field is None or is_required(field) else ""
+                choices = getattr(field, "choices", None)
+                known = choices if isinstance(choices, list) else []
+                stored = [(str(value), str(label)) for value, label in known if value]
+                words.append(" ".join([name + mark, *([choice_words(stored)] if stored else [])]))
+            asking["form"] = {**FREE_OBJECT, **({"description": ", ".join(words)} if words else {})}
+        if asking or not action.only_looks:
+            asking["confirm_token"] = {"type": "string"}
+        self.input_schema = {"type": "object", "properties": {**PICKING, **parameters, **asking}}
+        if "required" in action.schema:
+            self.input_schema["required"] = action.schema["required"]
+        self._referring: dict[tuple[tuple[str, str], ...], ActionTool] = {}
+
+    @cached_property
+    def long_parameters(self) -> dict[str, str]:
+        """The action tool's parameters with long schemas, each with its name as JSON."""
+        own = {name: orjson.dumps([name, self.input_schema["properties"][name]]).decode() for name in self.parameters}
+        return {name: text for name, text in own.items() if len(text) >= LONG}
+
+    def referring(self, told: Mapping[str, str]) -> "ActionTool":
+        """Return the action tool with parameters that refer to equal ones of other action tools."""
+        key = tuple(sorted(told.items()))
+        if key not in self._referring:
+            tool = self._referring[key] = copy(self)
+            tool.__dict__.pop("_encoded", None)
+            properties = dict(self.input_schema["properties"])
+            for name, other in told.items():
+                kept = {part: properties[name][part] for part in ("type", "anyOf", "items") if part in properties[name]}
+                properties[name] = {**kept, "description": f"As in {other}"}
+            tool.input_schema = {**self.input_schema, "properties": properties}
+        return self._referring[key]
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may see the model and run the action."""
+        if settings.READ_ONLY and not self.read_only:
+            return False
+        model = access_of(request)[self.action.exposure]
+        return model.may("view") and self.action.name in model.permitted_actions
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        return self.action.atomic
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        # An action that asks without having said so takes the answers, too.
+        asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
+        known = {**EVERYTHING, **self.input_schema["properties"], **asked}
+        given = given_arguments(arguments, known, keeping=self.parameters)
+        action = _find_action(access_of(request)[self.action.exposure], self.action.name)
+        common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
+        return ActionCall(request, action, common, given).run()
+
+
+class ActionTools:
+    """Registry of a site's action tools, each made once."""
+
+    def __init__(self, site: Any) -> None:
+        self.site = site
+        self._made: dict[tuple[Any, ...], ActionTool] = {}
+        self._by_name: dict[str, tuple[ModelExposure, str]] | None = None
+
+    def clear(self) -> None:
+        """Forget all action tools, because the exposures of the site have changed."""
+        self._made.clear()
+        self._by_name = None
+
+    def declared(self) -> Iterator[tuple[str, tuple[ModelExposure, str]]]:
+        """Yield the name of each action tool of the site, with the exposure and the name of the action."""
+        for exposure in self.site.exposures.values():
+            for name in exposure.options.action_names():
+                yield action_tool_name(name, exposure.opts), (exposure, name)
+
+    def of_caller(self, models: Iterable[ModelAccess]) -> list[ActionTool]:
+        """Return the action tools that the caller may run on rows of the models."""
+        found = [model.actions for model in models]
+        return [self._tool(action) for actions in found for action in actions.values()]
+
+    def named(self, request: MCPRequest, name: str) -> ActionTool | None:
+        """Return the caller's action tool of this name."""
+        exposure, action_name = self._known().get(name, (None, ""))
+        # One that is switched off is found, so that the caller is told why.
+        model = access_of(request)[exposure] if exposure is not None else None
+        if model is not None and model.may("view") and (action := model.permitted_actions.get(action_name)):
+            return self._tool(action)
+        return next((tool for tool in self.of_caller(access_of(request).models) if tool.name == name), None)
+
+    def is_declared(self, name: str) -> bool:
+        """Return whether there is an action tool of this name, for any caller."""
+        return name in self._known()
+
+    def _known(self) -> dict[str, tuple[ModelExposure, str]]:
+        # Asked first: exposures that have changed clear what is kept here.
+        self.site.exposures  # noqa: B018
+        if self._by_name is None:
+            self._by_name = dict(self.declared())
+        return self._by_name
+
+    def _tool(self, action: Action) -> ActionTool:
+        # Whatever the tool says of the action: an admin can describe it to each caller in other words.
+        key = (action.exposure.label, action.name, action.description, action.options)
+        tool = self._made.get(key)
+        if tool is None:
+            if len(self._made) >= MAX_TOOLS:
+                self._made.clear()
+            tool = self._made[key] = ActionTool(action)
+        return tool
+
+    @staticmethod
+    def listed(tools: Iterable[ActionTool]) -> list[ActionTool]:
+        """Return the action tools as clients list them: a long parameter that several tools share stands in the
+        first."""
+        first: dict[str, str] = {}
+        found = []
+        for tool in tools:
+            told = {name: first[text] for name, text in tool.long_parameters.items() if text in first}
+            for text in tool.long_parameters.values():
+                first.setdefault(text, tool.name)
+            found.append(tool.referring(told) if told else tool)
+        return found
+
+
+def _find_action(model: ModelAccess, name: Any) -> Action:
+    """Return the action that an action tool runs; a forbidden one is refused like a missing one."""
+    exposure, actions = model.exposure, model.permitted_actions
+    if settings.READ_ONLY:
+        actions = {key: action for key, action in actions.items() if action.read_only}
+    found = actions.get(name) if isinstance(name, str) else None
+    if found is None:
+        repair = partial(with_argument, "action", is_spelling=True)
+        error = Misnamed(f"{exposure.label} has no such action.", name, actions, repair)
+        if name in exposure.options.action_names():
+            error.outcome = NotPermitted.outcome
+        raise error
+    model.refuse_switched(found.name)
+    return found
+
+
+class RunAction(Tool):
+    """``run_action``: any action of any model."""
+
+    name = "run_action"
+    title = "Run action"
+    description = (
+        "Run an action that describe_model lists on rows: pks, those that match filters and search, or all. If it "
+        "answers with a confirm_token, repeat with it."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "action": {"type": "string"},
+            **EVERYTHING,
+            "arguments": {**FREE_OBJECT, "description": "The action's own"},
+            "form": FORM,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["model", "action"],
+    }
+    scopes = frozenset({WRITE})
+    slow = True
+    takes_key = True
+    permission = "run"
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        try:
+            model = access_of(request)[exposure_argument(request, arguments.get("model"))]
+            return _find_action(model, arguments.get("action")).atomic
+        except ToolError:
+            return True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = given_arguments(arguments, self.input_schema["properties"], required=["model", "action"])
+        action = _find_action(access_of(request)[exposure_argument(request, given["model"])], given["action"])
+        own = as_object(given.get("arguments"), "arguments")
+        return ActionCall(request, action, given, own).run()

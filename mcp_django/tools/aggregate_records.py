@@ -1,0 +1,482 @@
+"""``aggregate_records``: counts and sums over all rows of the caller, by groups."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from django.db import DatabaseError, NotSupportedError
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.expressions import OrderBy
+from django.db.models.functions import (
+    Cast,
+    Lag,
+    NullIf,
+    RowNumber,
+)
+from django.db.models.lookups import IsNull
+
+from ..context.admin_page import go_to
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..emulation.bulk_writes import SEARCH
+from ..exceptions import ToolError
+from ..orm.aggregate_functions import AfterWindows, OverGroups
+from ..orm.alternative_spellings import json_or_text, order_meant, order_texts
+from ..orm.arithmetic import FLOAT
+from ..orm.conditions import opening_hint
+from ..orm.pagination import narrowed
+from ..orm.suggestions import naming
+from ..orm.tool_arguments import (
+    flag_argument,
+    limit_argument,
+    limit_hint,
+)
+from ..orm.undecodable_values import is_out_of_range, is_undecodable, salvaged_tuples
+from ..schema.value_types import FREE_OBJECT, any_of
+from .base import RecordTool
+from .group_by import STRETCHES, Group, group_of, periods
+from .measures_and_having import Measure, MeasureReader, find_title, having_of, position_of
+from .query_records import RecordCall
+
+MAX_GROUPS: Final = 200
+DEFAULT_GROUPS: Final = 50
+MAX_TOP: Final = 50
+MAX_TERMS: Final = 10
+MAX_PERIODS: Final = 1_000
+PLACE: Final = "mcp_place"
+NULL_PLACES: Final = ("nulls_first", "nulls_last")
+
+
+class Way(NamedTuple):
+    """Direction of a column in the ordering of ``aggregate_records``, NULL last unless the caller puts NULL first."""
+
+    descending: bool
+    nulls_first: bool = False
+
+
+UP: Final = Way(False)
+DOWN: Final = Way(True)
+
+
+# The question
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer of ``aggregate_records``: the rows, ``more`` if others were left out, and the rest summed up."""
+
+    rows: list[tuple[Any, ...]]
+    more: bool = False
+    rest: Mapping[str, Any] | None = None
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    value = json_or_text(value)
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        value = value.split(",")
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list) or len(value) > MAX_TERMS:
+        raise ToolError(f"{what} must be a list of at most {MAX_TERMS}.")
+    return [item.strip() if isinstance(item, str) else item for item in value]
+
+
+def _path(given: Any) -> Any:
+    """Normalise a ``group_by`` text of ``aggregate_records``: dots in the path become ``__``."""
+    if not isinstance(given, str):
+        return given
+    name, colon, period = given.partition(":")
+    return f"{name.replace('.', '__')}{colon}{period}"
+
+
+def _order_of(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | Measure, Way]]:
+    """Read the ordering of ``aggregate_records``: columns of the result and their directions."""
+    found: list[tuple[Group | Measure, Way]] = []
+    titles = [term.title for term in terms]
+
+    def placed(text: str) -> tuple[str, str]:
+        """Split an ordering text of ``aggregate_records``, ``-total:nulls_first``, into the column and the place of
+        null."""
+        name, _, place = text.rpartition(":")
+        return (name, place) if place in NULL_PLACES else (text, "")
+
+    for item in _list(order_texts(value), "ordering"):
+        text, place = placed(str(item))
+        other, other_place = placed(order_meant(str(item)))
+        if find_title(titles, text.lstrip("+-")) is None and find_title(titles, other.lstrip("-")) is not None:
+            text, place = other, other_place
+        name = text.lstrip("+-")
+        position = position_of(titles, name, f"The result has no column {name[:60]!r} to order by.", "ordering")
+        found.append((terms[position], Way(text.startswith("-"), place == "nulls_first")))
+    return found
+
+
+def _ordered(order: Sequence[tuple[str, Way]]) -> list[OrderBy]:
+    """Return the ORDER BY of ``aggregate_records``, with NULL at the same end on every database."""
+    return [
+        OrderBy(F(alias), descending=down, **{"nulls_first" if first else "nulls_last": True})
+        for alias, (down, first) in order
+    ]
+
+
+def _behind(measures: Iterable[Measure]) -> list[Measure]:
+    """Return the plain aggregates of rows that aggregates are derived from, each once; a plain one stands for
+    itself."""
+    found = (item for measure in measures for item in (_behind(measure.sources) if measure.sources else [measure]))
+    return list({item.alias: item for item in found}.values())
+
+
+def _total(measure: Measure, totals: Mapping[str, Any]) -> Any:
+    """Return one aggregate value over all rows, without groups; a derived aggregate is computed from ``totals``."""
+    values = [_total(source, totals) for source in measure.sources]
+    if measure.derive is not None:
+        return measure.derive(*values)
+    return (100.0 if values[0] else None) if values else totals[measure.alias]
+
+
+def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, ...]]:
+    """Aggregate all rows without groups: return the values of all measures as one row."""
+    plain = _behind(measures)
+    try:
+        totals = rows.aggregate(**{measure.alias: measure.expression for measure in plain})
+    except Exception as error:
+        if is_out_of_range(error) or not is_undecodable(error):
+            raise
+        if len(plain) == 1:
+            totals = {plain[0].alias: None}
+        else:
+            totals = {measure.alias: value for measure in plain for (value,) in _totals(rows, [measure])}
+    return [tuple(_total(measure, totals) for measure in measures)]
+
+
+def _grouped(
+    rows: QuerySet[Any], groups: Sequence["Group"], measures: Sequence[Measure], place: Any = None
+) -> QuerySet[Any]:
+    """Aggregate rows by groups: return the queryset of groups with their aggregates, and the ``place`` of each
+    group."""
+    names = {group.alias: group.expression for group in groups}
+    if place is not None:
+        names[PLACE] = place
+    found = rows.annotate(**names).values(*names)
+    # What is made of others comes after them.
+    for depth in sorted({measure.depth for measure in measures}):
+        found = found.annotate(**{item.alias: item.expression for item in measures if item.depth == depth})
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Arguments of one ``aggregate_records`` call, parsed: groups and their measures, in an order, as many as
+    ``limit``.
+
+    With ``top``, of only so many values of the first group: those that ``rank`` puts first; or, where ``per`` names a
+    group, so many groups for each of its values. With ``fill``, periods without rows are among the groups.
+    """
+
+    groups: tuple[Group, ...]
+    measures: tuple[Measure, ...]
+    having: Q
+    order: tuple[tuple[str, Way], ...]
+    rank: tuple[Measure, Way]
+    limit: int
+    top: int | None
+    per: Group | None = None
+    fill: bool = False
+
+    @classmethod
+    def read(cls, call: RecordCall) -> "Question":
+        """Return what the arguments ask."""
+        model, given = call.model, call.given
+        wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
+        named = _path(given.get("per"))
+        if "per" in given and named not in wanted:
+            wanted.insert(0, named)
+        groups = tuple(group_of(model, item, position) for position, item in enumerate(wanted))
+        per = groups[wanted.index(named)] if "per" in given else None
+        asked = _list(given.get("aggregates"), "aggregates") or ["count"]
+        measures = MeasureReader(model).read(asked)
+        terms: list[Group | Measure] = [*groups, *measures]
+        if len({term.title for term in terms}) < len(terms):
+            raise ToolError('Two columns have the same name; rename one with "as".')
+        if needing := next((name for name in ("having", "top") if name in given and not groups), ""):
+            raise ToolError(f'"{needing}" needs "group_by".')
+        if per is not None and ("top" not in given or len(groups) < 2):
+            how = '{"group_by": ["product"], "top": 3, "per": "country"}'
+            raise ToolError(f'"per" needs "top" and another field in group_by: {how}.')
+        stretches = [group for group in groups if group.period in STRETCHES]
+        if any(measure.function == "change" for measure in measures) and len(stretches) != 1:
+            raise ToolError('"change" needs one period in group_by, such as "created:month".')
+        top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
+        limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
+        order = _order_of(terms, given.get("ordering"))
+        rank = next(((term, way) for term, way in order if isinstance(term, Measure)), (measures[0], DOWN))
+        if top is not None:
+            order = [(term, way) for term, way in order if term is not rank[0]]
+        if top is not None and len(groups) == 1:
+            order, limit, top = [rank, *order], min(limit, top), None
+        if per is not None:
+            order = [(per, UP), rank]
+        # By all groups in the end, so that the order is total.
+        total: dict[str, Way] = {}
+        for term, way in (*order, *((group, UP) for group in groups)):
+            total.setdefault(term.alias, way)
+        fill, having = flag_argument(given.get("fill"), "fill"), having_of(measures, given.get("having"))
+        is_stretch = len(groups) == 1 and groups[0].period in STRETCHES
+        if fill and (not is_stretch or next(iter(total)) != groups[0].alias or having):
+            raise ToolError('"fill" needs one period in group_by, such as "created:month", its order, and no having.')
+        return cls(groups, measures, having, tuple(total.items()), rank, limit, top, per, fill)
+
+    @property
+    def terms(self) -> tuple[Group | Measure, ...]:
+        """All columns of the result."""
+        return (*self.groups, *self.measures)
+
+    @property
+    def has_change(self) -> bool:
+        """Whether an aggregate of the call compares one group with another."""
+        return any(measure.has_change for measure in self.measures)
+
+    def answer(self, rows: QuerySet[Any]) -> Answer:
+        """Aggregate the rows and return the groups; a second query sums up the groups that ``limit`` or ``top`` leaves
+        out."""
+        if not self.groups:
+            return Answer(_totals(rows, self.measures))
+        question = self._settled(rows)
+        if question.per is not None:
+            return question._best_of_each(rows)
+        place, others = question._leaders(rows)
+        if question.top is not None and place is None:
+            return Answer([])
+        found = question._meeting(_grouped(rows, question.groups, question.measures, place), question.having)
+        found = found.order_by(*([PLACE] if place is not None else []), *_ordered(question.order))
+        wanted = question._meeting(found, Q((f"{PLACE}__lt", question.top))) if place is not None else found
+        shown, more = question._first(wanted)
+        if question.fill and not more:
+            return Answer(question._filled(shown))
+        if not more and not others:
+            return Answer(shown)
+        # How many other groups there are, and what those measures come to that can be told from their parts.
+        combined = {f"mcp_r{measure.alias}": measure.combined() for measure in question.measures}
+        known = {name: expression for name, expression in combined.items() if expression is not None}
+        return Answer(shown, more, found[len(shown) :].aggregate(mcp_groups=Count("*"), **known))
+
+    def _settled(self, rows: QuerySet[Any]) -> "Question":
+        """Return the question with expressions for aggregates that depend on all groups (percent of total, change)."""
+        period = next((group for group in self.groups if group.period in STRETCHES), None)
+        found: dict[Measure, Any] = {}
+        for measure in self.measures:
+            source = measure.sources[0] if measure.sources else None
+            if measure.function == "percent_of_total" and source is not None:
+                ((value,),) = _totals(rows, [source])
+                total = source.number(value)
+                # A cast, because PostgreSQL cannot sort by NULL alone.
+                found[measure] = source.amount * Value(100.0 / total) if total else Cast(Value(None), FLOAT)
+            elif measure.function == "change" and source is not None and period is not None:
+                others: list[Any] = [F(group.alias) for group in self.groups if group is not period]
+                # Rows without a date are of no period, neither before nor after one.
+                others.append(IsNull(F(period.alias), True))
+                before = Window(Lag(source.amount), partition_by=others, order_by=F(period.alias).asc())
+                found[measure] = (source.amount - before) * Value(100.0) / NullIf(before, Value(0.0))
+        made = {item: replace(item, expression=OverGroups(found[item], output_field=FLOAT)) for item in found}
+        measure, way = self.rank
+        measures = tuple(made.get(measure, measure) for measure in self.measures)
+        return replace(self, measures=measures, rank=(made.get(measure, measure), way))
+
+    def _meeting(self, found: QuerySet[Any], condition: Q) -> QuerySet[Any]:
+        """Filter aggregated groups by a condition; a change is from the group before, whether or not the condition
+        keeps that group."""
+        if condition and self.has_change:
+            return found.filter(AfterWindows(condition, output_field=BooleanField()))
+        return found.filter(condition)
+
+    def _best_of_each(self, rows: QuerySet[Any]) -> Answer:
+        """Return the aggregates of the top groups for each value of the group ``per``."""
+        assert self.per is not None
+        measure, way = self.rank
+        rest = [group.alias for group in self.groups if group is not self.per]
+        # Those are counted that meet the condition.
+        parts: list[Any] = [F(self.per.alias)]
+        if self.having and self.has_change:
+            parts.append(OverGroups(self.having, output_field=BooleanField()))
+        found = self._meeting(_grouped(rows, self.groups, self.measures), self.having)
+        order = _ordered([(measure.alias, way), *((alias, UP) for alias in rest)])
+        ranked = found.annotate(mcp_rank=Window(RowNumber(), partition_by=parts, order_by=order))
+        shown, more = self._first(ranked.filter(mcp_rank__lte=self.top).order_by(*_ordered(self.order)))
+        return Answer(shown, more, {"mcp_groups": found.count() - len(shown)})
+
+    def _leaders(self, rows: QuerySet[Any]) -> tuple[Any, bool]:
+        """Return an expression for ``top`` of ``aggregate_records``: the place of a row by the value of its first
+        group; and whether some rows have no place.
+
+        The expression is None where no place is asked for, or there is nothing to place.
+        """
+        if self.top is None:
+            return None, False
+        first, (measure, way) = self.groups[0], self.rank
+        if measure.has_change:
+            raise ToolError('"top" cannot rank by a change: order by it, or rank by what changes.')
+
+        def needed(measure: Measure) -> dict[str, Measure]:
+            """Return an aggregate and all aggregates that it is derived from, as the question has them."""
+            own = next(item for item in self.measures if item.alias == measure.alias)
+            return {name: item for source in measure.sources for name, item in needed(source).items()} | {
+                own.alias: own
+            }
+
+        ranked = _grouped(rows, [first], list(needed(measure).values()))
+        ranked = ranked.order_by(*_ordered([(measure.alias, way), (first.alias, UP)]))
+        values = list(ranked.values_list(first.alias, flat=True)[: self.top + 1])
+        if not values:
+            return None, False
+        places = [When(first.equals(value), then=Value(place)) for place, value in enumerate(values[: self.top])]
+        return Case(*places, default=Value(self.top), output_field=IntegerField()), len(values) > self.top
+
+    def _first(self, rows: QuerySet[Any]) -> tuple[list[tuple[Any, ...]], bool]:
+        """Read the aggregated groups up to the limit, and return whether there are more."""
+        aliases = [term.alias for term in self.terms]
+        try:
+            read = list(rows.values_list(*aliases)[: self.limit + 1])
+        except Exception as error:
+            if is_out_of_range(error) or not is_undecodable(error):
+                raise
+            read = salvaged_tuples(rows, aliases, self.limit + 1)
+        return read[: self.limit], len(read) > self.limit
+
+    def _filled(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Fill periods without rows into the aggregates, with 0 for counts and sums."""
+        known = {row[0]: row for row in rows if row[0] is not None}
+        if not known:
+            return list(rows)
+        empty = tuple(0 if item.function in ("count", "sum") and not item.sources else None for item in self.measures)
+        stretch = islice(periods(min(known), max(known), self.groups[0].period), MAX_PERIODS + 1)
+        found = [known.get(period, (period, *empty)) for period in stretch]
+        if len(found) > MAX_PERIODS:
+            raise ToolError(
+                f"There are more than {MAX_PERIODS} periods to fill: narrow the filters or group more coarsely."
+            )
+        way = self.order[0][1]
+        none = [row for row in rows if row[0] is None]
+        dated = found[::-1] if way.descending else found
+        return [*none, *dated] if way.nulls_first else [*dated, *none]
+
+    def shown(self, request: MCPRequest, answer: Answer, notes: Iterable[str]) -> dict[str, Any]:
+        """Return the result of ``aggregate_records`` as ``{returned, truncated?, rest?, hint?, columns, rows}``, with
+        ``notes`` in the hint."""
+        shown: dict[str, Any] = {"returned": len(answer.rows)}
+        if answer.more:
+            shown["truncated"] = True
+        rest = answer.rest if answer.rest is not None and answer.rest["mcp_groups"] else None
+        if rest is not None:
+            known = [measure for measure in self.measures if f"mcp_r{measure.alias}" in rest]
+            values = {item.title: item.shown(request, [rest[f"mcp_r{item.alias}"]])[0] for item in known}
+            shown["rest"] = {"groups": rest["mcp_groups"], **values}
+        hints = []
+        if self.per is not None and rest is not None:
+            hints.append(f"Only the first {self.top} of each {self.per.title} are shown.")
+        if answer.more:
+            ways = ["raise limit"] * (self.limit < MAX_GROUPS) + ["narrow the filters", "group more coarsely"]
+            ways += ["use top"] * (not self.top)
+            hints.append(f"There are more than {self.limit} groups: {', '.join(ways[:-1])} or {ways[-1]}.")
+        hidden = {label: None for term in self.terms for label in term.narrowed}
+        if hidden:
+            hints.append(f"Records of {', '.join(hidden)} that you may not see count as null.")
+        if hint := " ".join([*hints, *notes]):
+            shown["hint"] = hint
+        columns = [list(values) for values in zip(*answer.rows, strict=True)] or [[] for _ in self.terms]
+        cells = [term.shown(request, values) for term, values in zip(self.terms, columns, strict=True)]
+        shown["columns"] = [term.title for term in self.terms]
+        shown["rows"] = [list(row) for row in zip(*cells, strict=True)]
+        return shown
+
+
+class AggregateRecords(RecordTool):
+    """``aggregate_records``: counts, sums, averages and extremes, over all matching rows or by groups."""
+
+    name = "aggregate_records"
+    title = "Aggregate records"
+    description = (
+        "Totals, not rows: count, count_distinct, sum, avg, min, max, median, percentile, "
+        "stddev, first, last, by groups."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "aggregates": {
+                "type": "array",
+                "items": any_of({"type": "string"}, FREE_OBJECT),
+                "description": (
+                    "count, sum:a*b, {function, field, where, as, unit, order}; of these {ratio: [a, b]}, difference, "
+                    "percent_of_total, change"
+                ),
+            },
+            "group_by": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": (
+                    "Fields; created:month (year, quarter, week, day, hour, weekday, hour_of_day, month_of_year), "
+                    "total:100"
+                ),
+            },
+            "filters": {**FREE_OBJECT, "description": "As in query_records"},
+            "search": SEARCH,
+            "having": {**FREE_OBJECT, "description": "sum_total__gte: 1000"},
+            "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
+            "top": {"type": "integer", "description": "Of the first group"},
+            "per": {"type": "string", "description": "Group with its own top"},
+            "fill": {"type": "boolean", "description": "Empty periods too"},
+            "limit": {"type": "integer", "description": "1-200, default 50"},
+        },
+        "required": ["model"],
+    }
+    read_only = True
+
+    def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """See :meth:`RecordTool.check`."""
+        call = RecordCall.read(request, self, arguments)
+        with naming(request, "aggregates", "group_by", "per"):
+            Question.read(call)
+        call.filters()
+        call.search()
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Run ``aggregate_records``: return a row for each group, and the aggregates of the groups left out
+        together."""
+        call = RecordCall.read(request, self, arguments)
+        given, exposure = call.given, call.exposure
+        go_to(request, exposure, "changelist")
+        with naming(request, "aggregates", "group_by", "per"):
+            question = Question.read(call)
+        conditions, search = call.filters(), call.search()
+        try:
+            rows = narrowed(request, exposure, conditions, search)
+            query = rows.query
+            joined = sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1
+            if joined or query.annotations or query.distinct or query.combinator or query.is_sliced or query.extra:
+                # The joins of the exposure's own queryset would multiply the sums.
+                rows = exposure.model._base_manager.using(rows.db).filter(pk__in=rows.values("pk"))
+            answer = question.answer(rows)
+        except NotSupportedError as error:
+            raise ToolError(f"The database cannot compute that: {error}") from None
+        except DatabaseError as error:
+            if not is_out_of_range(error):
+                raise
+            raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
+        bounds = [*limit_hint(given.get("limit"), MAX_GROUPS), *limit_hint(given.get("top"), MAX_TOP, "top")]
+        notes = [*opening_hint(conditions), *(f"{text}." for text in bounds)]
+        request.mcp.record.rows_read += len(answer.rows)
+        return ToolResult(structured={"model": exposure.label, **question.shown(request, answer, notes)})

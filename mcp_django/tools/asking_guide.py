@@ -1,0 +1,77 @@
+"""Resources that tools and clients without resources read too: how to ask, and files that actions made."""
+
+from typing import Any, Final, TypeGuard
+
+from ..context.request import MCPRequest
+from ..emulation.action_responses import SCHEME as KEPT
+from ..emulation.action_responses import kept
+from ..exceptions import NotFound
+from ..orm.access import access_of
+from ..protocol.content import EmbeddedResource
+
+# No model has a URI of one part.
+URI: Final = "django://asking"
+TYPE: Final = "text/markdown"
+TEXT: Final = """\
+# Asking
+
+The examples are those of a shop. describe_model names the fields and relations of yours, and has examples that run.
+
+## Paths
+
+`customer.city.name` goes through relations, in fields, filters, ordering, group_by and aggregates. A result names a
+column as you wrote it.
+
+## Filters
+
+All members of an object must hold. null is `isnull`, a list is `in`, a date without a time is the whole day.
+
+- `{"or": [{..}, {..}], "not": {..}, "and": [{..}]}`
+- related rows: `{"orders": {"some": {"status": "paid"}}}`, `none`, `every`; without orders: `{"orders": {"none": {}}}`
+- their number: `{"orders": {"count__gte": 3}}`, `{"orders": {"count": 1, "where": {"status": "paid"}}}`
+- another field: `{"delivered_at__gt": {"field": "shipped_at", "plus": "3d"}}`, `{"field": "quantity*unit_price"}`
+- an aggregate of all rows: `{"total__gt": {"avg": "total", "where": {..}}}`; also median, min, max
+- lookups: exact, in, isnull, gt, gte, lt, lte, range; texts: contains, startswith, endswith, with an i before them to
+  ignore case; dates: year, quarter, month, week, week_day, day, hour
+- dates: `today-30d`, `last month`, `last 30 days`, `start of year`, `2025-Q4`, `now-2h`
+
+## Aggregates
+
+`aggregates` takes texts such as `count`, `sum:total`, `avg:delivered_at-shipped_at`, `count:orders`, or objects:
+`{"function": "sum", "field": "quantity*unit_price", "where": {..}, "as": "revenue"}`.
+
+- functions: count, count_distinct, sum, avg, min, max, median, percentile (`percentile:total:0.9`), stddev, variance
+- first and last take an order: `{"function": "last", "field": "status", "order": "created"}`
+- `unit` of a duration: seconds, minutes, hours, days, weeks
+- of aggregates of the same call, by their names: `{"ratio": ["paid", "count"], "as": "share"}`,
+  `{"difference": ["count", "paid"]}`, `percent_of_total:count`, `change:count` (in percent, from the period before)
+- group_by: `status`, `customer.name`, `created:month` (hour, day, week, month, quarter, year; weekday, hour_of_day,
+  day_of_month, week_of_year, month_of_year, quarter_of_year), `total:100` (steps of a hundred)
+- fill: also the periods without rows. top: so many values of the first group. per: so many for each value of that group
+- having: `{"sum_total__gte": 1000}`, `{"sum_total__gt": {"field": "sum_paid"}}`; ordering: `["-sum_total"]`
+
+## Calls
+
+query_records {"model": "shop.product", "filters": {"lines": {"none": {}}}, "fields": ["name", "category.name"]}
+query_records {"model": "shop.customer", "filters": {"orders": {"count__gte": 2, "where": {"status": "paid"}}}}
+aggregate_records {"model": "shop.orderline", "aggregates": [{"function": "sum", "field": "quantity*unit_price", \
+"as": "revenue"}, "percent_of_total:revenue"], "group_by": ["product.category.name"], "ordering": ["-revenue"]}
+aggregate_records {"model": "shop.order", "aggregates": ["count", {"function": "count", "where": {"status": \
+"refunded"}, "as": "refunded"}, {"ratio": ["refunded", "count"]}], "group_by": ["created:month"], "fill": true}
+aggregate_records {"model": "shop.orderline", "aggregates": ["sum:quantity"], "group_by": ["product.name"], "per": \
+"product.category.name", "top": 2}
+"""
+
+
+def is_text(uri: Any) -> TypeGuard[str]:
+    """Return whether a URI is that of the asking guide, or of a file that an action made."""
+    return isinstance(uri, str) and (uri == URI or uri.startswith(KEPT))
+
+
+def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
+    """Return the resource of such a URI."""
+    if uri != URI:
+        return kept(request, uri)
+    if not access_of(request).may_any("view"):
+        raise NotFound
+    return EmbeddedResource(URI, TEXT, TYPE)

@@ -1,0 +1,77 @@
+"""``connection_info``: who the caller is, what it may do, what is switched off for it, and what is left of its budget.
+
+It is offered where there is more to say than a refusal does: each tool in the list costs every client tokens.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..models import Switch
+from ..operating.daily_budgets import left, resets_in
+from ..operating.switches import ACTION, CALLERS, MODEL, TOOL
+from ..orm.access import access_of
+from ..orm.tool_arguments import check_names
+from .base import Tool
+from .model_overview import may_write
+
+
+class ConnectionInfo(Tool):
+    """``connection_info``: tell callers about their connection; offered where there are budgets, or something is
+    switched off."""
+
+    name = "connection_info"
+    title = "Connection info"
+    description = "Who you are here, what you may do, and what is left of your budget."
+    read_only = True
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether it is offered."""
+        off = request.mcp.off
+        return bool(settings.BUDGETS) or (off is not None and not off.kinds <= CALLERS)
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return what is known of the caller."""
+        check_names(arguments, self.input_schema["properties"])
+        context, record = request.mcp, request.mcp.record
+        found: dict[str, Any] = {
+            "user": record.username,
+            "kind": record.kind,
+            "client": {"id": record.client_id, "name": record.client_name},
+            "endpoint": context.resource,
+            "protocol": context.version,
+            "scopes": sorted(context.scopes),
+            "writes": may_write(request) and not (context.narrowing is not None and context.narrowing.read_only),
+        }
+        if context.narrowing is not None and context.narrowing.labels is not None:
+            found["only"] = sorted(context.narrowing.labels)
+        if switched := [item.text for item in self._switched(request)]:
+            found["switched_off"] = switched
+        if budgets := left(request) if settings.BUDGETS else {}:
+            found["left_today"], found["resets_in"] = budgets, resets_in()
+        return ToolResult(structured=found)
+
+    def _switched(self, request: MCPRequest) -> Iterator[Switch]:
+        """Yield the switches for ``connection_info``: off for this connection, and known to the caller."""
+        off = request.mcp.off
+        if off is None:
+            return
+        exposures = request.mcp.site.exposures_by_label.values()
+        known = [exposure for exposure in exposures if access_of(request)[exposure].may("view")]
+        for item in off.switched:
+            if item.kind == TOOL:
+                is_known = request.mcp.site.get_tool(request, item.target) is not None
+            elif item.kind == MODEL:
+                is_known = any(off.model(exposure.label) is item for exposure in known)
+            elif item.kind == ACTION:
+                is_known = any(
+                    off.action(exposure.label, name) is item
+                    for exposure in known
+                    for name in access_of(request)[exposure].permitted_actions
+                )
+            else:
+                is_known = item.kind not in CALLERS
+            if is_known:
+                yield item

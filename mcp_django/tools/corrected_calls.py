@@ -1,0 +1,76 @@
+"""The error result of a refused call: why, and the corrected call if one is clearly meant."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any, Final
+
+import orjson
+
+from ..context.request import MCPRequest
+from ..context.tool_results import MAX_ERROR, error_result
+from ..exceptions import ToolError
+from ..orm.query_limits import read_limits
+from ..orm.tool_arguments import IGNORED, understood_names
+from .base import RecordTool, Tool
+
+logger = logging.getLogger("mcp_django.tools")
+
+# Of the time of a call, for finding the one that is meant.
+PROPOSAL_SHARE: Final = 0.25
+# Things that are mended in one call.
+MAX_REPAIRS: Final = 6
+# Characters of the call.
+MAX_PROPOSAL: Final = 600
+
+
+def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any]:
+    """Return the error result of a refused call; the corrected call can end it: ``next: {"tool", "arguments"}``.
+
+    Tools without an output schema have the same as structured content, ``{"error", "next"}``. Where there is such a
+    schema, clients of the official TypeScript SDK check structured content against it even if ``isError`` is true.
+    """
+    request.mcp.record.settle(error.outcome)
+    try:
+        with read_limits(PROPOSAL_SHARE) if isinstance(tool, RecordTool) else nullcontext():
+            call = proposal(request, tool, arguments, error)
+    except Exception:
+        # The refusal stands, whatever the project's own code or the database make of the other call.
+        logger.warning("No call could be proposed for one of %s", tool.name, exc_info=True)
+        call = None
+    if call is None:
+        return error_result(error).to_wire()
+    wire = error_result(error, f"\nnext: {orjson.dumps(call).decode()}").to_wire()
+    structured = {"structuredContent": {"error": error.message[:MAX_ERROR], "next": call}}
+    return {**wire, **structured} if tool.output_schema is None else wire
+
+
+def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any] | None:
+    """Correct a refused call: return the corrected call, None if none is clearly meant or the call is too long.
+
+    Of a call that writes, only the spelling of one name is mended. One that reads can be wrong in several places.
+    """
+    given = understood_names(arguments, tool.input_schema["properties"]) if isinstance(tool, RecordTool) else arguments
+    refused: ToolError | None = error
+    for _ in range(MAX_REPAIRS):
+        repair = refused.repair if refused is not None else None
+        if repair is None or not (tool.read_only or repair.is_spelling):
+            return None
+        mended = repair.mend(given)
+        if mended is None or mended == given:
+            return None
+        given, refused = mended, None
+        if isinstance(tool, RecordTool):
+            try:
+                tool.check(request, given)
+            except ToolError as again:
+                refused = again
+        if refused is None:
+            break
+    else:
+        return None
+    call = {"tool": tool.name, "arguments": {name: value for name, value in given.items() if name not in IGNORED}}
+    try:
+        return call if len(orjson.dumps(call).decode()) <= MAX_PROPOSAL else None
+    except orjson.JSONEncodeError:
+        return None

@@ -1,0 +1,310 @@
+"""``create_record``, ``update_record`` and ``delete_record``: rows written as the admin writes them.
+
+Each runs in one transaction together with its entry in the admin's history, so that an error means that nothing was
+changed. A row that is changed or deleted is locked first, where the database can do that. Deleting calls
+``delete_model``, and so the model's own ``delete()``, for one row; with it goes what the admin's page would show.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from django.db import connections, router
+from django.db.models import FileField, Model
+
+from ..conf import settings
+from ..context.admin_page import go_to
+from ..context.confirmation import Confirmation, quoted
+from ..context.request import MCPRequest
+from ..context.signing import MAX_AGE, can_link, ticket_url
+from ..context.tool_results import ToolResult
+from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite
+from ..emulation.history import Journal
+from ..emulation.page_requests import as_page
+from ..emulation.saving import RowPage, Saving
+from ..emulation.uploaded_files import name_of_upload, new_handle, upload_storage
+from ..emulation.validation_errors import write_refusals
+from ..exceptions import NotFound, NotPermitted, ToolError
+from ..orm.access import ModelAccess, access_of
+from ..orm.column_values import pk_text, render
+from ..orm.database_writes import one_transaction, plan_deletion, refusals
+from ..orm.labels import label_of
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import find_row, whole_row
+from ..orm.tool_arguments import RECORD_NOT_FOUND, as_object, check_names, exposure_argument, given_arguments
+from ..schema.value_types import FREE_OBJECT, KEY
+from ..scopes import WRITE
+from .base import IDEMPOTENCY_KEY, Tool
+from .get_record import Record
+
+MODEL: Final = {"type": "string"}
+VALUES: Final = {
+    **FREE_OBJECT,
+    "description": ("By field name; a relation by primary key, an inline as a list of rows, a file as {name, base64}"),
+}
+CHANGES: Final = {
+    **VALUES,
+    "description": "As in create_record; inline rows: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk",
+}
+VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
+CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
+NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
+GONE: Final = "It was saved, and is not among the rows that you may see."
+
+
+class WriteTool(Tool):
+    """Base of ``create_record``, ``update_record`` and ``delete_record``.
+
+    ``permission`` is the one that the tool needs, and names its admin page.
+    """
+
+    permission: Literal["add", "change", "delete"]
+    scopes = frozenset({WRITE})
+    # A write runs the project's own code, and may wait for the lock of a row.
+    slow = True
+    takes_key = True
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        return True
+
+    def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the caller may repeat a create, update or delete: may still write to the model, and to the
+        updated row."""
+        if "model" not in arguments:
+            return True
+        try:
+            exposure = access_of(request).get_exposure(arguments["model"])
+            model = access_of(request)[exposure]
+            if self.permission != "change" or arguments.get("pk") in (None, ""):
+                return self.allows(model)
+            go_to(request, exposure, "change", arguments["pk"])
+            [row] = RowFinder(access_of(request)[exposure]).rows([arguments["pk"]], RECORD_NOT_FOUND)
+            return self.allows(model, row)
+        except (NotFound, ToolError):
+            return False
+
+    def allows(self, model: ModelAccess, *obj: Model) -> bool:
+        """Return whether the caller may create, update or delete rows of the model, or this row."""
+        return model.may_now(self.permission, *obj)
+
+    def check_allowed(self, model: ModelAccess, *obj: Model) -> None:
+        """Raise ``ToolError`` unless the caller has the permission."""
+        if not self.allows(model, *obj):
+            what = f"{'this row' if obj else 'rows'} of {model.exposure.label}"
+            raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
+
+    def bulk(self, model: ModelAccess, given: Mapping[str, Any]) -> BulkWrite | None:
+        """Return the bulk update or delete of many rows, None if the arguments name one row by ``pk``."""
+        many = [name for name in QUERY if name in given]
+        if many and "pk" in given:
+            raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
+        if not many and "pk" not in given:
+            raise ToolError("Missing argument: pk for one row, or pks, or filters or search for all rows that match.")
+        if many and "version" in given:
+            raise ToolError("version is that of one row: give it with pk. Nothing was changed.")
+        return BulkWrite(model.request, model.exposure, given, self.name, self.permission) if many else None
+
+    def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:
+        """Lock the row to update or delete until the transaction ends, and return the row."""
+        request, exposure, pk = model.request, model.exposure, given["pk"]
+        go_to(request, exposure, self.permission, pk)
+        try:
+            row = whole_row(request, exposure, pk)
+        except NotFound:
+            pk = RowFinder(access_of(request)[exposure]).key(pk, RECORD_NOT_FOUND)
+            go_to(request, exposure, self.permission, pk)
+            row = whole_row(request, exposure, pk)
+        using = router.db_for_write(exposure.model, instance=row)
+        if connections[using].features.has_select_for_update:
+            rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
+            list(rows.select_for_update().values_list("pk"))
+            try:
+                row = whole_row(request, exposure, pk)
+            except NotFound:
+                raise ToolError(RECORD_NOT_FOUND) from None
+        self.check_allowed(model, row)
+        RowPage(request, exposure, row).check_version(given.get("version"))
+        return row
+
+    def saved(self, saving: Saving, done: str) -> ToolResult:
+        """Save the row of ``create_record`` or ``update_record``, and return the row as the caller sees it now."""
+        request, exposure = saving.request, saving.exposure
+        row, changed = saving.save()
+        head: dict[str, Any] = {done: True, "changed": changed}
+        if saving.messages:
+            head["messages"] = saving.messages
+        go_to(request, exposure, "change", row.pk)
+        try:
+            # Read anew: what the caller may see of it, with what the queryset adds.
+            found = find_row(request, exposure, pk_text(row.pk))
+        except NotFound:
+            head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
+            return ToolResult(structured=head)
+        # Who wrote a long text knows it; any other is read by get_record.
+        record = Record(access_of(request)[exposure], found.row, found.labels, text_limit=settings.TEXT_CHARS)
+        shown = record.full(inlines=saving.values)
+        return ToolResult(structured={**head, **shown})
+
+
+class CreateRecord(WriteTool):
+    """``create_record``: create a row as on the admin's add page."""
+
+    name = "create_record"
+    title = "Create record"
+    description = "Add a row. Fields that are left out get the defaults of the add page."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"model": MODEL, "values": VALUES, "idempotency_key": IDEMPOTENCY_KEY},
+        "required": ["model", "values"],
+    }
+    permission = "add"
+    destructive = False
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = given_arguments(arguments, self.input_schema["properties"], required=["model", "values"])
+        exposure = exposure_argument(request, given["model"])
+        go_to(request, exposure, "add")
+        self.check_allowed(access_of(request)[exposure])
+        values = as_object(given["values"], "values")
+        with (
+            write_refusals(access_of(request)[exposure]),
+            one_transaction(exposure.model, request),
+        ):
+            return self.saved(Saving.of(request, exposure, None, values, self.name), "created")
+
+
+class UpdateRecord(WriteTool):
+    """``update_record``: update a row as on the admin's change page; fields that are not named stay as they are."""
+
+    name = "update_record"
+    title = "Update record"
+    description = (
+        "Change fields of one row, or many (pks or filters): many are shown first, then confirmed by confirm_token."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": MODEL,
+            "pk": KEY,
+            **PICKING,
+            "values": CHANGES,
+            "version": VERSION,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["model", "values"],
+    }
+    permission = "change"
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
+        exposure = exposure_argument(request, given["model"])
+        model = access_of(request)[exposure]
+        if many := self.bulk(model, given):
+            return many.update()
+        values = as_object(given["values"], "values")
+        with (
+            write_refusals(access_of(request)[exposure]),
+            one_transaction(exposure.model, request),
+        ):
+            row = self.row_to_write(model, given)
+            return self.saved(Saving.of(request, exposure, row, values, self.name), "updated")
+
+
+class DeleteRecord(WriteTool):
+    """``delete_record``: preview a deletion first, then delete exactly the rows of the preview."""
+
+    name = "delete_record"
+    title = "Delete record"
+    description = (
+        "Delete one row, or many (pks or filters), and what depends on them: shown first, then confirmed by "
+        "confirm_token."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": MODEL,
+            "pk": KEY,
+            **PICKING,
+            "version": VERSION,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["model"],
+    }
+    permission = "delete"
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
+        exposure = exposure_argument(request, given["model"])
+        model = access_of(request)[exposure]
+        if many := self.bulk(model, given):
+            return many.delete()
+        with refusals(), one_transaction(exposure.model, request):
+            row = self.row_to_write(model, given)
+            deletion = plan_deletion(request, exposure, row)
+            pk, label, total = pk_text(row.pk), label_of(exposure, row), len(deletion.objects)
+            counts = dict(deletion.counts)
+            shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
+            warning = f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
+            confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deletion.objects)
+            goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
+            told = f"{warning} With all that goes with it: {goes}.\n\n{named}"
+            if asked := confirmation.asked(given.get("confirm_token"), warning, told, shown, NEXT):
+                return asked
+            messages: list[dict[str, str]] = []
+            with as_page(request, "POST", [("post", "yes")], messages):
+                Journal(request, self.name).deletes(exposure, [row])
+                exposure.delete_model(request, row)
+            said = {"messages": messages} if messages else {}
+            return ToolResult(structured={"deleted": True, **shown, **said})
+
+
+# The use of its tickets, and the part of the path.
+UPLOADS = "uploads"
+SEND = (
+    "Send the bytes, as in: curl -T manual.pdf '<url>'. Then give the field of a record the value "
+    '{"name": "manual.pdf", "upload": "<upload>"}.'
+)
+
+
+class CreateUpload(Tool):
+    """``create_upload``: upload a file to create or update a row with, where there is a storage for uploads and the
+    caller may write a file."""
+
+    name = "create_upload"
+    title = "Create upload"
+    description = "A URL to PUT a file to, for values of a record."
+    destructive = False
+    scopes = frozenset({WRITE})
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller can create or update a row with a file field."""
+        if settings.READ_ONLY or upload_storage() is None or not can_link(request):
+            return False
+        for model in access_of(request).models:
+            owners = [model.exposure.model, *(inline.model for inline in model.exposure.model_admin.inlines)]
+            takes_files = any(isinstance(field, FileField) for owner in owners for field in owner._meta.concrete_fields)
+            if takes_files and (model.may("add") or model.may("change")):
+                return True
+        return False
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the URL and the handle."""
+        check_names(arguments, self.input_schema["properties"])
+        handle = new_handle()
+        name = name_of_upload(request, handle)
+        assert name is not None
+        result: Mapping[str, Any] = {
+            "upload": handle,
+            "method": "PUT",
+            "url": ticket_url(request, UPLOADS, name),
+            "max_bytes": settings.MAX_FILE_BYTES,
+            "expires_in": MAX_AGE,
+            "next": SEND,
+        }
+        return ToolResult(structured=result)

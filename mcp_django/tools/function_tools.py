@@ -1,0 +1,224 @@
+"""Tools that a project writes as functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, get_args
+
+import orjson
+from django.core.exceptions import ImproperlyConfigured
+
+from ..conf import settings
+from ..context.confirmation import REFUSED, answers_schema, can_be_direct, open_state, repeated, seal_state
+from ..context.questions import Answers, use_up
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..exceptions import InputRequired, NotConfirmed, ToolError
+from ..functions.asked_parameters import RESERVED, Ask, finished, result_annotation
+from ..functions.declared_functions import check_tool_name, signature_of
+from ..functions.signatures import ProjectFunction
+from ..orm.tool_arguments import as_object
+from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from ..protocol.errors import InvalidParams
+from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
+from ..schema.json_values import to_jsonable
+from ..schema.secrets import clean_text
+from ..scopes import READ, WRITE
+from .base import Tool
+
+_BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
+
+
+class FunctionTool(Tool):
+    """Function tool: a tool made of a project's function ``(request, **arguments)``, sync or async.
+
+    The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
+    whether the result is sent as structured content: by default when the return annotation is neither text nor
+    content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says that
+    the function uses ``request.mcp.ask()``: the schema then has the arguments with which clients that cannot ask their
+    user answer; one with a parameter of :class:`~mcp_django.functions.asked_parameters.Ask` has them anyway.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        title: str = "",
+        description: str = "",
+        read_only: bool = False,
+        destructive: bool = True,
+        idempotent: bool = False,
+        open_world: bool = False,
+        scopes: Iterable[str] | None = None,
+        permissions: Collection[str] = (),
+        permission: Callable[[MCPRequest], bool] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        structured: bool | None = None,
+        asks: bool = False,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name or function.__name__
+        check_tool_name(self.name)
+        self.function = ProjectFunction(
+            function,
+            name=self.name,
+            description=description,
+            permissions=permissions,
+            permission=permission,
+            input_schema=input_schema,
+        )
+        self.title = title or self.name.replace("_", " ").strip().capitalize()
+        self.description = self.function.description
+        self.input_schema = self._read_schema(asks, read_only)
+        self.read_only, self.destructive = read_only, destructive
+        self.idempotent, self.open_world = idempotent, open_world
+        self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
+        self.meta = dict(meta or {})
+        self.is_async = self.function.is_async
+        self.slow = not self.is_async
+        annotation, signature = None, signature_of(function)
+        if signature.return_annotation is not signature.empty:
+            # What cannot be read promises nothing.
+            with suppress(ImproperlyConfigured):
+                scope = getattr(inspect.unwrap(function), "__globals__", {})
+                annotation = result_annotation(resolve_hint(signature.return_annotation, scope))
+        annotation = None if annotation is type(None) else annotation
+        plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
+        self.structured = structured
+        self.wraps = is_wrapped(annotation)
+        if structured is not False and not (plain and not structured):
+            self.output_schema = output_schema(annotation)
+
+    def _read_schema(self, asks: bool, read_only: bool) -> Mapping[str, Any]:
+        """Return the input schema of the function tool, with arguments for answers if the function asks the user."""
+        schema = self.function.arguments.schema
+        clashing = self.function.arguments.parameters.keys() & RESERVED.keys()
+        self.takes_answers = not clashing
+        own = schema.get("properties", {}).keys() | self.function.arguments.parameters.keys()
+        self.takes_key = not read_only and "idempotency_key" not in own
+        if not asks and not any(isinstance(item.marker, Ask) for item in self.function.asked):
+            return schema
+        if clashing:
+            raise ImproperlyConfigured(f"{self.name} asks and may not have a parameter named {min(clashing)}")
+        return {**schema, "properties": {**schema.get("properties", {}), **RESERVED}}
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may use the function tool, by its permissions and its own condition."""
+        return self.function.has_permission(request)
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
+        """Call the function tool with validated arguments; an awaitable for an async function."""
+        return self.function.call(
+            request, arguments, lambda value: self.bounded(self.to_result(finished(request, value)))
+        )
+
+    def to_result(self, value: Any) -> ToolResult:
+        """Turn a return value of the function into the tool result."""
+        if isinstance(value, ToolResult):
+            return value
+        if self.output_schema is not None or self.structured:
+            return self._structured(value)
+        if isinstance(value, str | None):
+            return ToolResult(content=[Text(clean_text(value or ""))])
+        if isinstance(value, bytes):
+            return ToolResult(content=[EmbeddedResource(f"tool:{self.name}", value, "application/octet-stream")])
+        if blocks := as_blocks(value):
+            return ToolResult(content=blocks)
+        if self.structured is False:
+            return ToolResult(content=[Text(orjson.dumps(to_jsonable(value)).decode())])
+        return self._structured(value)
+
+    def bounded(self, result: ToolResult) -> ToolResult:
+        """Refuse a function tool's result that is longer than ``RESULT_CHARS``."""
+        length = sum(len(block.text) for block in result.content if isinstance(block, Text))
+        if result.structured is not None:
+            length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
+        if length <= settings.RESULT_CHARS:
+            return result
+        bound = f"Its result has {length} characters and {settings.RESULT_CHARS} is the most that is sent"
+        if self.read_only:
+            raise ToolError(f"{bound}: ask for less.")
+        raise ToolError(f"The tool has done its work; do not call it again. {bound}.")
+
+    def _structured(self, value: Any) -> ToolResult:
+        data = to_jsonable(value)
+        if self.output_schema is not None and self.wraps:
+            return ToolResult(structured={RESULT: data})
+        if isinstance(data, dict):
+            return ToolResult(structured=data)
+        if self.output_schema is not None:
+            raise TypeError(f"{self.name} announces an object and returned {type(value).__name__}")
+        return ToolResult(structured={RESULT: data})
+
+
+def as_blocks(value: Any) -> list[Content]:
+    """Return the content blocks that a function tool returned, one or a list; [] for anything else."""
+    if isinstance(value, _BLOCKS):
+        return [value]
+    if isinstance(value, (list, tuple)) and any(isinstance(item, _BLOCKS) for item in value):
+        return [item if isinstance(item, _BLOCKS) else Text(clean_text(str(item))) for item in value]
+    return []
+
+
+def _holds_blocks(annotation: Any) -> bool:
+    annotation = unwrap(annotation).annotation
+    return annotation in (*_BLOCKS, ToolResult) or any(_holds_blocks(part) for part in get_args(annotation))
+
+
+# Questions for clients that cannot ask their user: a result that asks, and arguments that answer
+#
+# The result has the questions as a JSON Schema and a token. The same call, with ``answers`` and ``confirm_token``
+# beside its own arguments, goes on. The token is bound to the user, the tool, the arguments and the questions, expires
+# after ``QUESTION_TIMEOUT`` seconds and is used up by the call that brings it.
+
+METHOD: Final = "tools/call"
+NEXT: Final = (
+    "Nothing has been changed yet. Ask the user; then call again with the same arguments, answers and confirm_token."
+)
+
+
+def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Take the user's answers out of a function tool's arguments, and return the others."""
+    if not tool.takes_answers:
+        return dict(arguments)
+    own = {name: value for name, value in arguments.items() if name not in RESERVED}
+    token, given = arguments.get("confirm_token"), as_object(arguments.get("answers") or None, "answers")
+    if not token:
+        if given:
+            then = "the result has the questions and a confirm_token to send with the answers"
+            raise ToolError(f'Call without "answers" first; {then}.')
+        return own
+    try:
+        state = open_state(request, METHOD, {"name": tool.name, "arguments": own}, token)
+    except InvalidParams:
+        raise NotConfirmed(REFUSED) from None
+    if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
+        raise NotConfirmed(REFUSED)
+    request.mcp.answers = Answers(given, state, direct=True)
+    return own
+
+
+def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], asked: InputRequired) -> ToolResult:
+    """Ask the user by a function tool's result; raise ``asked`` for clients that ask in their own way."""
+    takes_answers = getattr(tool, "takes_answers", False)
+    if not takes_answers or not can_be_direct(request, asked.questions):
+        raise asked
+    failed = [question.reason for question in asked.questions if question.reason]
+    request.mcp.record.settle("asked")
+    state = request.mcp.answers.state(repeated(request, asked.questions).values())
+    result = {
+        "input_required": True,
+        "message": "\n".join(str(question.params["message"]) for question in asked.questions),
+        **({"errors": failed} if failed else {}),
+        "answers": answers_schema(request, asked.questions),
+        "next": NEXT,
+        "confirm_token": seal_state(request, METHOD, {"name": tool.name, "arguments": dict(arguments)}, state),
+        "expires_in": settings.QUESTION_TIMEOUT,
+    }
+    if tool.output_schema is None:
+        return ToolResult(structured=result, is_error=bool(failed))
+    # Clients check structured content against the schema, those of the TypeScript SDK that of errors too.
+    return ToolResult(content=[Text(orjson.dumps(result).decode())], is_error=True)

@@ -1,0 +1,259 @@
+"""``get_record``: one row in full."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+from django.db.models import Model
+
+from ..conf import settings
+from ..context.admin_page import go_to
+from ..context.request import MCPRequest
+from ..context.signing import MAX_AGE
+from ..context.tool_results import ToolResult
+from ..emulation.history import HistoryReader
+from ..emulation.inline_rows import PageInlines
+from ..emulation.saving import RowPage
+from ..exceptions import NotFound, ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.column_values import plain_key
+from ..orm.columns import is_file
+from ..orm.conditions import Applied, Condition
+from ..orm.fields import resolve_path
+from ..orm.labels import label_of
+from ..orm.named_filters import Narrowed
+from ..orm.nearest_names import Misnamed
+from ..orm.ordering import default_ordering, total_order
+from ..orm.pagination import COUNT_CAP, PageQuery
+from ..orm.path import guarded_values
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import NO_LABELS, FoundRow, find_row, read_page, show_rows
+from ..orm.suggestions import with_argument, with_field
+from ..orm.tool_arguments import (
+    MAX_FIELDS,
+    RECORD_NOT_FOUND,
+    RowArguments,
+    check_names,
+    exposure_argument,
+    flag_argument,
+    limit_argument,
+    names_argument,
+)
+from ..orm.uris import ADMIN_URL, SCHEME, admin_url, download_url, parse_uri, row_uri
+from ..protocol.content import Text
+from ..schema.secrets import clean_text
+from ..schema.value_types import KEY
+from .asking_guide import is_text, text_of
+from .base import RecordTool
+from .query_records import NAMES
+
+MAX_RELATIONS: Final = 10
+DEFAULT_RELATED: Final = 5
+MAX_RELATED: Final = 20
+
+
+class Record:
+    """Record for ``get_record``: one row as a caller sees it; ``labels`` are those that
+    :func:`~mcp_django.orm.row_reading.find_row` found.
+
+    Long texts are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
+    """
+
+    def __init__(
+        self,
+        access: ModelAccess,
+        row: Model,
+        labels: Mapping[str, str | None] = NO_LABELS,
+        text_limit: int | None = None,
+    ) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
+        self.row, self.labels, self.text_limit = row, labels, text_limit
+
+    def payload(self, fields: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the result of ``get_record``: ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
+
+        ``fields`` are names that the caller may read, None for all.
+        """
+        access, request, exposure, row, off = self.access, self.request, self.exposure, self.row, self.request.mcp.off
+        names = access.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
+        page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
+        values = dict(zip(page.names, page.rows[0], strict=True))
+        may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
+        payload: dict[str, Any] = {
+            "model": exposure.label,
+            "pk": plain_key(values[exposure.opts.pk.name]),
+            "uri": row_uri(exposure, row.pk),
+            "label": label_of(exposure, row),
+            "permissions": {deed: may_write and access.may_row(deed, row) for deed in ("change", "delete")},
+        }
+        if (page_url := admin_url(request, exposure, row)) is not None:
+            payload[ADMIN_URL] = page_url
+        cut = _cut(values, request.mcp.result_chars)
+        hints = list(page.notes)
+        if cut:
+            hints.append(f"cut for length: {', '.join(cut)}; name one of them in fields to read more")
+        if hints:
+            payload["hint"] = "; ".join(hints)
+        payload["fields"] = values
+        return payload
+
+    def full(self, fields: Sequence[str] | None = None, inlines: Collection[str] | None = None) -> dict[str, Any]:
+        """Return the record in full for ``get_record``, with its ``version`` and the rows of its ``inlines``, None for
+        all."""
+        payload = self.payload(fields)
+        page = PageInlines(self.request, self.exposure, self.row)
+        found = page.read()
+        rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
+        values = payload.pop("fields")
+        hints = [payload.pop("hint")] if "hint" in payload else []
+        payload["version"] = RowPage(self.request, self.exposure, self.row).version(found, shown=values)
+        if hints or notes:
+            payload["hint"] = "; ".join([*hints, *notes])
+        payload["fields"] = values
+        if rows:
+            payload["inlines"] = rows
+        return payload
+
+    def chosen(self, value: Any) -> dict[str, Any]:
+        """Return the record for ``get_record`` with only the fields in ``value``, also of related rows and inlines."""
+        if value is None:
+            return self.full()
+        request, exposure, row = self.request, self.exposure, self.row
+        shown = self.access.fields_of(row)
+        # The URL is there anyway.
+        wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
+        inlines = {inline.name for inline in PageInlines(request, exposure, row).all}
+        # The page of this row may show what pages of others do not.
+        others = [name for name in wanted if name not in inlines and name not in shown]
+        columns = RowArguments(self.access, {"fields": others}).columns() if others else ()
+        names = [name for name in wanted if name in shown and name not in inlines]
+        names += [column.name for column in columns if column.name in shown]
+        payload = self.full(names, [name for name in wanted if name in inlines])
+        through = tuple(column for column in columns if column.through)
+        if through:
+            paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
+            key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
+            guarded, order = guarded_values(access_of(request)[exposure], through), total_order(exposure, ())
+            page = read_page(PageQuery(request, exposure, through, order, 1, tuple(key), guarded=guarded))
+            payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
+        return payload
+
+    def related(self, value: Any) -> dict[str, Any]:
+        """Return the first related rows of the record for each relation that ``get_record`` names in ``related``, with
+        their number."""
+        request, found = self.request, dict[str, Any]()
+        for text in names_argument(value, "related", MAX_RELATIONS):
+            name, _, number = text.partition(":")
+            link = access_of(request)[self.exposure].link(name)
+            if link is None:
+                known = [link.name for link in access_of(request)[self.exposure].links]
+                message = f"{self.exposure.label} has no relation {name[:60]!r}."
+                raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
+            limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
+            columns = RowArguments(link.related, {}).columns()
+            order = default_ordering(request, link.exposure)
+            rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
+            query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
+            page, count = read_page(query), query.count()
+            total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
+            found[name] = {"model": link.exposure.label, "count": total, "columns": page.names, "rows": page.rows}
+            if page.notes:
+                found[name]["hint"] = "; ".join(page.notes)
+        return found
+
+
+def _cut(values: dict[str, Any], limit: int) -> list[str]:
+    """Cut the longest values of a record until the record fits into the result of ``get_record``, and return their
+    names."""
+    # Whole, they have commas too: where all of it fits, each need not be measured.
+    if len(orjson.dumps(list(values.values()))) <= limit:
+        return []
+    sizes = {name: len(orjson.dumps(value)) for name, value in values.items()}
+    over, names = sum(sizes.values()) - limit, []
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        if over <= 0:
+            break
+        keep = max(sizes[name] - over - 100, settings.TEXT_CHARS)
+        text = values[name] if isinstance(values[name], str) else orjson.dumps(values[name]).decode()
+        values[name] = clean_text(text, keep)
+        over -= sizes[name] - len(orjson.dumps(values[name]))
+        names.append(name)
+    return names
+
+
+class GetRecord(RecordTool):
+    """One row in full."""
+
+    name = "get_record"
+    title = "Get record"
+    description = "One record in full. pk can be its uri, without model."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "pk": KEY,
+            "fields": NAMES,
+            "related": {**NAMES, "description": "Relations, orders:5"},
+            "history": {"type": "boolean", "description": "Also who changed what"},
+        },
+        "required": ["pk"],
+    }
+    read_only = True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the row."""
+        given = check_names(arguments, (*self.input_schema["properties"], "uri"))
+        if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
+            # The contents of a resource that is no record.
+            try:
+                text = text_of(request, uri)
+            except NotFound:
+                raise ToolError(RECORD_NOT_FOUND) from None
+            if isinstance(text.body, bytes):
+                return ToolResult(content=[text])
+            return ToolResult(content=[Text(clean_text(text.body, request.mcp.result_chars))])
+        exposure, found = self._find(request, given)
+        record = Record(access_of(request)[exposure], found.row, found.labels)
+        payload = record.chosen(given.get("fields"))
+        # A URL for each file, where there are such URLs.
+        links = {
+            name: url
+            for name, value in payload["fields"].items()
+            if value and is_file(exposure, name)
+            if (url := download_url(request, replace(parse_uri(payload["uri"]), field_name=name))) is not None
+        }
+        if links:
+            payload["downloads"] = {"expires_in": MAX_AGE, **links}
+        if given.get("related") is not None:
+            payload["related"] = record.related(given["related"])
+        if flag_argument(given.get("history"), "history"):
+            payload["history"] = HistoryReader(request, exposure, found.row).entries()
+        return ToolResult(structured=payload)
+
+    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelExposure, FoundRow]:
+        key = given.get("pk")
+        uri = key if "model" not in given and isinstance(key, str) and key.startswith(SCHEME) else given.get("uri")
+        if uri is not None:
+            try:
+                address = parse_uri(uri)
+                exposure = access_of(request).get_exposure(address.label)
+                if address.pk is None or address.field_name is not None:
+                    raise NotFound
+                go_to(request, exposure, "change", address.pk)
+                return exposure, find_row(request, exposure, address.pk)
+            except NotFound:
+                raise ToolError(RECORD_NOT_FOUND) from None
+        if key is None:
+            raise ToolError("Name the record by model and pk, or by its uri as pk.")
+        exposure = exposure_argument(request, given.get("model"))
+        go_to(request, exposure, "change", key)
+        try:
+            return exposure, find_row(request, exposure, key)
+        except NotFound:
+            pass
+        key = RowFinder(access_of(request)[exposure]).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
+        go_to(request, exposure, "change", key)
+        return exposure, find_row(request, exposure, key)

@@ -1,0 +1,172 @@
+"""The groups of ``aggregate_records``: columns, periods and weekdays of dates, steps of numbers."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+from django.db.models import DateField, DateTimeField, Q, Value
+from django.db.models.functions import (
+    ExtractDay,
+    ExtractHour,
+    ExtractIsoWeekDay,
+    ExtractMonth,
+    ExtractQuarter,
+    ExtractWeek,
+    TruncDay,
+    TruncHour,
+    TruncMonth,
+    TruncQuarter,
+    TruncWeek,
+    TruncYear,
+)
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..orm.access import ModelAccess
+from ..orm.aggregate_functions import step
+from ..orm.alternative_spellings import group_meant
+from ..orm.column_values import render
+from ..orm.columns import Column
+from ..orm.fields import kind_of, stored_field
+from ..orm.nearest_names import Misnamed, alternatives
+from ..orm.path import Target, target_of
+from ..orm.suggestions import with_field
+from .measures_and_having import rounded, shown_values
+
+WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+# What computes a period from a column, and how its value is written.
+PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
+    "year": (TruncYear, lambda value: value.isoformat()[:4]),
+    "quarter": (TruncQuarter, lambda value: f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"),
+    "month": (TruncMonth, lambda value: value.isoformat()[:7]),
+    "week": (TruncWeek, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
+    "day": (TruncDay, lambda value: value.isoformat()[:10]),
+    "hour": (TruncHour, lambda value: value.isoformat()[:13]),
+    "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
+    "quarter_of_year": (ExtractQuarter, str),
+    "month_of_year": (ExtractMonth, str),
+    "week_of_year": (ExtractWeek, str),
+    "day_of_month": (ExtractDay, str),
+    "hour_of_day": (ExtractHour, str),
+}
+# Those that are stretches of time, one after the other.
+STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
+_WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+
+
+def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
+    """Yield the start of each period for a ``group_by`` of dates, from the first to the last."""
+    months = {"month": 1, "quarter": 3, "year": 12}.get(period)
+    step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
+    yield first
+    # Nothing is made that comes after the last: after year 9999 there is no date.
+    while first < last:
+        if step is not None:
+            first += step
+        else:
+            month = first.year * 12 + first.month - 1 + (months or 1)
+            first = first.replace(year=month // 12, month=month % 12 + 1)
+        yield first
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One column of ``group_by``: its ``title`` for the caller, its ``alias`` in the query.
+
+    The alias is made here: what a client writes is never a name in SQL.
+    """
+
+    title: str
+    alias: str
+    target: Target
+    period: str = ""
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """See :class:`~mcp_django.orm.path.Target`."""
+        return self.target.narrowed
+
+    @property
+    def width(self) -> Decimal | None:
+        """The width of the number buckets of a ``group_by``, such as 100 for ``total:100``."""
+        return Decimal(self.period) if _WIDTH.fullmatch(self.period) else None
+
+    @property
+    def expression(self) -> Any:
+        """What the query groups by."""
+        if not self.period:
+            return self.target.expression
+        if self.width is not None:
+            return step(self.target.expression, stored_field(self.target.column.field), self.width)
+        function, _ = PERIODS[self.period]
+        # As dates, the values of all but hours can be compared without regard to time zones.
+        options = {"output_field": DateField()} if self.period in STRETCHES[:-1] else {}
+        return function(self.target.expression, **options)
+
+    def equals(self, value: Any) -> Q:
+        """Return the condition that the ``group_by`` column has this value."""
+        if value is None:
+            return Q((f"{self.alias}__isnull", True))
+        if isinstance(value, datetime) and self.period == "hour":
+            value = TruncHour(Value(value, output_field=DateTimeField()))
+        return Q((self.alias, value))
+
+    def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
+        """Return the values of a ``group_by`` column as JSON; a relation as ``[key, label]``."""
+        if self.width is not None:
+            return [render(float(value) if isinstance(value, Decimal) else rounded(value)) for value in values]
+        if self.period:
+            _, write = PERIODS[self.period]
+            return [None if value is None else write(value) for value in values]
+        return shown_values(request, self.target.column, values)
+
+
+def group_of(model: ModelAccess, given: Any, position: int) -> Group:
+    """Return what ``status``, ``customer__country`` or ``created:month`` groups by."""
+    if not isinstance(given, str):
+        raise ToolError('group_by is a list of fields, a date also as "created:month".')
+    name, _, period = group_meant(given, PERIODS).partition(":")
+    alias = f"mcp_g{position}"
+    if not period:
+        root, _, last = name.rpartition("__")
+        try:
+            target = target_of(model, name, Column.is_groupable)
+            return Group(target.name, alias, target)
+        except ToolError as error:
+            if not root or last not in PERIODS:
+                raise _of_several(model, name) or error from None
+            # "created__month"
+            name, period = root, last
+    if _WIDTH.fullmatch(period) and Decimal(period):
+        target = target_of(model, name, Column.is_summable)
+        if kind_of(target.column.field).word == "duration":
+            raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
+        return Group(f"{target.name}:{period}", alias, target, period)
+    if period not in PERIODS:
+        message = f"Unknown period {period[:40]!r}."
+        raise Misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
+    target = target_of(model, name, Column.is_period)
+    if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
+        raise ToolError(
+            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
+        )
+    return Group(f"{target.name}:{period}", alias, target, period)
+
+
+def _of_several(model: ModelAccess, name: str) -> ToolError | None:
+    """Return the error for a ``group_by`` of a relation to several rows, None for any other."""
+    link = model.link(name.partition("__")[0])
+    if link is None or not link.to_many:
+        return None
+    backs = (item.name for item in link.related.links if item.field == link.field.remote_field)
+    counted = next((f', with "count:{back}"' for back in backs), "")
+    label = link.exposure.label
+    return ToolError(
+        f"{link.name} leads to several rows: aggregate {label} itself, grouped by its own fields{counted}."
+    )

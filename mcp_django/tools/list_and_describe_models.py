@@ -1,0 +1,389 @@
+"""``list_models`` and ``describe_model``: the models that the caller sees, described in few words or in full."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..emulation.uploaded_files import FILE_WORDS
+from ..exceptions import ToolError
+from ..exposures.model_exposure import ModelExposure
+from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.alternative_spellings import json_or_text
+from ..orm.columns import Column, is_file
+from ..orm.fields import choices_of, holds_many, kind_of
+from ..orm.filter_parser import FilterReader
+from ..orm.filters import filters_of, find_filter
+from ..orm.lookups import usual_lookups
+from ..orm.named_filters import named_filters_of
+from ..orm.ordering import default_ordering
+from ..orm.path import computed_word
+from ..orm.search import unsearched
+from ..orm.tool_arguments import check_names, exposure_argument, flag_argument
+from ..orm.uris import page_uri, row_uri_pattern
+from ..schema.secrets import clean_text
+from ..schema.value_types import texts_of
+from .base import RecordTool
+from .group_by import group_of
+from .measures_and_having import MeasureReader
+from .model_overview import Overview, may_words, may_write
+from .model_search import found_models
+from .query_records import ALWAYS_LOAD
+
+MAX_LINE: Final = 120
+MAX_CHOICES: Final = 30
+# Models of one call.
+MAX_MODELS: Final = 50
+# Characters of a question that are read.
+MAX_QUERY: Final = 500
+# What finds rows by a column of the type, where no choice does.
+LOOKUPS: Final[Mapping[str, tuple[str, Any]]] = {
+    "boolean": ("", True),
+    "date": ("__gte", "start of last year"),
+    "datetime": ("__gte", "start of last year"),
+    "integer": ("__gt", 0),
+    "decimal": ("__gt", 0),
+    "number": ("__gt", 0),
+    "text": ("__icontains", "a"),
+}
+
+T = TypeVar("T")
+
+
+class ListModels(RecordTool):
+    """The models that the caller may view."""
+
+    name = "list_models"
+    title = "List models"
+    description = "Models you may see, or that fit a query, and what you may do there."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "In any words"}},
+    }
+    output_schema: Mapping[str, Any] | None = {
+        "type": "object",
+        "properties": {
+            "columns": {"type": "array", "items": {"type": "string"}},
+            "rows": {"type": "array", "items": {"type": "array"}},
+        },
+        "required": ["columns", "rows"],
+    }
+    meta = ALWAYS_LOAD
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether ``list_models`` has a model to list, or a reason to tell why there is none."""
+        return access_of(request).may_any("view") or bool(access_of(request).refusal)
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return a row for each model."""
+        if refused := access_of(request).refusal:
+            raise ToolError(refused)
+        query = check_names(arguments, self.input_schema["properties"]).get("query") or ""
+        if not isinstance(query, str):
+            raise ToolError("query must be a text.")
+        exposures: Sequence[ModelExposure] = access_of(request).exposures
+        found = found_models(request, exposures, query[:MAX_QUERY]) if query.strip() else []
+        rows: list[list[str]] = []
+        used = 0
+        for exposure in found or exposures:
+            about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
+            may = may_words(access_of(request)[exposure])
+            row = [exposure.label, str(exposure.opts.verbose_name_plural), may, about]
+            used += sum(map(len, row)) + 16
+            if used > request.mcp.result_chars:
+                break
+            rows.append(row)
+        hint = "Next: describe_model (several models in one call)."
+        if not rows:
+            hint = "You may not view any model."
+        elif query.strip() and not found:
+            hint = "No model matches, so these are all: ask for the nearest, or in other words."
+        elif found and len(found) < len(exposures):
+            hint = f"Best first. {hint} Not among them? leave query out to see all {len(exposures)}."
+        if len(rows) < len(found or exposures):
+            hint = "There are more models: say in query what you look for."
+        columns = ["model", "title", "may", "description"]
+        return ToolResult(structured={"returned": len(rows), "hint": hint, "columns": columns, "rows": rows})
+
+
+class Description(Overview):
+    """A model described in full."""
+
+    def in_lines(self) -> dict[str, Any]:
+        """Describe the model for ``describe_model``: one line for each field, in display order."""
+        request, exposure = self.request, self.exposure
+        payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
+        if exposure.description:
+            payload["description"] = exposure.description.strip()
+        payload["may"] = may_words(self.access)
+        payload["fields"] = list(map(self._line, self.columns))
+        extra: dict[str, Any] = {}
+        for writing in self.forms:
+            if writing is not None:
+                names = [name for name in writing.names if name not in self.access.fields]
+                extra = {**writing.schema(names).get("properties", {}), **extra}
+        if extra:
+            payload["write_only_fields"] = extra
+        if lines := list(self.inline_lines()):
+            payload["inlines"] = lines
+        if related := self.related():
+            payload["related"] = related
+        own = {column.path for column in self.columns}
+        paths = [f"{name}: {' '.join(found)}" for path, (name, found) in self.lookups.items() if path not in own]
+        if paths:
+            payload["filters_on_related"] = paths
+        named = []
+        for offer in named_filters_of(access_of(request)[exposure], described=True):
+            text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
+            named.append(f"{text}, {_one_of(offer.choices)}" if offer.choices else text)
+        if named:
+            payload["named_filters"] = named
+        if exposure.get_search_fields(request):
+            payload["search"] = True
+        if left := unsearched(access_of(request)[exposure]):
+            payload["not_searched"] = left
+        shown = [key for key in default_ordering(request, exposure) if key.path in own]
+        payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
+        payload["default_columns"] = list(self.access.page_fields)
+        if actions := list(self._actions()):
+            payload["actions"] = actions
+        payload["uris"] = [row_uri_pattern(exposure), page_uri(exposure)]
+        return payload
+
+    def in_full(self) -> dict[str, Any]:
+        """Describe the model in full for ``describe_model``, with the JSON Schema of the values that the caller may
+        write.
+
+        ``update_schema`` stands beside it where the change page has other fields than the add page.
+        """
+        payload = self.in_lines()
+        add, change = self.forms
+        first = add or change
+        if first is not None and first.names:
+            payload["input_schema"] = first.schema()
+        if add is not None and change is not None and set(add.names) != set(change.names):
+            payload["update_schema"] = change.schema()
+        return payload
+
+    @cached_property
+    def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        """Return the filters for the description of a model: name and lookups of each, by the path of its column."""
+        return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
+
+    def _line(self, column: Column) -> str:
+        request, exposure = self.request, self.exposure
+        words = [self._type(column)]
+        if column.kind == "computed" and (word := computed_word(access_of(request)[exposure], column.name)):
+            # One that is shown alone has no word.
+            uses = ["filtered"] if find_filter(access_of(request)[exposure], column.name) is not None else []
+            words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
+        if column.name == exposure.opts.pk.name:
+            words.append("pk")
+        use = self.uses.get(column.name)
+        if use is not None:
+            words.append(" ".join(["required" if use.required else "optional", *([use.only] if use.only else [])]))
+            words += [FILE_WORDS] if is_file(exposure, column.name) else []
+        else:
+            words.append("read-only")
+        words += self._filter_words(column)
+        if getattr(column.field, "choices", None) and column.kind == "field":
+            known = [(stored, label) for stored, label in choices_of(column.field) if stored not in (None, "")]
+            words.append(_one_of([(str(stored), str(label)) for stored, label in known]))
+        text = f"{column.name}: {', '.join(words)}"
+        about = str(getattr(column.field, "help_text", "")).strip()
+        return f"{text}. {clean_text(about, MAX_LINE)}" if about else text
+
+    def _type(self, column: Column) -> str:
+        if column.field is None:
+            return "computed"
+        if column.kind == "generic":
+            return "[key, label, model] of any record"
+        word = kind_of(column.field).word
+        if column.kind in ("relation", "many", "reverse"):
+            related = access_of(self.request).exposure_of(column.field.related_model)
+            target = f" → {related.label}" if related is not None else " key of another record"
+            single = column.kind == "relation" or column.field.one_to_one
+            return ("" if single else "list of ") + word + target
+        word = f"list of {word}" if holds_many(column.field) else word
+        null = " or null" if column.field.null else ""
+        return word + null if column.kind == "field" else "computed"
+
+    def _filter_words(self, column: Column) -> list[str]:
+        """Describe the lookups of a field for ``describe_model``, unless they are the usual ones of its type."""
+        found = self.lookups.get(column.path) if column.is_plain else None
+        if found is None:
+            return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
+        usual = [lookup for lookup in usual_lookups(column.field) if lookup != "isnull"]
+        if [lookup for lookup in found[1] if lookup != "isnull"] == usual:
+            return []
+        return [f"filter {' '.join(found[1])}"]
+
+    def _actions(self) -> Iterator[dict[str, Any]]:
+        first: list[tuple[str, Mapping[str, Any]]] = []
+        for name, action in self.access.actions.items() if may_write(self.request) else ():
+            entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
+            schema = action.told(self.request)
+            arguments = schema.get("properties", {})
+            other = next((known for known, told in first if told == arguments), "")
+            if arguments:
+                entry["arguments"] = f"As those of {other}" if other else arguments
+                first.append((name, arguments))
+            more = {"required": schema.get("required"), "asks_for": action.asks_for}
+            yield entry | {key: list(names) for key, names in more.items() if names}
+
+
+def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
+    shown = [stored if stored.lower() == label.lower() else f"{stored}={label}" for stored, label in pairs]
+    more = f" and {len(shown) - MAX_CHOICES} more" if len(shown) > MAX_CHOICES else ""
+    return f"one of {' | '.join(shown[:MAX_CHOICES])}{more}"
+
+
+class Examples:
+    """Example calls for ``describe_model``; each works for the caller as it stands.
+
+    Values are those that the model declares. None is read from a row.
+    """
+
+    def __init__(self, access: ModelAccess) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return the example calls for the description of a model: a filtered page and an aggregate."""
+        made = {"query_records": self._page, "aggregate_records": self._aggregate}
+        found: list[dict[str, Any]] = [
+            {"tool": tool, "arguments": {"model": self.exposure.label, **arguments()}}
+            for tool, arguments in made.items()
+            if self.request.mcp.site.get_tool(self.request, tool) is not None
+        ]
+        if settings.SCHEMAS == "plain":
+            for example in found:
+                example["arguments"] = {name: texts_of(value) for name, value in example["arguments"].items()}
+        return found
+
+    def _page(self) -> dict[str, Any]:
+        conditions = (*self._through_relations(), *self._conditions(self.exposure))
+        found = self._first(conditions, FilterReader(self.access).argument)
+        return {"filters": found} if found else {"limit": 5}
+
+    def _aggregate(self) -> dict[str, Any]:
+        exposure = self.exposure
+        columns = [column for column in self._columns(exposure) if column.name != exposure.opts.pk.name]
+        summed = (f"sum:{column.name}" for column in columns if column.is_summable())
+        reader = MeasureReader(self.access)
+        measure = self._first(summed, lambda text: reader.read([text])) or "count"
+        function, _, field = measure.partition(":")
+        conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
+        conditions = (*self._conditions(exposure), *self._through_relations())
+        part = self._first(
+            ({**conditional, "where": where} for where in conditions),
+            lambda item: reader.read([measure, item]),
+        )
+        periods = (f"{column.name}:month" for column in columns if column.is_period())
+        # Of few values.
+        names = (
+            column.name
+            for column in columns
+            if column.is_groupable()
+            and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
+        )
+        group = self._first((*periods, *names), lambda text: group_of(self.access, text, 0))
+        return {"aggregates": [measure, *([part] if part else [])], **({"group_by": [group]} if group else {})}
+
+    @staticmethod
+    def _first(candidates: Iterable[T], read: Callable[[T], Any]) -> T | None:
+        """Return the first valid candidate for an example call of ``describe_model``."""
+        for candidate in candidates:
+            try:
+                read(candidate)
+            except ToolError:
+                continue
+            return candidate
+        return None
+
+    def _columns(self, exposure: ModelExposure) -> list[Column]:
+        """Return the columns for example calls of ``describe_model``: those with a database type of Django's own."""
+        columns = columns_of(exposure, access_of(self.request)[exposure].fields)
+        return [
+            column
+            for column in columns
+            if column.is_countable() and type(column.field).db_type.__module__.startswith("django.")
+        ]
+
+    def _through_relations(self) -> Iterator[dict[str, Any]]:
+        links = access_of(self.request)[self.exposure].links
+        for link in links:
+            yield from ({link.name: {"some": condition}} for condition in self._conditions(link.exposure))
+        yield from ({link.name: {"count__gte": 2}} for link in links)
+        for column in self._columns(self.exposure):
+            related = None
+            if column.kind == "relation":
+                related = access_of(self.request).exposure_of(column.field.related_model)
+            for condition in self._conditions(related) if related is not None else ():
+                yield {f"{column.name}.{name}": value for name, value in condition.items()}
+
+    def _conditions(self, exposure: ModelExposure) -> Iterator[dict[str, Any]]:
+        """Yield filters for example calls of ``describe_model``, the most telling of the model first."""
+        columns = [column for column in self._columns(exposure) if column.kind == "field"]
+        for column in columns:
+            stored = [value for value, _ in choices_of(column.field) if value and isinstance(value, str | int)]
+            if stored and not holds_many(column.field):
+                yield {column.name: stored[-1]}
+        for word, (lookup, value) in LOOKUPS.items():
+            for column in columns:
+                if kind_of(column.field).word == word and not column.field.choices and not column.field.primary_key:
+                    yield {f"{column.name}{lookup}": value}
+
+
+class DescribeModel(RecordTool):
+    """``describe_model``: describe models, their fields, filters and actions, in few words or in full."""
+
+    name = "describe_model"
+    title = "Describe model"
+    description = (
+        "Before the first query or write on a model: its fields (* required, ro read-only), choices, filters, actions."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string", "description": "shop.order, or several by commas"},
+            "detail": {"type": "boolean", "description": "Also lookups, help texts, schemas"},
+        },
+        "required": ["model"],
+    }
+    meta = ALWAYS_LOAD
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the description, of several models as ``models``."""
+        given = check_names(arguments, self.input_schema["properties"])
+        detail = flag_argument(given.get("detail"), "detail")
+        labels = json_or_text(given.get("model"))
+        if isinstance(labels, str):
+            labels = [part.strip() for part in labels.split(",")]
+        if not isinstance(labels, list):
+            labels = [labels]
+        elif not 0 < len(labels) <= MAX_MODELS:
+            raise ToolError(f"model names 1 to {MAX_MODELS} models.")
+        models = []
+        for number, label in enumerate(labels, 1):
+            # An error says which, in the same words whatever was written.
+            try:
+                models.append(access_of(request)[exposure_argument(request, label)])
+            except ToolError as error:
+                which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
+                raise ToolError(f"{which}{error.message}", repair=error.repair) from None
+        described = [Description(model).in_full() if detail else Overview(model).in_short() for model in models]
+        if detail or len(described) == 1:
+            for payload, model in zip(described, models, strict=True):
+                payload["examples"] = Examples(model).calls()
+        if len(described) == 1:
+            return ToolResult(structured=described[0])
+        # As many as a result holds, but one at least.
+        sizes = accumulate(len(orjson.dumps(entry, default=str)) for entry in described)
+        kept = max(1, sum(size <= request.mcp.result_chars for size in sizes))
+        hint = {"hint": "Ask for the others by themselves."} if kept < len(described) else {}
+        return ToolResult(structured={"returned": kept, **hint, "models": described[:kept]})

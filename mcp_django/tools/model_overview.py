@@ -1,0 +1,280 @@
+"""The overview of a model in few words: what an AI model needs to query and write its records."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from django.db.models import Model
+from django.forms import ModelChoiceField
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..emulation.form_filling import writable_names
+from ..emulation.html_forms import first_choice
+from ..emulation.inline_rows import Inline, PageInlines
+from ..emulation.saving import RowPage
+from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.columns import Column
+from ..orm.fields import choices_of, holds_many, kind_of
+from ..orm.filters import filters_of
+from ..orm.named_filters import named_filters_of
+from ..orm.path import computed_word
+from ..orm.search import unsearched
+from ..runtime.failing_hooks import asked
+from ..schema.form_schemas import form_schema
+from ..schema.secrets import clean_text
+from ..scopes import WRITE
+
+MAX_LINE: Final = 120
+MAX_CHOICES: Final = 12
+# A stored value of as many characters says what it means.
+SPEAKING: Final = 4
+
+
+def may_write(request: MCPRequest) -> bool:
+    """Return whether the caller may write anything, for the model overview: the token, the site and its switches
+    decide."""
+    off = request.mcp.off
+    return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
+
+
+def may_words(model: ModelAccess) -> str:
+    """Return the permissions for the model overview: "view", with "add change delete" as far as the caller has them."""
+    return " ".join(["view", *filter(model.may, ("add", "change", "delete") if may_write(model.request) else ())])
+
+
+def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
+    """Return the words for a column's type in the model overview, none for text."""
+    if column.field is None or column.kind in ("computed", "serialized"):
+        return ["computed"]
+    if column.kind == "generic":
+        return ["any record"]
+    if column.kind != "field":
+        related = access_of(request).exposure_of(column.field.related_model)
+        single = column.kind == "relation" or column.field.one_to_one
+        return [*([] if single else ["list"]), related.label if related is not None else "key"]
+    if getattr(column.field, "choices", None):
+        pairs = [(str(stored), str(label)) for stored, label in choices_of(column.field) if stored not in (None, "")]
+        return [*(["list"] if holds_many(column.field) else []), choice_words(pairs)]
+    word = kind_of(column.field).word
+    return [] if word == "text" else [word]
+
+
+def choice_words(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return choices for the model overview, with labels where the values do not speak for themselves."""
+    shown = []
+    for value, label in pairs:
+        speaks = (len(value) >= SPEAKING and not value.isdecimal()) or value.lower() == label.lower()
+        shown.append(value if speaks else f"{value}={label}")
+    return "|".join(shown[:MAX_CHOICES] + ["…"] * (len(shown) > MAX_CHOICES))
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A writable form of the model overview: an admin page's unbound form, and the fields the caller may set."""
+
+    form: Any
+    names: Sequence[str]
+
+    def schema(self, among: Collection[str] | None = None) -> dict[str, Any]:
+        """Return the JSON Schema of the fields in a writable form of the model overview, or of those in ``among``."""
+        shown = set(self.names) if among is None else {*self.names} & {*among}
+        return form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
+
+    def requires(self, name: str) -> bool:
+        """Return whether the model overview marks the field as required for a new row."""
+        field = self.form.fields[name]
+        if not field.required or self.form.get_initial_for_field(field, name) not in field.empty_values:
+            return False
+        # A browser posts the first option of a select that has no blank one.
+        looks_up = isinstance(field, ModelChoiceField)
+        return looks_up or not any(value for _, value in first_choice(field.widget, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How the model overview describes writing a field: required, "create only" or "update only"."""
+
+    required: bool
+    only: str = ""
+
+
+class Overview:
+    """One model, described for one caller."""
+
+    def __init__(self, access: ModelAccess) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
+
+    @cached_property
+    def columns(self) -> Sequence[Column]:
+        """What the caller may read, in display order."""
+        return columns_of(self.exposure, self.access.fields)
+
+    def in_short(self) -> dict[str, Any]:
+        """Return the model overview in few words: text unless a type is given, ``*`` required, ``ro`` read-only.
+
+        The type of a relation is the label of the model that it leads to; who may add, change and delete may ``write``.
+        """
+        request, exposure = self.request, self.exposure
+        may = may_words(self.access).replace("view add change delete", "write")
+        may += " search" if exposure.get_search_fields(request) else ""
+        may += f", no search in {' '.join(left)}" if (left := unsearched(self.access)) else ""
+        payload: dict[str, Any] = {"model": exposure.label, "may": may}
+        if exposure.description:
+            payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
+        payload["fields"] = ", ".join(map(self._field, self.columns))
+        own_names = {column.name for column in self.columns}
+        if extra := [
+            f"{name}{'*' * use.required} {use.only}".strip() for name, use in self.uses.items() if name not in own_names
+        ]:
+            payload["write_only"] = ", ".join(extra)
+        if inlines := list(self._inline_names()):
+            payload["inlines"] = ", ".join(inlines)
+        if related := self.related():
+            payload["related"] = ", ".join(related)
+        # Those that are not simply the fields, and those that the project wrote.
+        own, narrowed = {column.path for column in self.columns}, exposure.get_filter_fields(request) is not None
+        filters = [name for name, path, _ in filters_of(self.access) if narrowed or path.column not in own]
+        filters += [
+            f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
+            for offer in named_filters_of(self.access, described=True)
+        ]
+        if filters:
+            payload["filters"] = ", ".join(filters)
+        calls = []
+        for name, action in self.access.actions.items() if may_write(request) else ():
+            required = action.schema.get("required", ())
+            arguments = [key + ("*" if key in required else "") for key in action.schema.get("properties", {})]
+            call = f"{name}({', '.join(arguments)})" if arguments else name
+            calls.append(f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call)
+        if calls:
+            payload["actions"] = ", ".join(calls)
+        return payload
+
+    def _field(self, column: Column) -> str:
+        use = self.uses.get(column.name)
+        words = [column.name + "*" * (use is not None and use.required), *type_words(self.request, column)]
+        if column.kind == "computed" and (word := computed_word(self.access, column.name)):
+            # Those without a type are shown alone.
+            words.append(word)
+        if column.name == self.exposure.opts.pk.name:
+            return words[0] if words[1:] == ["integer"] else " ".join(words)
+        if use is not None:
+            words += [use.only] if use.only else []
+        elif self.uses and column.kind != "computed":
+            words.append("ro")
+        return " ".join(words)
+
+    def related(self) -> list[str]:
+        """Return the model overview's relations from other models, which filters and aggregates can follow.
+
+        They stand beside the columns; each has its name and the label of the model that it leads to.
+        """
+        request, exposure = self.request, self.exposure
+        if exposure.get_filter_fields(request) is not None:
+            return []
+        singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
+        links = [*self.access.links, *(self.access.link(name) for name in singles if name)]
+        shown = set(self.access.fields)
+        return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
+
+    # What the caller may write
+
+    @cached_property
+    def forms(self) -> tuple[Writing | None, Writing | None]:
+        """The add form and the change form for the model overview, None for each that the caller may not use.
+
+        The second is of an empty row, or of one of the caller's where that lets them set more. Those are tried where
+        the empty row's lets them set nothing, or not all that they set in a new one.
+        """
+        if not may_write(self.request):
+            return None, None
+        exposure, (may_add, may_change) = self.exposure, map(self.access.may, ("add", "change"))
+        add = asked(exposure.label, "The add page", self._form, None, default=None) if may_add else None
+        added = {*add.names} if add is not None else set()
+        best: Writing | None = None
+        for number, row in enumerate(self.access.sample_rows() if may_change else ()):
+            found = asked(exposure.label if number else "", "The change page", self._form, row, default=None)
+            if found is not None and (best is None or len(found.names) > len(best.names)):
+                best = found
+            if best is not None and (not exposure.options.has_own_pages or (best.names and added <= {*best.names})):
+                break
+        return add, best
+
+    def _form(self, row: Model | None) -> Writing:
+        request, exposure = self.request, self.exposure
+        # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
+        change, page = row is not None and self.access.may_row("change", row), RowPage(request, exposure, row)
+        form: Any = exposure.get_form(request, row, change=change)(instance=row)
+        if row is not None:
+            # New rows get these in the list, once they are there.
+            for name, field in page.listed_fields(form).items():
+                form.fields[name] = copy(field)
+                form.fields[name].required = False
+        for field in form.fields.values():
+            if isinstance(field, ModelChoiceField):
+                # Rows are named by their primary key, whatever the column stores.
+                field.to_field_name = None
+        known = page.nameable()
+        return Writing(form, writable_names(form, known))
+
+    @cached_property
+    def uses(self) -> Mapping[str, Use]:
+        """How the caller writes each field in the model overview, by the field's name."""
+        add, change = self.forms
+        if add is None or change is None:
+            return {name: Use(form.requires(name)) for form in (add, change) if form for name in form.names}
+        found = {name: Use(add.requires(name), "" if name in change.names else "create only") for name in add.names}
+        return {name: Use(False, "" if name in add.names else "update only") for name in change.names} | found
+
+    # Inlines
+
+    def _inline_names(self) -> Iterator[str]:
+        page = PageInlines.of_any_row(self.request, self.exposure)
+        for inline in page.all:
+            fields = self._fields_of_inline(inline, page.obj)
+            key = inline.admin.opts.pk.name
+            names = [f"{key}*"] if key in fields else []
+            for column in columns_of(self.exposure.options.of_inline(inline.admin), inline.fields):
+                field = fields.get(column.name)
+                words = [column.name + "*" * _is_required(field), *type_words(self.request, column)]
+                names.append(" ".join([*words, "ro"] if field is None and words[-1] != "computed" else words))
+            yield f"{inline.name}({', '.join(names)})"
+
+    def inline_lines(self) -> Iterator[str]:
+        """Yield a line of the model overview for each inline: name, model, fields, and the caller's permissions on its
+        rows."""
+        page = PageInlines.of_any_row(self.request, self.exposure)
+        for inline in page.all:
+            admin, obj = inline.admin, None if self.access.may("add") else page.obj
+            may = {
+                "view": admin.has_view_or_change_permission,
+                "add": admin.has_add_permission,
+                "change": admin.has_change_permission,
+                "delete": admin.has_delete_permission,
+            }
+            verbs = [
+                verb
+                for verb, verdict in may.items()
+                if (verb == "view" or may_write(self.request))
+                and asked(self.exposure.label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
+            ]
+            rows, fields = self.exposure.options.of_inline(admin), self._fields_of_inline(inline, page.obj)
+            words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
+            for column in columns_of(rows, inline.fields):
+                field = fields.get(column.name)
+                use = "read-only" if field is None else "required" if _is_required(field) else "optional"
+                words.append(" ".join([column.name, *(type_words(self.request, column) or ["text"]), use]))
+            yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
+
+    def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
+        """Return the form fields of a new inline row, for the model overview."""
+        hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
+        formset = asked(self.exposure.label, hook, ask, self.request, row, default=None)
+        return formset.form.base_fields if formset is not None else {}
+
+
+def _is_required(field: Any) -> bool:
+    return field is not None and field.required and field.initial in (None, "")

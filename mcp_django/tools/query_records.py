@@ -1,0 +1,303 @@
+"""``query_records``: rows of a model as columns and rows."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+from hashlib import blake2b
+from itertools import islice
+from time import monotonic
+from typing import Any, Final
+
+import orjson
+from django.db.models import DateTimeField, Model
+
+from ..conf import settings
+from ..context.admin_page import go_to
+from ..context.request import MCPRequest
+from ..context.tool_results import ToolResult
+from ..emulation.bulk_writes import SEARCH
+from ..exceptions import ToolError
+from ..orm.access import access_of
+from ..orm.column_values import plain_key
+from ..orm.conditions import Condition, is_moving, opening_hint
+from ..orm.fields import kind_of
+from ..orm.ordering import OrderKey, client_order_key, is_served, sortable_names
+from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
+from ..orm.path import guarded_values
+from ..orm.query_limits import read_limits
+from ..orm.relative_dates import local_now, seen_from
+from ..orm.row_finder import RowFinder
+from ..orm.row_reading import Page, read_page
+from ..orm.search import unsearched
+from ..orm.tool_arguments import (
+    MAX_FIELDS,
+    RowArguments,
+    check_names,
+    exposure_argument,
+    flag_argument,
+    limit_argument,
+    limit_hint,
+    names_argument,
+)
+from ..orm.trigram_search import similar_query
+from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
+from ..schema.secrets import clean_text
+from ..schema.value_types import FREE_OBJECT
+from .base import RecordTool
+
+ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
+NAMES: Final = {"type": "array", "items": {"type": "string"}}
+# Characters of a value in a row that is too large for a result by itself.
+LAST_RESORT: Final = 60
+# Rows of a table whose order is worth a word, seconds for which it is known whether there are so many, and orders that
+# are named as faster ones.
+LONG_TABLE: Final = 10_000
+KNOWN_FOR: Final = 3_600
+MAX_QUICK: Final = 3
+# Of the time of the call, for counting what the page does not show.
+COUNT_SHARE: Final = 0.5
+# The last value of a cursor whose filters have relative dates: the time of the first page.
+MOMENT: Final = OrderKey("", DateTimeField(), False, False)
+
+
+def _cursor(query: PageQuery) -> Cursor:
+    """Return the cursors of ``query_records``, bound to model, filters, ordering and search."""
+    conditions = [condition.wording() for condition in query.conditions]
+    order = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
+    digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
+    return Cursor(query.request, f"{query.exposure.label}:{digest}")
+
+
+def _cursor_keys(query: PageQuery) -> tuple[OrderKey, ...]:
+    return query.ordering if query.moment is None else (*query.ordering, MOMENT)
+
+
+class RecordCall(RowArguments):
+    """One call that queries records (``query_records``): the caller, the model and the arguments."""
+
+    @classmethod
+    def read(cls, request: MCPRequest, tool: RecordTool, arguments: Mapping[str, Any]) -> "RecordCall":
+        """Read the arguments of a tool call that queries records; each must be known."""
+        given = check_names(arguments, tool.input_schema["properties"])
+
+        def fits(label: str) -> bool:
+            try:
+                tool.check(request, {**given, "model": label})
+            except ToolError:
+                return False
+            return True
+
+        return cls(access_of(request)[exposure_argument(request, given.get("model"), fits)], given)
+
+    def query(self) -> PageQuery:
+        """Return the page query of ``query_records`` from ``fields``, ``filters``, ``search``, ``ordering``, ``limit``,
+        ``cursor``."""
+        request, exposure, given = self.request, self.exposure, self.given
+        clock = cache(local_now)
+        conditions = self.filters(clock)
+        columns = self.columns()
+        query = PageQuery(
+            request=request,
+            exposure=exposure,
+            columns=columns,
+            ordering=self.ordering(),
+            limit=limit_argument(given.get("limit"), exposure.get_list_per_page(request)),
+            conditions=conditions,
+            moment=clock() if is_moving(conditions) else None,
+            search=self.search(),
+            text_limit=settings.TEXT_CHARS,
+            guarded=guarded_values(access_of(request)[exposure], columns),
+        )
+        cursor = given.get("cursor")
+        if cursor is None or cursor == "":
+            return query
+        after = _cursor(query).read(_cursor_keys(query), cursor)
+        if query.moment is None:
+            return replace(query, after=after)
+        *last, now = after
+        return replace(query, after=tuple(last), conditions=self.filters(lambda: seen_from(now)), moment=now)
+
+
+def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the result of ``query_records``: a page as ``{model, count?, returned, next_cursor?, truncated?, hint?,
+    uri, columns, rows}``.
+
+    What a reader must not miss stands before the rows: some clients cut the end of a long result. ``notes`` are what
+    there is to say of the call.
+    """
+    page = read_page(query)
+    if query.search and not page.rows and query.after is None:
+        similar = similar_query(query)
+        found = read_page(similar) if similar is not None else page
+        if found.rows:
+            # They are no page of the search that a cursor could go on with.
+            found.keys = []
+            found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
+        else:
+            left = unsearched(access_of(query.request)[query.exposure])
+            beside = f", which does not look into {', '.join(left)} for you" if left else ""
+            found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
+        page = found
+    if page.more and not query.conditions and not query.search:
+        page.notes += _order_hint(query)
+    kept = _fitting(page, query.request.mcp.result_chars)
+    payload: dict[str, Any] = {"model": query.exposure.label}
+    if count:
+        # As exactly as is cheap: the page is there already, and is worth more.
+        try:
+            with read_limits(COUNT_SHARE):
+                total = query.count()
+            payload["count"] = total if total <= COUNT_CAP else f"more than {COUNT_CAP}"
+        except ToolError:
+            page.notes.append("counting took too long: narrow the filters")
+            payload["count"] = "unknown"
+    payload["returned"] = kept
+    hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(query))]
+    if (kept < len(page.rows) or page.more) and page.keys:
+        # All pages see dates from one moment.
+        last = page.keys[kept - 1] if query.moment is None else (*page.keys[kept - 1], query.moment)
+        try:
+            payload["next_cursor"] = _cursor(query).write(_cursor_keys(query), last)
+        except ToolError as error:
+            hints.append(f"there are more rows. {error.message}")
+    if kept < len(page.rows):
+        payload["truncated"] = True
+        hints.insert(0, f"only {kept} rows fit: go on with next_cursor, or name fewer fields")
+    if hints:
+        payload["hint"] = "; ".join(hints)
+    payload["uri"] = row_uri_pattern(query.exposure)
+    payload["columns"] = page.names
+    payload["rows"] = page.rows[:kept]
+    return payload
+
+
+def _order_hint(query: PageQuery) -> list[str]:
+    """Return the hint of ``query_records`` on a long table that no index serves in this order: faster orders and
+    filters."""
+    request, exposure = query.request, query.exposure
+    if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
+        return []
+    quick = (
+        name
+        for name in sortable_names(request, exposure)
+        if (key := client_order_key(request, exposure, name)) and is_served(exposure.model, [key])
+    )
+    names = ", ".join(islice(quick, MAX_QUICK))
+    instead = f": filters, or ordering by {names}, are faster" if names else ": filters make it faster"
+    # The exposure's own order may begin with a column that the caller does not see.
+    path = query.ordering[0].path
+    order = f"the order by {path}" if client_order_key(request, exposure, path) is not None else "this order"
+    return [f"no index serves {order}, so each page sorts all rows{instead}"]
+
+
+@lru_cache(maxsize=1024)
+def _is_long(model: type[Model], when: int) -> bool:
+    """Return whether the table queried by ``query_records`` is long, looked up once for each ``when``."""
+    with read_limits():
+        return bool(model._base_manager.order_by("pk").values_list("pk")[LONG_TABLE : LONG_TABLE + 1])
+
+
+def _key_hints(query: PageQuery) -> Iterator[str]:
+    """Yield hints for a ``query_records`` without rows, where the caller may have given a label for a text key."""
+    for condition in query.conditions:
+        if (
+            isinstance(condition, Condition)
+            and condition.lookup in ("exact", "in")
+            and condition.path.field.is_relation
+        ):
+            related = access_of(query.request).exposure_of(condition.path.field.related_model)
+            if related is not None and kind_of(related.opts.pk).word == "text":
+                yield f"{condition.path.field.name} is compared with primary keys of {related.label}, not with labels"
+                yield from RowFinder(access_of(query.request)[related]).hints(condition.values)
+
+
+def _fitting(page: Page, limit: int) -> int:
+    """Return how many queried records fit into the result of ``query_records``; one always does, with texts cut."""
+    if len(orjson.dumps(page.rows)) <= limit:
+        return len(page.rows)
+    used = 0
+    for position, row in enumerate(page.rows):
+        used += len(orjson.dumps(row).decode()) + 1
+        if used > limit:
+            if position == 0:
+                texts = [orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value for value in row]
+                short = [clean_text(text, LAST_RESORT) if isinstance(text, str) else text for text in texts]
+                page.rows[0] = short
+                page.notes.append("the row is too long for a result and was cut")
+            return max(position, 1)
+    return len(page.rows)
+
+
+class QueryRecords(RecordTool):
+    """Rows of a model: filtered, searched, sorted, paged."""
+
+    name = "query_records"
+    title = "Query records"
+    description = (
+        "Find records: filter, search, sort, page. A foreign key comes as [pk, label]. "
+        "Lookups: in, isnull, gt, gte, lt, lte, contains, icontains, startswith, endswith."
+    )
+    example: Mapping[str, Any] | None = {
+        "model": "shop.order",
+        "filters": {"created__gte": "2026-01-01"},
+        "ordering": ["-total"],
+    }
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "filters": {
+                **FREE_OBJECT,
+                "description": (
+                    "or: [{..}], not: {..}; orders: {some|none|every: {..}} or {count__gte: 2}; "
+                    "total__gt: {field: paid, plus: 5} or {avg: total}; dates as today-30d, last month"
+                ),
+            },
+            "search": SEARCH,
+            "ordering": {**NAMES, "description": "-field: descending"},
+            "fields": {**NAMES, "description": "Columns, also customer.name, admin_url"},
+            "limit": {"type": "integer", "description": "1-200, default 20"},
+            "cursor": {"type": "string", "description": "next_cursor, until it is absent"},
+            "count": {"type": "boolean", "description": "Count all matches"},
+        },
+        "required": ["model"],
+    }
+    output_schema: Mapping[str, Any] | None = {
+        "type": "object",
+        "properties": {
+            "returned": {"type": "integer"},
+            "next_cursor": {"type": "string"},
+            "columns": NAMES,
+            "rows": {"type": "array", "items": {"type": "array"}},
+        },
+        "required": ["returned", "columns", "rows"],
+    }
+    read_only = True
+    meta = ALWAYS_LOAD
+
+    def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """See :meth:`RecordTool.check`."""
+        call = RecordCall.read(request, self, arguments)
+        flag_argument(call.given.get("count"), "count")
+        call.query()
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return one page."""
+        call = RecordCall.read(request, self, arguments)
+        given, exposure = call.given, call.exposure
+        go_to(request, exposure, "changelist")
+        count = flag_argument(given.get("count"), "count")
+        with_urls = False
+        if "fields" in given and call.model.field_named(ADMIN_URL) is None:
+            names = names_argument(given["fields"], "fields", MAX_FIELDS)
+            others = [name for name in names if name != ADMIN_URL]
+            with_urls, call.given = len(others) < len(names), {**given, "fields": others or ["pk"]}
+        payload = page_payload(call.query(), count=count, notes=limit_hint(given.get("limit")))
+        if with_urls:
+            pk, rows = exposure.opts.pk, payload["rows"]
+            keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]
+            payload["columns"].append(ADMIN_URL)
+            urls = admin_urls(request, exposure, keys) if keys else [None] * len(rows)
+            for row, url in zip(rows, urls, strict=True):
+                row.append(url)
+        return ToolResult(structured=payload)

@@ -1,0 +1,100 @@
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from mcp_django.orm.permission_queries import known_permissions, load_permissions
+from tests.factories import make_superuser, make_user
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+
+
+def fresh(user):
+    return User.objects.get(pk=user.pk)
+
+
+def make_member():
+    user = make_user("member", "testapp.view_book", "testapp.add_tag")
+    group = Group.objects.create(name="editors")
+    group.permissions.set(Permission.objects.filter(codename__in=["view_book", "change_book", "delete_tag"]))
+    readers = Group.objects.create(name="readers")
+    readers.permissions.set(Permission.objects.filter(codename__in=["view_book", "view_tag"]))
+    user.groups.add(group, readers)
+    other = Group.objects.create(name="others")
+    other.permissions.set(Permission.objects.filter(codename="delete_book"))
+    return user
+
+
+def test_the_answer_is_that_of_djangos_own_backend():
+    member, stranger = make_member(), make_user("stranger")
+    for user in (member, stranger):
+        loaded = fresh(user)
+        load_permissions(loaded)
+        assert loaded.get_all_permissions() == fresh(user).get_all_permissions()
+
+
+def test_one_query_and_none_afterwards(django_assert_num_queries):
+    user = fresh(make_member())
+    with django_assert_num_queries(1):
+        load_permissions(user)
+    with django_assert_num_queries(0):
+        assert user.has_perm("testapp.change_book")
+        assert not user.has_perm("testapp.delete_book")
+        load_permissions(user)
+
+
+def test_the_query_begins_with_what_the_user_has():
+    with CaptureQueriesContext(connection) as captured:
+        load_permissions(fresh(make_member()))
+    sql = captured[-1]["sql"]
+    tables = [sql.index(f'FROM "{name}"') for name in ("auth_user_user_permissions", "auth_group_permissions")]
+    assert tables == sorted(tables)
+    assert '"auth_group"' not in sql
+
+
+def test_a_superuser_has_every_permission_without_a_query(django_assert_num_queries):
+    root = make_superuser()
+    with django_assert_num_queries(0):
+        load_permissions(root)
+        known = known_permissions(root)
+        assert "testapp.delete_book" in known
+        assert not known.isdisjoint({"nowhere.at_all"})
+        assert root.has_perm("nowhere.at_all")
+
+
+def test_nothing_is_known_of_a_user_who_is_not_active(django_assert_num_queries):
+    root, gone = make_superuser(), make_member()
+    load_permissions(root)
+    root.is_active = gone.is_active = False
+    with django_assert_num_queries(0):
+        load_permissions(gone)
+    assert known_permissions(root) is known_permissions(gone) is None
+    assert not gone.has_perm("testapp.view_book")
+    assert not root.has_perm("testapp.view_book")
+
+
+@pytest.mark.parametrize("make", [make_superuser, make_member])
+def test_nothing_is_known_of_a_user_who_answers_by_a_method_of_its_own(make):
+    user = make()
+    load_permissions(user)
+    user.has_perm = lambda name: False
+    assert known_permissions(user) is None
+
+
+def test_other_backends_are_asked_as_always(settings, django_assert_num_queries):
+    settings.AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.AllowAllUsersModelBackend"]
+    user = fresh(make_member())
+    with django_assert_num_queries(0):
+        load_permissions(user)
+    assert user.has_perm("testapp.change_book")
+
+
+def test_a_permission_that_is_taken_away_is_gone_with_the_next_request():
+    user = make_member()
+    loaded = fresh(user)
+    load_permissions(loaded)
+    user.groups.clear()
+    again = fresh(user)
+    load_permissions(again)
+    assert loaded.has_perm("testapp.change_book")
+    assert not again.has_perm("testapp.change_book")

@@ -1,0 +1,155 @@
+"""What packages put in the place of Django's own: attributes, relations, querysets."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import models
+from django.db.models import QuerySet
+from django.db.models.query_utils import DeferredAttribute
+from django.test.utils import isolate_apps
+
+from mcp_django.orm.columns import is_replaced, linked_reader, plain_rows
+from mcp_django.resources.completions import complete_field
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.query_records import QueryRecords
+from tests.factories import make_author, make_book, make_superuser
+from tests.testapp.models import Author, Book
+from tests.tool_calls import call, refusal, request_of, site_with
+
+pytestmark = pytest.mark.postgresql
+
+
+class Shout:
+    """A descriptor that gives something else than what the column holds."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self if instance is None else instance.__dict__["title"].upper()
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__["title"] = value
+
+
+class Tracker:
+    """A descriptor around the field's own."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self.inner.__get__(instance, owner)
+
+
+@pytest.fixture
+def page_model() -> Any:
+    with isolate_apps("tests.testapp"):
+
+        class Page(models.Model):
+            title = models.CharField(max_length=10)
+            image = models.ImageField()
+            parent = models.ForeignKey("self", models.CASCADE)
+
+            class Meta:
+                app_label = "testapp"
+
+    return Page
+
+
+def test_what_the_field_makes_itself_is_not_replaced(page_model: Any) -> None:
+    assert not any(is_replaced(page_model, field) for field in page_model._meta.get_fields())
+    assert not any(is_replaced(Book, field) for field in Book._meta.get_fields())
+
+
+def test_an_attribute_of_another_class_is_replaced(page_model: Any) -> None:
+    page_model.title = Shout()
+    assert is_replaced(page_model, page_model._meta.get_field("title"))
+
+
+def test_a_tracker_around_it_changes_nothing(page_model: Any) -> None:
+    field = page_model._meta.get_field("title")
+    page_model.title = Tracker(DeferredAttribute(field))
+    assert not is_replaced(page_model, field)
+
+
+def test_only_a_relation_of_another_class_is_read_through_its_manager() -> None:
+    assert linked_reader(Book._meta.get_field("tags")) is None
+    read = linked_reader(SimpleNamespace(name="labels"))
+    assert read is not None
+    rows = [SimpleNamespace(pk=1), SimpleNamespace(pk=2)]
+    found = read(SimpleNamespace(labels=SimpleNamespace(all=lambda: rows)))
+    assert found == [[1, str(rows[0])], [2, str(rows[1])]]
+
+
+class Rewriting(QuerySet[Any]):
+    """Reads other columns than it is asked for."""
+
+    def values_list(self, *fields: Any, **options: Any) -> Any:
+        return super().values_list("pk", **options)
+
+
+@pytest.mark.django_db
+def test_plain_rows_are_the_same_rows_and_read_the_columns_that_are_asked_for() -> None:
+    make_author("Ada")
+    make_author("Bob")
+    rows = Rewriting(Author).filter(name="Ada")
+    assert list(plain_rows(rows).values_list("name")) == [("Ada",)]
+    plain = Author.objects.all()
+    assert plain_rows(plain) is plain
+
+
+@pytest.fixture
+def shouted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Titles of books are read in capitals."""
+    with monkeypatch.context() as patch:
+        is_replaced.cache_clear()
+        patch.setattr(Book, "title", Shout())
+        yield
+    is_replaced.cache_clear()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shouted")
+def test_a_page_shows_what_the_attribute_gives_and_filters_on_the_column_behind_it() -> None:
+    book = make_book(isbn="1")
+    Book.objects.update(title="Dune")
+    request = request_of(make_superuser(), site_with(Book, fields=["title", "isbn"]))
+    query = {"model": "testapp.book", "fields": ["title", "isbn"]}
+    assert call(QueryRecords(), request, **query)["rows"] == [[book.pk, "DUNE", "1"]]
+    assert call(QueryRecords(), request, **query, filters={"title": "Dune"})["returned"] == 1
+    assert call(QueryRecords(), request, **query, filters={"title": "DUNE"})["returned"] == 0
+    assert "no field 'title'" in refusal(AggregateRecords(), request, model="testapp.book", group_by=["title"])
+    assert list(complete_field(request, "testapp.book", "title", "D").values) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shouted")
+@pytest.mark.parametrize("fields", [["title"], ["isbn"]])
+def test_an_order_by_such_a_column_pages_by_what_it_holds(fields: list[str]) -> None:
+    for title in ("b", "A", "a", "C", "B", "c"):
+        Book.objects.filter(pk=make_book(isbn=title).pk).update(title=title)
+    request = request_of(make_superuser(), site_with(Book, fields=["title", "isbn"]))
+    for ordering in ("title", "-title"):
+        found, cursor = [], {}
+        for _ in range(6):
+            page = call(
+                QueryRecords(), request, model="testapp.book", limit=1, fields=fields, ordering=[ordering], **cursor
+            )
+            found += [row[0] for row in page["rows"]]
+            cursor = {"cursor": page.get("next_cursor")}
+        assert found == list(Book.objects.order_by(ordering).values_list("pk", flat=True))
+        assert cursor == {"cursor": None}
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shouted")
+def test_an_order_by_the_column_behind_it_loses_no_row() -> None:
+    for number in range(5):
+        make_book("Dune", isbn=str(number))
+    request = request_of(make_superuser(), site_with(Book, fields=["isbn"], ordering=["isbn", "title"]))
+    found, cursor = [], {}
+    for _ in range(3):
+        page = call(QueryRecords(), request, model="testapp.book", limit=2, **cursor)
+        found += [row[-1] for row in page["rows"]]
+        cursor = {"cursor": page.get("next_cursor")}
+    assert found == list("01234")

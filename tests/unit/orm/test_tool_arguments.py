@@ -1,0 +1,143 @@
+"""What the read tools take for an argument, and how they refuse."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django.exceptions import ToolError
+from mcp_django.orm.access import access_of
+from mcp_django.orm.tool_arguments import (
+    RowArguments,
+    check_names,
+    exposure_argument,
+    flag_argument,
+    limit_argument,
+)
+from tests.factories import make_superuser, make_user
+from tests.library import reader, site_with
+from tests.testapp.models import Author, Book, Tag
+
+pytestmark = pytest.mark.postgresql
+
+
+@pytest.fixture
+def book(db: None) -> Any:
+    site = site_with(
+        Book, Author, Tag, fields=["title", "author", "pages", "status", "rating"], search_fields=["title"]
+    )
+    request = reader(make_superuser(), site)
+    return request, site.exposures[Book]
+
+
+def fields_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return RowArguments(access_of(request)[exposure], {"fields": given}).columns()
+
+
+def ordering_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return RowArguments(access_of(request)[exposure], {"ordering": given}).ordering()
+
+
+def search_argument(request: Any, exposure: Any, given: Any) -> Any:
+    return RowArguments(access_of(request)[exposure], {"search": given}).search()
+
+
+def refused(function: Any, *arguments: Any) -> str:
+    with pytest.raises(ToolError) as error:
+        function(*arguments)
+    assert len(error.value.message) < 1500
+    return error.value.message
+
+
+def test_an_unknown_argument_names_the_nearest() -> None:
+    assert "Did you mean limit?" in refused(check_names, {"limts": 5}, ["model", "limit"])
+    assert check_names({"wait_for_previous": True, "model": "x", "limit": None}, ["model", "limit"]) == {"model": "x"}
+
+
+@pytest.mark.parametrize("name", ["pageSize", "page_size", "LIMIT", "limits", "maxResults", "take"])
+def test_another_name_of_an_argument_is_understood_where_nothing_is_written(name: str) -> None:
+    assert check_names({name: 5}, ["model", "limit"]) == {"limit": 5}
+    assert "Did you mean limit?" in refused(lambda: check_names({name: 5}, ["model", "limit"], strict=True))
+    # What is named twice is not chosen between.
+    assert "Did you mean limit?" in refused(check_names, {name: 5, "limit": 6}, ["model", "limit"])
+
+
+def test_a_name_that_can_mean_two_arguments_is_asked_about() -> None:
+    assert "Did you mean search?" in refused(check_names, {"query": "x"}, ["search"])
+    assert check_names({"offset": 0, "page": "1", "skip": 0}, ["model", "cursor"]) == {}
+    assert "next_cursor" in refused(check_names, {"page": 2}, ["model", "cursor"])
+
+
+def test_row_125_a_hidden_model_is_refused_like_a_missing_one(db: None) -> None:
+    site = site_with(Author, Book)
+    request = reader(make_user("u", "testapp.view_author"), site)
+    hidden = refused(exposure_argument, request, "testapp.book")
+    site.unregister(Book)
+    missing = refused(exposure_argument, reader(request.user, site), "testapp.book")
+    assert hidden == missing
+    assert "testapp.author" in hidden
+    assert "book" not in hidden
+
+
+def test_row_112_a_hidden_field_is_refused_like_a_missing_one(book: Any) -> None:
+    assert refused(ordering_argument, *book, "isbn").replace("isbn", "nono") == refused(
+        ordering_argument, *book, "nono"
+    )
+    assert refused(fields_argument, *book, "isbn").replace("isbn", "nono") == refused(fields_argument, *book, "nono")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("-pages", [("pages", True), ("id", True)]), (["title", "-id"], [("title", False), ("id", True)])],
+)
+def test_an_order_is_made_total(book: Any, given: Any, found: Any) -> None:
+    assert [(key.path, key.descending) for key in ordering_argument(book[0], book[1], given)] == found
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "--pages",
+        "pages;",
+        "?",
+        "author__name",
+        ["pages"] * 6,
+        {"pages": 1},
+        5,
+        "-",
+        "pages%",
+        "pages:up",
+        ":nulls_last",
+    ],
+)
+def test_row_116_an_order_outside_the_list_is_refused(book: Any, given: Any) -> None:
+    refused(ordering_argument, *book, given)
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, 20), (5, 5), ("50", 50), (10**9, 200), (10**400, 200)])
+def test_row_71_a_limit_is_clamped(given: Any, found: int) -> None:
+    assert limit_argument(given, 20) == found
+
+
+@pytest.mark.parametrize("given", [0, -1, 1.5, True, "many", "-5", [], {}, "٥", "9" * 5000])
+def test_row_71_what_is_no_limit_is_refused(given: Any) -> None:
+    assert refused(limit_argument, given, 20) == "limit must be a whole number from 1 to 200."
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, False), (True, True), ("TRUE", True), ("false", False)])
+def test_flags_are_read(given: Any, found: bool) -> None:
+    assert flag_argument(given, "count") is found
+
+
+@pytest.mark.parametrize("given", [1, 0, "yes", [], {}])
+def test_other_flags_are_refused(given: Any) -> None:
+    refused(flag_argument, given, "count")
+
+
+@pytest.mark.parametrize("given", ["x" * 201, "a\0b", "a " * 13, 5, ["a"]])
+def test_row_118_a_search_is_a_short_text(book: Any, given: Any) -> None:
+    refused(search_argument, *book, given)
+
+
+def test_fields_are_read_in_each_spelling(book: Any) -> None:
+    for given in (["title", "author"], "title, author", '["title","author","title"]', ["title", "author_id"]):
+        assert [column.name for column in fields_argument(book[0], book[1], given)] == ["id", "title", "author"]

@@ -1,0 +1,174 @@
+"""`list_models` and `describe_model`: what a model learns before it acts, and no more than the caller may see."""
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.test import override_settings
+
+from mcp_django import MCPSite
+from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
+from mcp_django.tools.query_records import QueryRecords
+from tests.factories import make_superuser, make_user
+from tests.library import reader, site_with
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.tool_calls import call, refusal, request_of
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+LIST, DESCRIBE = ListModels(), DescribeModel()
+
+
+def test_row_125_the_list_holds_the_models_of_the_caller() -> None:
+    site = site_with(Book, Author, Tag)
+    request = reader(make_user("u", "testapp.view_book", "testapp.change_tag", "testapp.add_tag"), site)
+    found = call(LIST, request)
+    assert found["columns"] == ["model", "title", "may", "description"]
+    assert found["rows"] == [
+        # The docstring's first sentence; the other model has none of its own.
+        ["testapp.book", "books", "view", "Nearly every type of field."],
+        ["testapp.tag", "tags", "view add change", ""],
+    ]
+
+
+def test_what_the_caller_may_do_follows_the_token_and_the_site() -> None:
+    site = site_with(Book, description="Every book.\nSecond line.")
+    user = make_superuser()
+    assert call(LIST, reader(user, site))["rows"] == [
+        ["testapp.book", "books", "view add change delete", "Every book."]
+    ]
+    assert call(LIST, request_of(user, site, scopes=frozenset({"mcp:read"})))["rows"][0][2] == "view"
+    with override_settings(MCP_DJANGO={"READ_ONLY": True}):
+        assert call(LIST, reader(user, site))["rows"][0][2] == "view"
+
+
+def test_the_list_is_searched_and_bounded() -> None:
+    request = reader(make_superuser(), site_with(Book, Author, Tag))
+    assert call(LIST, request, query="AUTH")["rows"][0][0] == "testapp.author"
+    assert "these are all" in call(LIST, request, query="nothing")["hint"]
+    with override_settings(MCP_DJANGO={"RESULT_CHARS": 100}):
+        found = call(LIST, request)
+    assert 0 < found["returned"] < 3
+    assert "There are more" in found["hint"]
+    assert "view any model" in call(LIST, reader(make_user("nobody"), site_with(Book)))["hint"]
+
+
+def test_a_description_is_terse_and_complete() -> None:
+    site = site_with(Book, Author, fields=["title", "author", "price", "status", "published"], search_fields=["title"])
+    found = call(DESCRIBE, reader(make_superuser(), site), model="testapp.book", detail=True)
+    assert found["fields"] == [
+        "id: integer, pk, read-only",
+        "title: text, required",
+        "author: integer → testapp.author, required",
+        "price: decimal, required. In euro, with tax.",
+        "status: text, optional, one of draft=In preparation | published | withdrawn",
+        "published: date or null, optional",
+    ]
+    assert found["search"] is True
+    assert found["ordering"] == ["title", "id"]
+    assert found["uris"] == ["django://testapp/book/{id}", "django://testapp/book"]
+    assert found["input_schema"]["required"] == ["title", "author", "price", "status"]
+    assert found["input_schema"]["properties"]["status"]["enum"] == ["draft", "published", "withdrawn"]
+
+
+def test_the_schema_of_what_to_write_is_for_those_who_may_write() -> None:
+    site = site_with(Book)
+    for user in (make_user("u", "testapp.view_book"), make_user("d", "testapp.delete_book", "testapp.view_book")):
+        assert "input_schema" not in call(DESCRIBE, reader(user, site), model="testapp.book", detail=True)
+
+
+def test_several_models_are_described_in_one_call() -> None:
+    request = reader(make_superuser(), site_with(Book, Author, Tag))
+    found = call(DESCRIBE, request, model="testapp.book, TESTAPP.tag")
+    assert [entry["model"] for entry in found["models"]] == ["testapp.book", "testapp.tag"]
+    alone = call(DESCRIBE, request, model="testapp.tag")
+    assert alone.pop("examples")
+    assert found["models"][1] == alone
+    assert found == call(DESCRIBE, request, model='["testapp.book", "testapp.tag"]')
+    assert found["returned"] == 2
+
+
+def test_row_125_one_model_that_is_not_there_refuses_the_call() -> None:
+    request = reader(make_user("u", "testapp.view_book"), site_with(Book, Author))
+    hidden = refusal(DESCRIBE, request, model="testapp.book,testapp.author")
+    assert hidden == refusal(DESCRIBE, request, model="testapp.book,testapp.nothin")
+    assert hidden.startswith("Name 2 of 2: No such model.")
+
+
+@pytest.mark.parametrize("model", [None, "", ",", [], {}, 5, ["testapp.book", 5], ["testapp.book"] * 51, "x" * 100_000])
+def test_other_labels_are_refused(model: Any) -> None:
+    assert refusal(DESCRIBE, reader(make_superuser(), site_with(Book)), model=model)
+
+
+def test_descriptions_are_bounded() -> None:
+    request = reader(make_superuser(), site_with(Book, Author, Tag))
+    with override_settings(MCP_DJANGO={"RESULT_CHARS": 500}):
+        found = call(DESCRIBE, request, model="testapp.book,testapp.author,testapp.tag", detail=True)
+    assert found["returned"] == len(found["models"]) == 1
+    assert "others" in found["hint"]
+
+
+def test_narrowed_and_related_filters_are_named() -> None:
+    declared = {"title": ["exact"], "author__name": ["exact", "istartswith"]}
+    site = site_with(Book, fields=["title", "author", "pages"], filter_fields=declared)
+    found = call(DESCRIBE, reader(make_superuser(), site), model="testapp.book", detail=True)
+    lines = dict(line.split(": ", 1) for line in found["fields"])
+    assert lines["title"].endswith("filter exact")
+    assert lines["pages"].endswith("no filter")
+    assert found["filters_on_related"] == ["author__name: exact istartswith"]
+
+
+def test_row_125_a_relation_to_an_invisible_model_does_not_name_it() -> None:
+    site = site_with(Book, Author, fields=["author"])
+    found = call(DESCRIBE, reader(make_user("u", "testapp.view_book"), site), model="testapp.book", detail=True)
+    assert found["fields"][1] == "author: integer key of another record, read-only"
+    assert "author." not in json.dumps(found)
+    assert "testapp.author" not in json.dumps(found)
+
+
+def test_row_112_hidden_fields_are_not_described() -> None:
+    site = MCPSite(admin_site=admin.site)
+    request = reader(make_superuser(), site)
+    for detail in (False, True):
+        for model in ("testapp.author", "testapp.loan", "testapp.author,testapp.loan"):
+            assert "secret_token" not in json.dumps(call(DESCRIBE, request, model=model, detail=detail))
+
+
+def test_actions_are_those_of_the_caller_and_go_with_the_write_scope() -> None:
+    site = MCPSite(admin_site=admin.site)
+    user = make_user("u", "testapp.view_book", "testapp.publish_book")
+    found = call(DESCRIBE, reader(user, site), model="testapp.book", detail=True)
+    assert {action["name"] for action in found["actions"]} == {"publish", "export"}
+    for detail in (False, True):
+        readonly = request_of(user, site, scopes=frozenset({"mcp:read"}))
+        assert "actions" not in call(DESCRIBE, readonly, model="testapp.book", detail=detail)
+
+
+def test_an_unknown_model_names_the_visible_ones() -> None:
+    message = refusal(DESCRIBE, reader(make_superuser(), site_with(Book, Loan)), model="testapp.bok")
+    assert "Did you mean testapp.book?" in message
+    assert "list_models" in message
+
+
+def test_the_five_tools_cost_few_tokens_and_the_entries_are_always_loaded() -> None:
+    tools = [ListModels(), DescribeModel(), QueryRecords(), GetRecord(), AggregateRecords()]
+    # About four characters a token; output schemas are not shown to models.
+    shown = [{key: value for key, value in tool.definition().items() if key != "outputSchema"} for tool in tools]
+    assert len(json.dumps(shown)) < 5000
+    assert [tool.name for tool in tools if tool.meta.get("anthropic/alwaysLoad")] == [
+        "list_models",
+        "describe_model",
+        "query_records",
+    ]
+    for tool in tools:
+        assert tool.title
+        assert tool.read_only
+
+
+def test_row_81_the_list_depends_on_nothing_but_the_callers_authority() -> None:
+    first: Any = site_with(Book, Author, Tag)
+    second: Any = site_with(Tag, Author, Book)
+    user = make_superuser()
+    assert call(LIST, reader(user, first)) == call(LIST, reader(user, second))
