@@ -89,10 +89,10 @@ def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
-    yield pytest("Django 5.2", PYTHON, *((EVERYTHING, 13) if everything else (OTHER, 11)))
+    yield pytest("Django 5.2", PYTHON, *((EVERYTHING, 17) if everything else (OTHER, 15)))
     if with_django6:
-        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 8) if everything else (WITHOUT_DATA, 2.5)))
-    for name, minutes in (("data", 6), ("packages", 0.7), ("databases", 0.2)):
+        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 11) if everything else (WITHOUT_DATA, 5)))
+    for name, minutes in (("data", 6.5), ("packages", 1.2), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:
                 command = [python, "-m", "tests.postgresql", name]
@@ -100,10 +100,10 @@ def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     for django, python in pythons.items():
         cases, minutes = (CASES, 1.5) if python == PYTHON else (CASES_DJANGO6, 0.5)
         yield pytest(f"Parity, {django}", python, PARITY, minutes, PARITY_CASES=cases)
-        yield pytest(f"Example project, {django}", python, EXAMPLE, 0.5)
+        yield pytest(f"Example project, {django}", python, EXAMPLE, 1.3)
         if python == PYTHON or everything:
-            yield pytest(f"Packages, {django}", python, PACKAGES, 0.7)
-            yield pytest(f"Several databases, {django}", python, DATABASES, 0.2)
+            yield pytest(f"Packages, {django}", python, PACKAGES, 0.8)
+            yield pytest(f"Several databases, {django}", python, DATABASES, 0.1)
 
 
 def quick() -> Iterator[Part]:
