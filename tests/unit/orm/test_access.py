@@ -17,7 +17,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import CallRefused, NotFound
 from mcp_django.models import Switch
 from mcp_django.operating.switches import Off
-from mcp_django.orm import columns
+from mcp_django.orm import access, columns
 from mcp_django.orm.access import access_of, has_every_row, parse_pk
 from mcp_django.orm.filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
@@ -25,6 +25,7 @@ from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.schema.secrets import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
+from tests.oddapp.models import Task
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
 from tests.tool_calls import request_of, site_with
 
@@ -487,3 +488,26 @@ class TestRows:
         assert access_of(request)[site.exposures[Author]].get_row(make_author("seen").pk)
         with pytest.raises(NotFound):
             access_of(request)[site.exposures[Author]].get_row(make_author("unseen").pk)
+
+
+@pytest.mark.django_db
+def test_rows_of_a_relation_that_keeps_its_links_itself_are_read_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    book, other = make_book("A"), make_book("B")
+    tag = Tag.objects.create(name="sea")
+    book.tags.add(tag)
+    site = site_with(Book, fields=["tags"])
+    site.register(Tag)
+    link = access_of(request_of(make_superuser(), site))[site.exposures[Book]].link("tags")
+    assert link is not None
+    monkeypatch.setattr(access, "linked_reader", lambda field: str)
+    assert list(link.rows_of(book, Tag.objects.all())) == [tag]
+    assert list(link.rows_of(other, Tag.objects.all())) == []
+
+
+@pytest.mark.django_db
+def test_hidden_relations_to_a_model_are_no_links() -> None:
+    site = site_with(User)
+    model = access_of(request_of(make_superuser(), site))[site.exposures[User]]
+    hidden = [rel for rel in User._meta.related_objects if rel.hidden and rel.related_model is Task]
+    assert hidden
+    assert all(model.link(rel.name) is None for rel in hidden)
