@@ -24,9 +24,9 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
+from ..exposures.model_exposure import Listing, ModelExposure
 from ..protocol.errors import InvalidParams
-from .access import access_of
+from .access import ModelAccess, access_of
 from .columns import Column
 from .compiled_queries import Bind, CompiledQuery, Shape, Slot, cached_query, prepare, with_slots
 from .conditions import Filter, filtered, plannable_params, plannable_shapes
@@ -202,9 +202,8 @@ class PageQuery:
             params.append(None if value is None else prepare(key.field, value, using))
         # The SQL of a guarded key depends on which related rows the caller may see.
         guarded = [key for key in self.ordering if key.path.startswith(GUARDED)]
-        if shapes is None or self.search or self.guarded or guarded:
-            return None, params
-        if self.exposure.get_listing(self.request).narrows_without_search():
+        listing = self.exposure.get_listing(self.request)
+        if shapes is None or self.guarded or guarded or _is_searched(listing, self.search):
             return None, params
         order = tuple([(key.path, key.descending, key.nulls_last) for key in self.ordering])
         return (shapes, order, self.limit), params
@@ -221,8 +220,8 @@ class PageQuery:
 
     def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
         """Return the rows that match, on whatever page."""
-        rows = searched(access_of(self.request)[self.exposure], self.with_values(queryset), self.search)
-        return filtered(self.request, self.exposure, rows, self.conditions, params)
+        model = access_of(self.request)[self.exposure]
+        return _matching(model, self.with_values(queryset), self.conditions, self.search, params)
 
     def segments(self, using: str) -> Sequence[Segment]:
         """Return the pagination segments from which the page is read, one after the other until it is full."""
@@ -301,9 +300,22 @@ def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
 def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return all rows that match, in no order."""
     rows = exposure.get_queryset(request).order_by()
-    if search or exposure.get_listing(request).narrows_without_search():
-        rows = searched(access_of(request)[exposure], rows, search)
-    return filtered(request, exposure, rows, conditions, plannable_params(conditions, rows.db)).order_by()
+    params = plannable_params(conditions, rows.db)
+    return _matching(access_of(request)[exposure], rows, conditions, search, params).order_by()
+
+
+def _is_searched(listing: Listing, search: str) -> bool:
+    """Return whether the search takes part in a page's query: also without a term, where it narrows the list."""
+    return bool(search) or listing.narrows_without_search()
+
+
+def _matching(
+    model: ModelAccess, rows: QuerySet[Any], conditions: Sequence[Filter], search: str, params: Sequence[Any]
+) -> QuerySet[Any]:
+    """Narrow the rows of a page's query to those that match its search and its filters."""
+    if _is_searched(model.exposure.get_listing(model.request), search):
+        rows = searched(model, rows, search)
+    return filtered(model.request, model.exposure, rows, conditions, params)
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:

@@ -89,8 +89,6 @@ def unsearched(model: ModelAccess) -> list[str]:
 def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Search rows by a text: return those that the exposure's search finds, each once."""
     exposure, request = model.exposure, model.request
-    if not term and not exposure.get_listing(request).narrows_without_search():
-        return queryset
     try:
         found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
     except (ValidationError, ValueError):
