@@ -31,22 +31,24 @@ IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES", "SIGN_IN_FACTS"})
 def faults() -> list[Problem]:
     """Return the faults of the settings in ``MCP_DJANGO``: unknown names, and values that a setting cannot have."""
     configured = getattr(django_settings, "MCP_DJANGO", {})
-    if isinstance(configured, Mapping) and all(
-        name in SETTINGS and SETTINGS[name].kind.admits(value) for name, value in configured.items()
-    ):
-        return []
-    from ..problems import Problem  # only where something is wrong
-
     if not isinstance(configured, Mapping):
+        from ..problems import Problem  # only where something is wrong
+
         remedy = 'It has to be a dict, such as {"BASE_URL": "https://shop.example"}.'
         return [Problem(f"MCP_DJANGO is {configured!r}.", remedy)]
-    found = []
-    for name, value in configured.items():
-        if name not in SETTINGS:
-            found.append(Problem(f"MCP_DJANGO has no setting {name!r}.", _in_place_of(name), cause=UNKNOWN_KEY))
-        elif not (kind := SETTINGS[name].kind).admits(value):
-            found.append(Problem(f"MCP_DJANGO: {name} is {value!r}.", kind.hint(value)))
-    return found
+    return [fault for name, value in configured.items() if (fault := _fault(name, value)) is not None]
+
+
+def _fault(name: Any, value: Any) -> Problem | None:
+    """Return the fault of one key of ``MCP_DJANGO``, None for a setting with a value that it can have."""
+    setting = SETTINGS.get(name)
+    if setting is not None and setting.kind.admits(value):
+        return None
+    from ..problems import Problem  # only where something is wrong
+
+    if setting is None:
+        return Problem(f"MCP_DJANGO has no setting {name!r}.", _in_place_of(name), cause=UNKNOWN_KEY)
+    return Problem(f"MCP_DJANGO: {name} is {value!r}.", setting.kind.hint(value))
 
 
 def _in_place_of(name: Any) -> str:
