@@ -19,12 +19,11 @@ from ..orm.access import ModelAccess, access_of
 from ..orm.alternative_spellings import is_short_text
 from ..orm.labels import label_of
 from ..orm.pagination import narrowed
-from ..orm.row_reading import find_row
 from ..orm.tool_arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
 from ..orm.undecodable_values import all_readable
-from ..orm.uris import admin_url, parse_uri, row_uri
+from ..orm.uris import admin_url, row_uri
 from .base import RecordTool
-from .get_record import Record
+from .get_record import Record, find_row_by_uri
 from .model_search import found_models, stem, telling_words
 
 # Models that one call searches, rows of one model, and rows of a result.
@@ -125,15 +124,10 @@ class Fetch(RecordTool):
         """Return the row."""
         uri = check_names(arguments, self.input_schema["properties"]).get("id")
         try:
-            address = parse_uri(uri)
-            exposure = access_of(request).get_exposure(address.label)
-            if address.pk is None or address.field_name is not None:
-                raise NotFound
-            go_to(request, exposure, "change", address.pk)
-            found = find_row(request, exposure, address.pk)
-            request.mcp.record.model = exposure.label
+            exposure, found = find_row_by_uri(request, uri)
         except NotFound:
             raise ToolError(f"{RECORD_NOT_FOUND} id is one that search gave.") from None
+        request.mcp.record.model = exposure.label
         model = access_of(request)[exposure]
         payload = Record(model, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}

@@ -238,12 +238,7 @@ class GetRecord(RecordTool):
         uri = key if "model" not in given and isinstance(key, str) and key.startswith(SCHEME) else given.get("uri")
         if uri is not None:
             try:
-                address = parse_uri(uri)
-                exposure = access_of(request).get_exposure(address.label)
-                if address.pk is None or address.field_name is not None:
-                    raise NotFound
-                go_to(request, exposure, "change", address.pk)
-                return exposure, find_row(request, exposure, address.pk)
+                return find_row_by_uri(request, uri)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
         if key is None:
@@ -257,3 +252,17 @@ class GetRecord(RecordTool):
         key = RowFinder(access_of(request)[exposure]).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
         return exposure, find_row(request, exposure, key)
+
+
+def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelExposure, FoundRow]:
+    """Find the row to get by the URI of its record, and move the request to the row's admin page.
+
+    Raises:
+        NotFound: it is no URI of a record, or the caller cannot see the row.
+    """
+    address = parse_uri(uri)
+    exposure = access_of(request).get_exposure(address.label)
+    if address.pk is None or address.field_name is not None:
+        raise NotFound
+    go_to(request, exposure, "change", address.pk)
+    return exposure, find_row(request, exposure, address.pk)
