@@ -50,8 +50,7 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
         return bool(url_of("authorized-token-list"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the admin shows the entry, as :meth:`has_module_permission` does; there are no rows to
-        view."""
+        """Return whether the admin shows the entry, as :meth:`has_module_permission` does: it has no rows."""
         return obj is None and self.has_module_permission(request)
 
 

@@ -19,8 +19,7 @@ class MCPDjangoConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Set up the app when all apps are loaded: import the ``mcp`` module of every installed app, as the admin does
-        with ``admin``."""
+        """Set up the app when all are loaded: import the ``mcp`` module of each, as the admin does with ``admin``."""
         from .conf import faults, settings
         from .sites import site
         from .subscriptions.model_signals import connect

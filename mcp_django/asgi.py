@@ -1,7 +1,8 @@
 """The fast road: an ASGI application that passes requests to MCP endpoints directly to the ASGI consumer.
 
 Use it in ``asgi.py`` in place of Django's ``get_asgi_application``. Everything that is not an endpoint goes to Django
-unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts; a site that ``needs_middleware`` stays with Django.
+unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts; a site that ``needs_middleware`` stays with Django, and
+so does a browser with a session, as the project's middleware knows who is signed in.
 
 ``CONN_MAX_AGE`` is for the threads of the endpoints, which stay. Django has a thread for each other request, and a
 connection that outlived it would be nobody's, and open for as long as the worker's memory is not cleaned: it is closed.
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core.asgi import get_asgi_application as django_asgi_application
 from django.core.handlers.asgi import ASGIHandler
 from django.core.signals import request_finished
@@ -29,14 +31,18 @@ def close_connections(**kwargs: Any) -> None:
 
 
 async def no_lifespan(receive: Any, send: Any) -> None:
-    """Complete the ASGI lifespan messages, as there is nothing to start or stop.
-
-    Django fails instead, which some servers warn of.
-    """
+    """Complete the ASGI lifespan messages, as there is nothing to start or stop. Django fails instead, which some
+    servers warn of."""
     stage = ""
     while stage != "lifespan.shutdown":
         stage = (await receive())["type"]
         await send({"type": f"{stage}.complete"})
+
+
+def is_visit(scope: Mapping[str, Any]) -> bool:
+    """Return whether a browser with a session opens the endpoint as a page."""
+    found, cookie = dict(scope["headers"]), f"{django_settings.SESSION_COOKIE_NAME}=".encode()
+    return found.get(b"accept", b"").lower().startswith(b"text/html") and cookie in found.get(b"cookie", b"")
 
 
 def get_asgi_application(django_application: Application | None = None) -> Application:
@@ -64,7 +70,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
             prefix, path = split_path(scope)
             match = endpoint_match(path)
             mounted: MCPSite | None = getattr(match and match.func, ENDPOINT, None)
-            if mounted is not None and not mounted.needs_middleware:
+            if mounted is not None and not (mounted.needs_middleware or is_visit(scope)):
                 set_script_prefix(f"{prefix}/")
                 exchange = partial(StreamableExchange, mounted, attributes={"resolver_match": match})
                 await MCPConsumer(exchange)(scope, receive, send)

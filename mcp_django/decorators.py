@@ -41,10 +41,8 @@ def register_viewset(
     site: MCPSite | None = None,
     **options: Any,
 ) -> Any:
-    """Decorator or function: register a ViewSet of REST framework, with the arguments of a router's ``register``.
-
-    See :meth:`~mcp_django.sites.MCPSite.register_viewset`.
-    """
+    """Decorator or function: register a ViewSet of REST framework, with the arguments of a router's ``register``. See
+    :meth:`~mcp_django.sites.MCPSite.register_viewset`."""
 
     def wrapper(viewset: type) -> type:
         (site or default_site).register_viewset(prefix, viewset, basename, **options)
@@ -68,16 +66,13 @@ def tool(function: F | None = None, *, site: MCPSite | None = None, **options: A
 
 
 def prompt(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Decorator: make a prompt of a function ``(request, **arguments)``; see
-    :class:`~mcp_django.resources.prompts.Prompt`."""
+    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.resources.prompts.Prompt`."""
     return _decorator((site or default_site).add_prompt, function, options)
 
 
 def resource(uri: str, *, site: MCPSite | None = None, **options: Any) -> Callable[[F], F]:
-    """Decorator: make a resource of a function; a URI with ``{parameters}`` makes a resource template.
-
-    See :class:`~mcp_django.resources.function_resources.FunctionResource`.
-    """
+    """Decorator: make a resource of a function; a URI with ``{parameters}`` makes a resource template. See
+    :class:`~mcp_django.resources.function_resources.FunctionResource`."""
 
     def wrapper(function: F) -> F:
         (site or default_site).add_resource(uri, function, **options)

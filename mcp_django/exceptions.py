@@ -57,8 +57,7 @@ class NotConfirmed(ToolError):
 
 
 class Declined(ToolError):
-    """Exception: the client's user declined a question (``action`` "decline") or dismissed it ("cancel"); nothing is
-    done."""
+    """Exception: the client's user declined a question (``action`` "decline") or dismissed it ("cancel")."""
 
     outcome = "refused:confirmation"
 
@@ -98,8 +97,7 @@ class NotFound(Exception):
 
 
 class AuthenticationFailed(Exception):
-    """Exception: the credentials of the request are missing (``invalid=False``) or not acceptable
-    (``invalid=True``)."""
+    """Exception: the request's credentials are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
 
     def __init__(self, *, invalid: bool, reason: "Problem | None" = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
@@ -107,10 +105,8 @@ class AuthenticationFailed(Exception):
 
 
 class InsufficientScope(Exception):
-    """Exception: the token lacks scopes.
-
-    ``required`` are all the scopes that the operation needs (RFC 6750, section 3.1).
-    """
+    """Exception: the token lacks scopes. ``required`` are all the scopes that the operation needs (RFC 6750, section
+    3.1)."""
 
     def __init__(self, required: Iterable[str]) -> None:
         self.required = frozenset(required)
@@ -118,17 +114,13 @@ class InsufficientScope(Exception):
 
 
 class Cancelled(BaseException):
-    """Exception: the client has gone. Raised at the next progress report, so that an open transaction rolls back.
-
-    A ``BaseException``, so that a tool's own ``except Exception`` does not carry on with work nobody waits for.
-    """
+    """Exception: the client has gone. Raised at the next progress report, so that an open transaction rolls back. A
+    ``BaseException``, so that a tool's own ``except Exception`` does not carry on with work nobody waits for."""
 
 
 class InputRequired(BaseException):
-    """Exception: the call needs answers first, and runs again from its beginning when they are there.
-
-    A ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not keep it.
-    """
+    """Exception: the call needs answers first, and runs again from its beginning when they are there. A
+    ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not keep it."""
 
     def __init__(self, questions: Iterable[Any]) -> None:
         self.questions: tuple[Any, ...] = tuple(questions)

@@ -19,8 +19,7 @@ from .exceptions import CallRefused
 
 
 class Session(models.Model):
-    """Database model of a session that has something to remember, or that has ended before its id did
-    (basic/transports, Sessions)."""
+    """Model of a session that has something to remember, or that ended before its id did (transports, Sessions)."""
 
     id = models.CharField(max_length=32, primary_key=True)
     user = models.ForeignKey(
@@ -43,8 +42,7 @@ class Stream(models.Model):
     """Database model of the event stream of one call, which goes on whether or not its client is connected."""
 
     class State(models.TextChoices):
-        """Choices of a model field, the state of a stream: a worker runs the call, the client has to answer first, or
-        the call is over."""
+        """Choices of the state of a stream: a worker runs the call, the client has to answer, the call is over."""
 
         RUNNING = "running"
         ASKING = "asking"
@@ -119,8 +117,7 @@ class TokenFacts(models.Model):
 
 
 class UsedAssertion(models.Model):
-    """Database model of a signed assertion that was accepted, kept until its expiry so that no worker accepts it again
-    (RFC 7523)."""
+    """Model of a signed assertion that was accepted, kept until its expiry: no worker accepts it again (RFC 7523)."""
 
     id = models.CharField(max_length=64, primary_key=True, help_text="The SHA-256 of its issuer and its jti.")
     expires = models.DateTimeField(db_index=True)
@@ -153,8 +150,7 @@ def _in_a_year() -> datetime:
 
 
 class ServiceAccount(models.Model):
-    """Database model of a service account, a program without a person: the user it acts as, its limits, and its proof
-    of identity."""
+    """Model of a service account, a program without a person: its user, its limits, and its proof of identity."""
 
     client_id = models.CharField(_("client id"), max_length=64, unique=True, default=_new_client_id, editable=False)
     name = models.CharField(_("name"), max_length=80)
@@ -206,8 +202,7 @@ class LinkedIdentity(models.Model):
 
 
 class ConnectedApplication(TokenFacts):
-    """Proxy model that gives the admin an entry for the page of connected applications; nothing is read or written
-    through it."""
+    """Proxy model of the admin's entry for the page of connected applications; nothing is read or written by it."""
 
     class Meta:
         proxy = True
@@ -217,19 +212,17 @@ class ConnectedApplication(TokenFacts):
 
 
 class ClientHost(models.Model):
-    """Database model of an administrator's decision on a host, whose applications describe themselves by a document
-    there."""
+    """Model of an administrator's decision on a host, whose applications describe themselves by a document there."""
 
     class Decision(models.TextChoices):
-        """Choices of a model field, the decision on a host: allowed, blocked, or waiting since somebody wanted to
-        connect."""
+        """Choices of the decision on a host: allowed, blocked, or waiting since somebody wanted to connect."""
 
         WAITING = "waiting", _("to be decided")
         ALLOWED = "allowed", _("allowed")
         BLOCKED = "blocked", _("blocked")
 
     host = models.CharField(
-        _("host"), max_length=255, unique=True, help_text=_("Such as claude.ai; .example.com is all of a domain.")
+        _("host"), max_length=255, unique=True, help_text=_("Such as claude.ai; .example.com means all of a domain.")
     )
     decision = models.CharField(_("decision"), max_length=7, choices=Decision.choices, default=Decision.WAITING)
     url = models.CharField(_("application"), max_length=255, blank=True, editable=False)
@@ -258,8 +251,7 @@ class CallEntry(models.Model):
     """
 
     class Kind(models.TextChoices):
-        """Choices of a model field, the kind of caller: a person's client, a program with a service account, or a local
-        process."""
+        """Choices of the kind of caller: a person's client, a program with a service account, a local process."""
 
         PERSON = "person", _("person")
         SERVICE = "service", _("service")
@@ -292,6 +284,11 @@ class CallEntry(models.Model):
     duration = models.FloatField(_("duration (ms)"), default=0)
     queries = models.PositiveIntegerField(_("queries"), default=0)
     query_time = models.FloatField(_("time of the queries (ms)"), default=0)
+    # Null where nothing of the kind was measured.
+    waiting = models.FloatField(_("waiting for a thread (ms)"), null=True)
+    token_check = models.FloatField(_("check of the token (ms)"), null=True)
+    own_code = models.FloatField(_("functions of the project (ms)"), null=True)
+    rendering = models.FloatField(_("writing the result (ms)"), null=True)
     trace = models.CharField(_("trace id"), max_length=32, blank=True)
     history = models.JSONField(_("history"), default=list)
     arguments = models.TextField(_("arguments"), blank=True)
@@ -304,8 +301,14 @@ class CallEntry(models.Model):
         permissions: ClassVar = [("view_bodies", _("Can view captured arguments and results of calls"))]
         indexes: ClassVar = [
             models.Index(fields=[name, "time"], name=f"mcp_call_{name}"[:30])
-            for name in ("user", "client_id", "tool", "model", "outcome", "session", "token")
+            for name in ("user", "client_id", "client_name", "tool", "model", "outcome", "session", "token")
+        ] + [
+            models.Index(fields=[name], name=f"mcp_call_{name}", condition=models.Q(**{f"{name}__gt": ""}))
+            for name in ("error_id", "trace")
         ]
+        indexes.append(
+            models.Index(fields=["time", "call_id"], name="mcp_call_sample", condition=models.Q(call_id__lt="1"))
+        )
 
     def __str__(self) -> str:
         return f"{self.method} {self.tool}".strip()

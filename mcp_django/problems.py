@@ -24,8 +24,7 @@ class Problem:
 
 
 def nearest(name: Any, known: Iterable[str], least: float = 0.6) -> str:
-    """Return the remedy for a misspelled name, " Did you mean ...?" with the nearest known name, or "" if none is
-    similar enough."""
+    """Return the remedy for a misspelled name, " Did you mean ...?" with the nearest known name, or ""."""
     found = closest(str(name), known, least)
     return f" Did you mean {found!r}?" if found is not None else ""
 
@@ -136,8 +135,7 @@ UNUSED: Final = Problem(
     "REFRESH_TOKEN_EXPIRE_SECONDS is how long one lasts unused. The user signs in again.",
 )
 SIGNED_OUT: Final = Problem(
-    "the user's password or sign-in has changed since",
-    "A new password ends such grants. The user signs in again.",
+    "the user's password or sign-in has changed since", "A new password ends such grants. The user signs in again."
 )
 # The page
 CHANGED_FORM: Final = Problem("the form is not the one that was shown", "The user begins again in the client.")
@@ -149,15 +147,13 @@ NO_SESSION: Final = Problem(
 )
 # Registration
 NO_REGISTRATION: Final = Problem(
-    "clients cannot register themselves",
-    "REGISTRATION is 'off': add the application in the admin.",
+    "clients cannot register themselves", "REGISTRATION is 'off': add the application in the admin."
 )
 TOKEN_TO_REGISTER: Final = Problem(
     "the registration has no token that is good", "REGISTRATION is 'authenticated': mcp_token makes a token for it."
 )
 MANY_CLIENTS: Final = Problem(
-    "too many clients register",
-    "RATES['registrations'] and RATES['registrations_total'] are the limits.",
+    "too many clients register", "RATES['registrations'] and RATES['registrations_total'] are the limits."
 )
 NO_CACHE: Final = Problem(
     "the cache does not answer, and requests of strangers are counted in it",

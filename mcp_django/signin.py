@@ -94,8 +94,7 @@ class OTPDevice(SignInFact):
         return None if device is None else str(device.persistent_id)
 
     def restore(self, request: HttpRequest, value: Any) -> None:
-        """Verify the user by the OTP device of the sign-in, if it still exists, is confirmed and belongs to the
-        user."""
+        """Verify the user by the OTP device of the sign-in, if it exists, is confirmed and the user's."""
         user: Any = request.user
         if not _has_otp():
             return
@@ -157,8 +156,7 @@ def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
 
 
 def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
-    """Return whether an admin site would let the user in after the strongest sign-in, True if the admin site cannot be
-    asked."""
+    """Return whether an admin site lets the user in after the strongest sign-in, True if it cannot be asked."""
     assumed = copy(request)
     assumed.user = copy(request.user)
     try:
@@ -203,8 +201,7 @@ def _has_otp() -> bool:
 
 @lru_cache(maxsize=256)
 def _is_stock(model: Any) -> bool:
-    """Return whether the user model computes its session hash of the password as Django does, for the sign-in's
-    password mark."""
+    """Return whether the user model makes its session hash of the password as Django does, for the password mark."""
     # No model can be imported before the apps are loaded.
     from django.contrib.auth.base_user import AbstractBaseUser
 
@@ -231,6 +228,5 @@ setting_changed.connect(_forget)
 
 
 def _mark(hashed: str) -> str:
-    """Return the password mark of a sign-in from a session hash: it tells passwords apart, and no session can be made
-    of it."""
+    """Return a sign-in's password mark from a session hash: it tells passwords apart, and makes no session."""
     return hashlib.sha256(b"mcp_django.signin " + hashed.encode()).hexdigest()[:32]

@@ -1,11 +1,15 @@
 """One request to an ASGI application, message by message, as a server would send it."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
 
 JSON = "application/json, text/event-stream"
+# Seconds until what does not come counts as not coming: the machine may be busy.
+PATIENCE = 30
 
 
 def http_scope(path: str = "/mcp", method: str = "POST", **headers: str) -> dict[str, Any]:
@@ -41,10 +45,10 @@ class Exchange:
     async def disconnect(self) -> None:
         await self.communicator.send_input({"type": "http.disconnect"})
 
-    async def next(self, timeout: float = 20) -> Any:
+    async def next(self, timeout: float = PATIENCE) -> Any:
         return await self.communicator.receive_output(timeout)
 
-    async def answer(self, timeout: float = 20) -> tuple[int, dict[str, str], bytes]:
+    async def answer(self, timeout: float = PATIENCE) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and whole body."""
         start = await self.next(timeout)
         headers = {name.decode(): value.decode() for name, value in start["headers"]}
@@ -53,8 +57,30 @@ class Exchange:
             message = await self.next(timeout)
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        await self.communicator.wait(timeout)
+        await self.over(timeout)
         return start["status"], headers, body
+
+    async def over(self, timeout: float = PATIENCE) -> None:
+        """Return when the application has returned."""
+        await self.communicator.wait(timeout)
+
+
+class Waiting:
+    """A tool `wait` that goes on until it is stopped, and the events of its begin and end."""
+
+    def __init__(self, tools: Callable[..., None]) -> None:
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+        async def wait(request) -> str:  # type: ignore[no-untyped-def]
+            """Wait."""
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended.set()
+            return "waited"
+
+        tools(wait, read_only=True)
 
 
 def events(body: bytes) -> list[Any]:

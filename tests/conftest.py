@@ -21,6 +21,7 @@ from django.db import connections
 from django.urls import clear_script_prefix, set_urlconf
 from django.utils import timezone
 
+from tests import cases
 from tests.flush import made_at_first, sooner
 from tests.resolvers import kept
 
@@ -40,8 +41,9 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark whatever lies in `tests/e2e/` so; what is marked so takes longest, and comes first."""
+    cases.deselect(config, items)
     directory = f"{Path(__file__).parent / 'e2e'}{os.sep}"
     for item in items:
         if str(item.path).startswith(directory):

@@ -1,12 +1,12 @@
-"""What `make test`, `make test-all` and `make test-quick` run, two parts at a time.
+"""What `make test`, `make test-all` and `make test-quick` run, three parts at a time.
 
 `make test` runs every module on Django 5.2 with SQLite, the data side on Django 6 with PostgreSQL, and the rest on
-Django 6 with SQLite. `make test-all` is the product: everything on both. `make test-quick` is what to run while
-working: one Django, no servers.
+Django 6 with SQLite, each with some of the cases that are alike. `make test-all` is the product: everything on both,
+with all cases. `make test-quick` is what to run while working: one Django, no servers.
 
-Which module belongs to which part is marked in the module. The tests of real servers wait for most of their time, and
-small parts use one processor: beside others they cost next to nothing. A part's output is printed when it is over; last
-comes that of the run that leaves nothing out.
+Which module belongs to which part is marked in the module. A part is one process: several would each import, collect
+and migrate, and tell each other of each test. The tests of real servers wait for most of their time, and so these are
+two. A part's output is printed when it is over; last comes that of the run that leaves nothing out.
 """
 
 import os
@@ -24,17 +24,20 @@ from dataclasses import dataclass, field
 from tests import postgresql
 
 ROOT = postgresql.ROOT
-AT_ONCE = 2
+AT_ONCE, PROCESSORS = 3, 2
 PYTHON, PYTHON_DJANGO6 = ".venv/bin/python", ".venv-django6/bin/python"
-# The options of the long runs. Files go to the processes in their order: those of the servers, the longest, first.
-PYTEST = os.environ.get("PYTEST", "-n 2 --dist loadfile --no-loadscope-reorder")
+# Options of the long runs.
+PYTEST = os.environ.get("PYTEST", "")
+# The files go to the processes in their order.
+SERVERS = f"-n 2 --dist loadfile --no-loadscope-reorder {PYTEST} tests/e2e"
 # The example project is tested with its own settings, all else with those of the tests.
 EXAMPLE = "--ds=example_project.settings " + " ".join(
     f"tests/project/test_example_{name}.py" for name in ("asking", "evals", "project", "reach", "stories", "trials")
 )
 # The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
-PARITY = "-n 2 --ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
-CASES, CASES_DJANGO6 = os.environ.get("PARITY_CASES", "2000"), "400"
+PARITY = "--ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
+# Of all cases those with which each kind is there, as tests/cases.py chooses them.
+SOME = {"SOME_CASES": "1"}
 # So are the packages of other people, whose migrations take longer than all of their tests.
 PACKAGES = f"{postgresql.PACKAGES} tests/behaviour/test_packages_signin.py"
 # And a project with several databases.
@@ -47,8 +50,7 @@ def without(paths: Iterable[str]) -> str:
     return " ".join(f"--ignore={path}" for path in paths)
 
 
-EVERYTHING = f"{PYTEST} {without(ELSEWHERE)}"
-OTHER = f"{EVERYTHING} -m 'not whole'"
+EVERYTHING = f"{PYTEST} {without(['tests/e2e', *ELSEWHERE])}"
 EVERYTHING_DJANGO6 = f"{EVERYTHING} -m 'not e2e'"
 WITHOUT_DATA = f"{EVERYTHING_DJANGO6} {without(ONE_DJANGO)} {without(postgresql.FILES)}"
 # While working: without servers, packages and what walks over every model or case.
@@ -65,7 +67,7 @@ SPOKEN_EVERY = 30
 
 @dataclass(frozen=True)
 class Part:
-    """A command of its own, with what it adds to the environment, and the processor minutes that it takes."""
+    """A command of its own, with what it adds to the environment, and about how many processor minutes it takes."""
 
     name: str
     command: list[str]
@@ -81,7 +83,7 @@ class Outcome:
     seconds: float
 
 
-def pytest(name: str, python: str, options: str, minutes: float, **environment: str) -> Part:
+def pytest(name: str, python: str, options: str, minutes: float, environment: Mapping[str, str]) -> Part:
     return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment, minutes)
 
 
@@ -89,26 +91,27 @@ def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
-    yield pytest("Django 5.2", PYTHON, *((EVERYTHING, 17) if everything else (OTHER, 15)))
+    cases: Mapping[str, str] = {} if everything else SOME
+    yield pytest("Django 5.2", PYTHON, EVERYTHING, 9 if everything else 7, cases)
+    yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 7, cases)
     if with_django6:
-        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 11) if everything else (WITHOUT_DATA, 5)))
-    for name, minutes in (("data", 6.5), ("packages", 1.2), ("databases", 0.2)):
+        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 8) if everything else (WITHOUT_DATA, 2.5)), cases)
+    for name, minutes in (("data", 4), ("packages", 1.2), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:
                 command = [python, "-m", "tests.postgresql", name]
-                yield Part(f"PostgreSQL, {name}, {django}", command, minutes=minutes)
+                yield Part(f"PostgreSQL, {name}, {django}", command, cases, minutes)
     for django, python in pythons.items():
-        cases, minutes = (CASES, 1.5) if python == PYTHON else (CASES_DJANGO6, 0.5)
-        yield pytest(f"Parity, {django}", python, PARITY, minutes, PARITY_CASES=cases)
-        yield pytest(f"Example project, {django}", python, EXAMPLE, 1.3)
+        yield pytest(f"Parity, {django}", python, PARITY, 1.5 if everything else 0.5, cases)
+        yield pytest(f"Example project, {django}", python, EXAMPLE, 1.3, cases)
         if python == PYTHON or everything:
-            yield pytest(f"Packages, {django}", python, PACKAGES, 0.8)
-            yield pytest(f"Several databases, {django}", python, DATABASES, 0.1)
+            yield pytest(f"Packages, {django}", python, PACKAGES, 0.8, cases)
+            yield pytest(f"Several databases, {django}", python, DATABASES, 0.1, cases)
 
 
 def quick() -> Iterator[Part]:
     """Give what runs in a few minutes."""
-    yield pytest("Django 5.2, no servers", PYTHON, QUICK, 5)
+    yield pytest("Django 5.2, no servers", PYTHON, QUICK, 5, SOME)
 
 
 class Progress:
@@ -178,7 +181,9 @@ def announce(chosen: list[Part]) -> None:
     minutes = sum(part.minutes for part in chosen)
     print(f"== {len(chosen)} parts, {AT_ONCE} at a time; the output of each is shown when it is over:")
     print(*(f"   {part.name} ({part.minutes:g} min)" for part in chosen), sep="\n")
-    print(f"   About {minutes:.0f} processor minutes: {minutes / AT_ONCE:.0f} minutes on two processors.", flush=True)
+    print(
+        f"   About {minutes:.0f} processor minutes: {minutes / PROCESSORS:.0f} minutes on two processors.", flush=True
+    )
 
 
 def main(chosen: Iterable[Part]) -> int:

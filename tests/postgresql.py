@@ -36,7 +36,7 @@ def marked(name: str) -> list[str]:
 
 FILES = marked("postgresql")
 PARTS = {
-    "data": ["-n", "2", "--dist", "loadfile", *FILES],
+    "data": FILES,
     "packages": PACKAGES.split(),
     "databases": DATABASES.split(),
 }

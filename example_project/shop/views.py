@@ -46,9 +46,9 @@ def set_ups(url: str) -> Iterator[tuple[str, str, str]]:
     """For each client that connects over HTTP: its name, what to do, and what to run or to put where."""
     connection = Connection(settings.MCP_DJANGO["SERVER"]["name"], url=url)
     for client in CLIENTS.values():
-        shell = client.shell(connection) if client.shell is not None else ""
-        if client.path is None:
+        shell = client.shell(connection)
+        if shell and not client.file:
             yield client.title, f"Choose Streamable HTTP and enter {url}.", shell
-        elif not client.remote:
-            put = "" if shell else f"Put this into {client.path()} of your project."
+        elif client.file and not client.remote:
+            put = "" if shell else f"Put this into {client.file}."
             yield client.title, put, shell or " ".join(client.text(connection).split())

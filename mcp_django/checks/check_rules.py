@@ -26,8 +26,7 @@ def problem(id: str, what: str, remedy: str | None = None, obj: Any = None) -> C
 
 
 class Rule(NamedTuple):
-    """A rule of system checks: one expression is the test; texts can have settings of ``MCP_DJANGO`` in braces, and
-    DEFAULTS."""
+    """A rule of system checks: one expression is the test; texts can name settings of ``MCP_DJANGO`` in braces."""
 
     id: str
     is_broken: Callable[[], Any]
@@ -49,10 +48,8 @@ def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
 
 
 def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find], Check]:
-    """Decorate a rule of system checks, a generator of messages, and add it to a group of checks.
-
-    It finds nothing while a setting cannot be read, or one of the conditions does not hold.
-    """
+    """Decorate a rule of system checks, a generator of messages, and add it to a group of checks. It finds nothing
+    while a setting cannot be read, or one of the conditions does not hold."""
 
     def make(find: Find) -> Check:
         @wraps(find)

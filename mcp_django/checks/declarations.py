@@ -338,10 +338,8 @@ def _looks_random(field: Any) -> bool:
 
 @check(DEPLOYMENT_CHECKS)
 def check_undeclared() -> Iterator[CheckMessage]:
-    """Deployment check: declarations that are missing, and that cost callers a feature.
-
-    It is not read: a declaration beside it says more than a guess at what it does.
-    """
+    """Deployment check: declarations that are missing, and that cost callers a feature. It is not read: a declaration
+    beside it says more than a guess at what it does."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         for owner, text, hint in _undeclared(exposure):

@@ -32,10 +32,7 @@ from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
 
 # What of TELEMETRY needs an extra: the package that comes with it, and its name.
-EXTRAS: Final = {
-    "opentelemetry": ("opentelemetry", "telemetry"),
-    "prometheus": ("prometheus_client", "prometheus"),
-}
+EXTRAS: Final = {"opentelemetry": ("opentelemetry", "telemetry"), "prometheus": ("prometheus_client", "prometheus")}
 # The apps whose `runserver` is Django's.
 WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
 # By these, packages choose the schema of a connection.

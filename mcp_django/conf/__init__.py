@@ -108,15 +108,13 @@ class Settings:
 
     @property
     def MAX_BODY_BYTES(self) -> int:
-        """Setting: bytes of a request body, as everywhere in Django; a quarter of a worker's where Django has no
-        limit."""
+        """Setting: bytes of a request body, as in Django; a quarter of a worker's where Django has no limit."""
         limit = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return WORKER_BODY_BYTES // 4 if limit is None else int(limit)
 
     @property
     def MAX_WORKER_BODY_BYTES(self) -> int:
-        """Setting: bytes of the long bodies that one worker holds at the same time; a quarter of them for one
-        caller."""
+        """Setting: bytes of the long bodies that one worker holds at a time; a quarter of them for one caller."""
         return max(WORKER_BODY_BYTES, self.MAX_BODY_BYTES)
 
     def __getattr__(self, name: str) -> Any:

@@ -91,9 +91,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
     },
     "What is exposed": {
         "AUTO_REGISTER": Setting(
-            True,
-            FLAG,
-            "Expose every `ModelAdmin` of the default admin site. `False`: only what an `mcp.py` registers",
+            True, FLAG, "Expose every `ModelAdmin` of the default admin site. `False`: only what an `mcp.py` registers"
         ),
         "READ_ONLY": Setting(False, FLAG, "No tool that writes is listed or can be called, whatever else is set"),
         "TOOL_BUDGET": Setting(
@@ -213,7 +211,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             {},
             daily_budgets(),
             'What each user, client or service account has for a day, such as `{"user": {"calls": 5000}}` '
-            "([budgets](console.md#budgets))",
+            "([budgets](budgets.md))",
         ),
         "THREADS": Setting(
             4,
@@ -267,6 +265,15 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
                 TEXT.or_none("users with a permission alone"),
                 "The bearer token that can read the page of metrics",
             ),
+            alerts=Setting(
+                "off",
+                choice("off", "signal", "mail"),
+                '[Alerts](console.md#alerts): `"signal"` sends the signal `alert_raised`, `"mail"` also mails them to '
+                "Django's `ADMINS`",
+            ),
+            failing_share=Setting(0.25, number(), "The share of failed calls that raises an alert"),
+            failing_minutes=Setting(5, whole(1, 60), "Minutes in which calls are counted for it"),
+            failing_calls=Setting(20, whole(1), "Calls that there have to be in these minutes"),
             sql_comments=Setting(
                 False,
                 FLAG,

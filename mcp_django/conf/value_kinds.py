@@ -81,8 +81,7 @@ NAMES: Final = Kind(
     ),
 )
 URLS: Final = Kind(
-    "a dict of https URLs by client id",
-    lambda value: NAMES.admits(value) and all(map(HTTPS.admits, value.values())),
+    "a dict of https URLs by client id", lambda value: NAMES.admits(value) and all(map(HTTPS.admits, value.values()))
 )
 
 
@@ -125,10 +124,8 @@ def choice(*names: str) -> Kind:
 
 
 def items(words: str, kind: Kind | None = None) -> Kind:
-    """The kind of value that is a list, each item of ``kind``.
-
-    Text is refused, as Python would split it into characters.
-    """
+    """The kind of value that is a list, each item of ``kind``. Text is refused, as Python would split it into
+    characters."""
 
     def admits(value: Any) -> bool:
         return isinstance(value, list | tuple | set | frozenset) and (kind is None or all(map(kind.admits, value)))
@@ -166,8 +163,7 @@ class Setting:
 
 
 def wrong_member(item: Any, members: Mapping[str, Kind], required: Iterable[str] = ()) -> str:
-    """Return the message for the first wrong member of a setting's dict, such as a value not of its kind; "" for
-    none."""
+    """Return the message for the first wrong member of a setting's dict, such as one not of its kind; "" for none."""
     if not isinstance(item, Mapping):
         return f"it has to be a dict with {', '.join(members)}."
     for name, value in item.items():
@@ -183,8 +179,7 @@ def wrong_member(item: Any, members: Mapping[str, Kind], required: Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class Group(Kind):
-    """The kind of value that is a dict of settings, of which a project writes those that it changes; ``members`` are
-    all it can have."""
+    """The kind of value that is a dict of settings, to write those that change; ``members`` are all it can have."""
 
     members: Mapping[str, Setting] = field(default_factory=dict)
 
@@ -202,8 +197,7 @@ class Group(Kind):
 
 
 def group(*, can_be_off: bool = False, **members: Setting) -> Setting:
-    """Make a setting whose kind of value is a dict of settings; with ``can_be_off``, False is accepted too, and True
-    for the defaults."""
+    """Make a setting that is a dict of settings; with ``can_be_off``, False is one too, and True is the defaults."""
     kinds = {name: member.kind for name, member in members.items()}
 
     def admits(value: Any) -> bool:
@@ -215,8 +209,7 @@ def group(*, can_be_off: bool = False, **members: Setting) -> Setting:
 
 @dataclass(frozen=True, slots=True)
 class Records(Kind):
-    """The kind of value that is a list of dicts: ``members`` are the kinds of their values by name, ``required`` those
-    each has to have."""
+    """The kind of value that is a list of dicts: ``members`` are kinds by name, ``required`` those each has to have."""
 
     members: Mapping[str, Kind] = field(default_factory=dict)
     required: tuple[str, ...] = ()
@@ -244,8 +237,7 @@ SPENDERS: Final = ("user", "client", "service")
 
 
 def daily_budgets() -> Kind:
-    """The kind of value of the budgets setting: a dict of limits by user, client or service account, None for no
-    limit."""
+    """The kind of value of the budgets setting: limits by user, client or service account, None for no limit."""
 
     def admits_one(name: Any, limits: Any) -> bool:
         kind, colon, whose = str(name).partition(":")

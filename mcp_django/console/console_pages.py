@@ -5,30 +5,40 @@ django-oauth-toolkit is not installed. The console lives at the list of calls in
 :class:`~mcp_django.models.CallEntry` has the other pages below its own address.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import django
 from django.apps import apps
 from django.conf import settings as django_settings
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import get_template
 from django.template.response import TemplateResponse
 from django.templatetags.static import static
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..conf import settings
+from ..context.untrusted_text import plain
 
 Response = TypeVar("Response", bound=HttpResponseBase)
+# Switches that the banner of each page tells.
+MAX_TOLD: Final = 20
 # The templates of the admin around a page.
 AROUND: Final = ("admin/base.html", "admin/base_site.html", "admin/change_form.html", "admin/change_list.html")
+# The parameter and the cookie that name the time zone of the console, and how many seconds it is kept.
+ZONE: Final = "mcp_zone"
+KEPT: Final = 365 * 24 * 3600
 
 
 class Page:
@@ -52,6 +62,10 @@ class Page:
         """Return whether the user may open the console page: by default, who may view calls."""
         is_there = self.is_local or apps.is_installed("oauth2_provider")
         return is_there and bool(self.home.has_view_permission(request))
+
+    def get_switches(self, request: HttpRequest) -> list[Any]:
+        """Return the switches that the page has all pages of the console tell."""
+        return []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
         """Check permission and HTTP method of a console page, and call the page's function.
@@ -129,6 +143,24 @@ class Overview(Page):
     is_local: ClassVar[bool] = True
 
 
+class Conversations(Page):
+    """Declare the console page "Conversations": calls that belong together, and what came of them."""
+
+    name: ClassVar[str] = "conversations"
+    title: ClassVar[Any] = gettext_lazy("Conversations")
+    answer: ClassVar[str] = "conversations_page.show"
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+    is_local: ClassVar[bool] = True
+
+
+class Call(Conversations):
+    """Declare the page of one call, which has no tab of its own."""
+
+    name: ClassVar[str] = "call"
+    title: ClassVar[Any] = gettext_lazy("Call")
+    answer: ClassVar[str] = "call_page.show"
+
+
 class AsUser(Page):
     """Declare the console page "As this user", which is for superusers."""
 
@@ -151,8 +183,7 @@ class TryIt(Page):
 
 
 class Switches(Page):
-    """Declare the console page "Switches": who may view or change switches opens the page, who may change them uses
-    it."""
+    """Declare the console page "Switches": who may view or change switches opens it, who may change them uses it."""
 
     name: ClassVar[str] = "switches"
     title: ClassVar[Any] = gettext_lazy("Switches")
@@ -162,6 +193,12 @@ class Switches(Page):
         """Return whether the user may open this console page: who may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
+
+    def get_switches(self, request: HttpRequest) -> list[Any]:
+        """Return the switches that are in force, the newest first."""
+        from ..operating.switches import active  # the admin is loaded by every process
+
+        return list(active().filter(begins__lte=timezone.now()).order_by("-begins", "-pk")[:MAX_TOLD])
 
 
 class Connections(Page):
@@ -177,7 +214,7 @@ class Connect(Page):
 
     name: ClassVar[str] = "connect"
     title: ClassVar[Any] = gettext_lazy("Connect")
-    answer: ClassVar[str] = "connect_clients_page.respond"
+    answer: ClassVar[str] = "open_connections_page.set_up"
 
 
 class Health(Page):
@@ -189,7 +226,7 @@ class Health(Page):
 
 
 # In the order of the tabs.
-PAGES: Final[tuple[type[Page], ...]] = (Overview, Connections, Switches, Health, AsUser, TryIt, Connect)
+PAGES: Final[tuple[type[Page], ...]] = (Overview, Conversations, Connections, Switches, Health, AsUser, TryIt, Connect)
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
@@ -210,12 +247,59 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     pages: ClassVar[tuple[type[Page], ...]] = PAGES
 
+    def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        # The index of a project that has its own stays as it is.
+        admin_site.index_template = admin_site.index_template or "mcp_django/console/admin_index.html"
+
     def get_urls(self) -> list[URLPattern]:
         """Return the URLs of the console's pages, before those of rows."""
         found = [page(self) for page in self.pages]
         own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in found]
-        urls: list[URLPattern] = super().get_urls()
-        return [*own, *urls]
+        urls: list[URLPattern] = [*own, *super().get_urls()]
+        for each in urls:
+            each.callback = self.in_zone(each.callback)
+        return urls
+
+    def find_zone(self, name: str) -> ZoneInfo | None:
+        """Return the time zone that an operator named for the console, None if there is no such zone."""
+        try:
+            return ZoneInfo(name) if name else None
+        except (ValueError, OSError, KeyError):
+            return None
+
+    def in_zone(self, view: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a view of the console: its times, and those of its page, are in the zone that the operator chose.
+
+        The page is rendered here, while the zone is active. Whoever chooses a zone comes back to the same page.
+        """
+
+        @wraps(view)
+        def viewed(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if ZONE in request.GET:
+                return self._choose(request)
+            default = timezone.get_current_timezone()
+            # Without USE_TZ the times of the database are those of TIME_ZONE.
+            chosen = self.find_zone(request.COOKIES.get(ZONE, "")) if django_settings.USE_TZ else None
+            with timezone.override(chosen or default):
+                request.mcp_zone = {"name": str(chosen or default), "default": str(default)}  # type: ignore[attr-defined]
+                response = view(request, *args, **kwargs)
+                return response.render() if isinstance(response, TemplateResponse) else response
+
+        return viewed
+
+    def _choose(self, request: HttpRequest) -> HttpResponse:
+        """Keep the time zone that the request names, "" for the project's, and go to the page without it."""
+        query = request.GET.copy()
+        name = query.pop(ZONE)[-1]
+        response = HttpResponseRedirect(f"{request.path}?{query.urlencode()}" if query else request.path)
+        if self.find_zone(name) is not None:
+            response.set_cookie(ZONE, name, KEPT, httponly=True, samesite="Lax", secure=request.is_secure())
+        elif name:
+            messages.warning(request, _("There is no time zone %(name)s.") % {"name": plain(name)})
+        else:
+            response.delete_cookie(ZONE)
+        return response
 
     @property
     def calls_url(self) -> str:
@@ -225,7 +309,15 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
     def get_tabs(self, request: HttpRequest, current: str) -> list[dict[str, Any]]:
         """Return the console's tabs that the user may open: title, URL, and whether it is open."""
         pages = [page for page in (page(self) for page in self.pages) if page.may_open(request)]
-        tabs = [{"title": page.title, "url": page.url, "is_current": page.name == current} for page in pages]
+        tabs = [
+            {
+                "title": page.title,
+                "url": page.url,
+                "is_current": page.name == current,
+                "switches": page.get_switches(request),
+            }
+            for page in pages
+        ]
         if not self.has_view_permission(request):
             return tabs
         calls = {"title": _("Calls"), "url": self.calls_url, "is_current": current == "calls"}

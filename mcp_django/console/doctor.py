@@ -35,10 +35,12 @@ MOST_REDIRECTS: Final = 10
 REDIRECTS: Final = (301, 302, 303, 307, 308)
 # Seconds by which two clocks may differ: signed assertions are good for about a minute.
 MOST_APART: Final = 30
-# Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.
 SEE_LOG: Final = "Look at the server's log."
+BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
+# Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
 LOGIN_FOR_ALL: Final = "The admin's login page lets in staff alone: set LOGIN_URL to a login page for all users."
+LEADS_BACK: Final = "The login page has to redirect to its parameter `next`, as Django's LoginView does."
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 META: Final = client_meta("mcp_doctor")
@@ -73,8 +75,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """Return the endpoint's message in a refusal for the doctor's report, after a space; "" if something else
-        answers."""
+        """Return the message of the endpoint's refusal for the report, after a space; "" if something else answers."""
         try:
             said = plain(json.loads(self.body)["error"]["message"], 300)
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -102,6 +103,8 @@ class Agent:
     def __init__(self) -> None:
         # By the host, the path and the name that they are for.
         self.cookies: dict[tuple[str, str, str], Morsel[str]] = {}
+        # Of the monotonic clock: who waits for the doctor has no more time.
+        self.ends = float("inf")
         # The way is from here to the server, whatever proxy the environment names.
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
@@ -116,7 +119,7 @@ class Agent:
             else:
                 self.cookies[key] = found
 
-    def _sent_to(self, url: str) -> str:
+    def sent_to(self, url: str) -> str:
         """Return the cookies that the doctor's HTTP client sends to a URL (RFC 6265, section 5.4)."""
         parts = urlsplit(url)
         host, at = parts.hostname or "", parts.path or "/"
@@ -134,12 +137,13 @@ class Agent:
     ) -> Answer:
         """Send a request of the doctor and read the answer, or the first event of a stream."""
         sent = dict(headers or {})
-        if "Authorization" not in sent and (cookies := self._sent_to(url)):
+        if "Authorization" not in sent and (cookies := self.sent_to(url)):
             sent["Cookie"] = cookies
         try:
             request = urllib.request.Request(url, body, sent, method=method)
+            patience = min(TIMEOUT, max(0.1, self.ends - time.monotonic()))
             try:
-                response = self._opener.open(request, timeout=TIMEOUT)
+                response = self._opener.open(request, timeout=patience)
             except urllib.error.HTTPError as error:
                 response = error
             with response:
@@ -154,6 +158,8 @@ class Agent:
                 return Answer(url, response.status, response.headers, found)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise StepFailed(f"{url} does not answer within {patience:.1f} s.", BUSY) from None
             remedy = "Start the server, or name the URL at which it runs: manage.py mcp_doctor URL."
             if isinstance(reason, ssl.SSLError):
                 remedy = "Install a certificate for this host that clients trust, with its intermediates (fullchain)."
@@ -195,11 +201,11 @@ class _Form:
 
 
 class _Page(HTMLParser):
-    """An HTML page that the doctor reads: stylesheets and forms, one with the button "allow"."""
+    """An HTML page that the doctor reads: links and forms, one with the button "allow"."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.styles: list[str] = []
+        self.links: dict[str, list[str]] = {"stylesheet": [], "next": []}
         self.forms: list[_Form] = []
         self.feed(text)
 
@@ -217,8 +223,8 @@ class _Page(HTMLParser):
         """Take what counts."""
         given = {name: value or "" for name, value in attrs}
         name, kind = given.get("name", ""), given.get("type", "text").lower()
-        if tag == "link" and given.get("rel") == "stylesheet":
-            self.styles.append(given.get("href", ""))
+        if tag in ("a", "link") and given.get("rel") in self.links:
+            self.links[given["rel"]].append(given.get("href", ""))
         if tag == "form" or (name and not self.forms):
             self.forms.append(_Form(given.get("action", "")))
         if tag == "button" and name == "allow":
@@ -241,8 +247,9 @@ class Doctor:
     ``person`` are name and password of a user, who signs in by the form of the login page. Else ``sign_in`` gives the
     cookies of a browser in which a user is signed in; without either the way ends at the login page.
     ``shut_out`` says why the user cannot sign in there, "" for no reason that is known.
-    ``add_client`` gives the id of a client for :data:`CALLBACK` where none can register itself; without it the way ends
-    there. ``origins`` are those whose pages may call the endpoint from a browser.
+    ``add_client`` gives the id of a client for ``callback`` where none can register itself; without it the way ends
+    there. ``origins`` are those whose pages may call the endpoint from a browser. ``doubt`` is what may be wrong all
+    the same, "" for nothing.
     """
 
     url: str
@@ -256,14 +263,16 @@ class Doctor:
     date: str = ""
     server: dict[str, Any] = field(default_factory=dict)
     client_id: str = ""
+    callback: str = CALLBACK
+    doubt: str = ""
     login: Answer | None = None
+    asked: tuple[Answer, _Form] = field(init=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
     code: str = ""
     token: str = ""
 
     def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the doctor's steps: a title and a function that returns what was seen, or raises
-        :class:`StepFailed`."""
+        """Yield the doctor's steps: title, and a function that returns what was seen or raises :class:`StepFailed`."""
         yield from self.public_steps()
         if not self.challenge:
             return
@@ -290,6 +299,13 @@ class Doctor:
         if self.challenge:
             yield "Metadata of the endpoint", self.read_resource
             yield "Metadata of the authorization server", self.read_server
+
+    def page_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the doctor's steps through the pages of the sign-in that leave nothing behind."""
+        if "authorization_endpoint" in self.server:
+            yield "Login page", self.open_login
+            if self.sign_in is not None and self.client_id:
+                yield "Consent page", self.open_consent
 
     # The endpoint
 
@@ -356,8 +372,7 @@ class Doctor:
     # Discovery
 
     def read_resource(self) -> str:
-        """Doctor's step: read the endpoint's metadata at the URL in the challenge, and at the places where some clients
-        look unasked."""
+        """Doctor's step: read the endpoint's metadata at the URL in the challenge, and where clients look unasked."""
         path = urlsplit(self.url).path.removesuffix("/")
         known = "/.well-known/oauth-protected-resource"
         urls = [self.challenge, *(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}"))]
@@ -408,7 +423,8 @@ class Doctor:
             "grant_types": ["authorization_code"],
             "token_endpoint_auth_method": "none",
         }
-        answer = self.agent.send("POST", self.server["registration_endpoint"], _bytes(body), {"Content-Type": JSON})
+        sent = json.dumps(body).encode()
+        answer = self.agent.send("POST", self.server["registration_endpoint"], sent, {"Content-Type": JSON})
         if answer.status == 401 and self.add_client is not None:
             self.client_id = self.add_client()
             return f"it takes a token; client {self.client_id} was added for this"
@@ -423,8 +439,8 @@ class Doctor:
         digest = hashlib.sha256(self.verifier.encode()).digest()
         asked = {
             "response_type": "code",
-            "client_id": self.client_id,
-            "redirect_uri": CALLBACK,
+            "client_id": self.client_id or "mcp_doctor",
+            "redirect_uri": self.callback,
             "scope": "mcp:read",
             "state": "doctor",
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
@@ -435,7 +451,11 @@ class Doctor:
 
     def open_login(self) -> str:
         """Doctor's step: open the authorization page without a session, and arrive at the login page."""
-        self.login = answer = self.agent.page(self._question, "The login page")
+        answer = self.agent.page(self._question, "The login page")
+        # Ours, which names the application, comes before the project's.
+        for ahead in _Page(answer.text).links["next"] if answer.url == self._question else ():
+            answer = self.agent.page(urljoin(answer.url, ahead), "The login page")
+        self.login = answer
         page, form = answer.url.partition("?")[0], _Page(answer.text).login
         if self.shut_out:
             raise StepFailed(f"{page}: {self.shut_out}", LOGIN_FOR_ALL)
@@ -443,6 +463,7 @@ class Doctor:
             return page if "password" in answer.text else f"{page} (it asks for no password itself)"
         kept = parse_qs(urlsplit(urljoin(answer.url, form.action)).query)
         is_lost = "next=" in answer.url and "next" not in {*kept, *(name for name, value in form.fields if value)}
+        self.doubt = LEADS_BACK if is_lost else ""
         return page + ("; its form sends no `next` along: does it lead back? --password tries it" if is_lost else "")
 
     def give_password(self) -> str:
@@ -462,15 +483,17 @@ class Doctor:
         answer = self.agent.follow(urljoin(sent.url, sent.headers["Location"]))
         if urlsplit(answer.url).path != urlsplit(self.server["authorization_endpoint"]).path:
             raise StepFailed(
-                f"After the sign-in the browser is at {answer.url}, and not back at the consent page.",
-                "The login page has to redirect to its parameter `next`, as Django's LoginView does.",
+                f"After the sign-in the browser is at {answer.url}, and not back at the consent page.", LEADS_BACK
             )
         return "by its form, which leads back"
 
-    def consent(self) -> str:
-        """Doctor's step: open the consent page as a signed-in user, check its stylesheets, and allow access."""
+    def open_consent(self) -> str:
+        """Doctor's step: open the consent page as a signed-in user, and check its stylesheets."""
         if self.sign_in is not None and self.person is None:
-            self.agent.keep(self._question, self.sign_in())
+            url, cookies = self._question, self.sign_in()
+            self.agent.keep(url, cookies)
+            if not any(f"{name}=" in self.agent.sent_to(url) for name in cookies):
+                raise StepFailed(f"A browser sends no session to {url.partition('?')[0]}.", NO_SESSION.remedy)
         answer = self.agent.page(self._question, "The consent page")
         page = _Page(answer.text)
         if page.consent is None:
@@ -478,14 +501,21 @@ class Doctor:
                 f"{answer.url} has no button to allow access.",
                 "The session of the user is not accepted there. Open the page in a browser.",
             )
-        for href in page.styles:
+        for href in page.links["stylesheet"]:
             style = self.agent.send("GET", urljoin(answer.url, href))
             if style.status != 200 or style.kind != "text/css":
                 raise StepFailed(
                     f"The page has no styles: {style.url} answers {style.status} with {style.kind}.",
                     "Serve STATIC_ROOT after collectstatic, by a web server or WhiteNoise.",
                 )
-        form = urlencode([*page.consent.fields, ("allow", "1")]).encode()
+        self.asked = answer, page.consent
+        return "with its styles"
+
+    def consent(self) -> str:
+        """Doctor's step: open the consent page as a signed-in user, and allow access."""
+        self.open_consent()
+        answer, asked = self.asked
+        form = urlencode([*asked.fields, ("allow", "1")]).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": answer.url}
         sent = self.agent.send("POST", answer.url.partition("?")[0], form, headers)
         given = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
@@ -548,7 +578,8 @@ class Doctor:
         return self._post(message, headers, **more)
 
     def _post(self, message: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> Answer:
-        return self.agent.send("POST", self.url, _bytes(message), {"Content-Type": JSON, **headers}, **more)
+        sent = json.dumps(message).encode()
+        return self.agent.send("POST", self.url, sent, {"Content-Type": JSON, **headers}, **more)
 
 
 def _remedy_of_redirect(answer: Answer) -> str:
@@ -556,14 +587,8 @@ def _remedy_of_redirect(answer: Answer) -> str:
     target, own = answer.headers.get("Location", ""), urlsplit(answer.url).path
     if urlsplit(target).path.rstrip("/") == own.rstrip("/"):
         return f"It redirects to {target}. Give clients that URL, or mount it without a slash."
-    return (
-        f"It redirects to {target.partition('?')[0]}: middleware of the project, or a proxy, asks for a login before "
-        f"{own}. Have it leave out this path, /.well-known/ and /oauth/: tokens are asked for there."
-    )
-
-
-def _bytes(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode()
+    seen = f"It redirects to {target.partition('?')[0]}: middleware of the project, or a proxy, asks for a login before"
+    return f"{seen} {own}. Have it leave out this path, /.well-known/ and /oauth/: tokens are asked for there."
 
 
 def _origin(url: str) -> str:

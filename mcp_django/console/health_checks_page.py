@@ -1,25 +1,32 @@
 """The console's health checks page: settings, migrations, cache, channel layer, and the endpoint over HTTP.
 
-Nothing is checked before it is asked for, and nothing that is checked leaves a trace: the rest of a client's way, which
-registers a client and signs in, is ``manage.py mcp_doctor``.
+All is looked at when the page opens, within seconds, and nothing that is checked leaves a trace: the rest of a client's
+way, which registers a client and signs in, is ``manage.py mcp_doctor``.
 """
 
 import asyncio
+import time
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from itertools import chain
 from typing import Final
+from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
 from channels.layers import channel_layers
 from django.apps import apps
+from django.conf import settings as django_settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
+from oauth2_provider.models import get_application_model
 
 from ..conf import settings
 from ..models import CallEntry
@@ -31,13 +38,16 @@ from ..runtime.cache_and_rate_limits import cache
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import shared_layer
 from .console_pages import Page
-from .doctor import Doctor, StepFailed
+from .doctor import BUSY, Doctor, StepFailed
 
 # Those whose tables calls need.
 APPS: Final = ("mcp_django", "oauth2_provider")
 OURS: Final = "mcp_django."
 # Seconds in which a message has to come back from the channel layer.
 LAYER_TIMEOUT: Final = 3
+# Seconds for all that is asked over HTTP.
+PATIENCE: Final = 4.0
+VERDICTS: Final = ("error", "warning", "info", "ok")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +66,67 @@ class CheckResult:
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Render the health checks page: the button, or the results of the health checks."""
-    if request.method != "POST":
-        return page.render(request, {"findings": None})
+    """Render the health checks page: the results of the health checks, what is wrong first."""
     findings: list[CheckResult] = []
+    ends = time.monotonic() + PATIENCE
     for path in mounted_endpoints():
         try:
-            findings += reached(resource_url(request, path))
+            doctor = Doctor(resource_url(request, path), origins=settings.ALLOWED_ORIGINS)
         except ImproperlyConfigured as error:
             findings.append(CheckResult(path, "error", str(error)))
-    return page.render(request, {"findings": [*findings, *of_parts(), *of_settings()]})
+            continue
+        doctor.agent.ends = ends
+        if not request.META.get("wsgi.multithread", True) and not request.META.get("wsgi.multiprocess", True):
+            findings.append(CheckResult(doctor.url, "warning", _("The server cannot call itself."), BUSY))
+            continue
+        prepare_sign_in(doctor, request)
+        findings += results(doctor, chain(doctor.public_steps(), doctor.page_steps()))
+        if doctor.login is not None and not doctor.client_id:
+            seen = _("It was not opened: no client is registered yet, or this page is at another address.")
+            findings.append(CheckResult(_("Consent page"), "info", seen))
+    findings += [*of_parts(), *of_settings()]
+    findings.sort(key=lambda item: VERDICTS.index(item.verdict))
+    return page.render(request, {"findings": findings, "count": Counter(item.verdict for item in findings)})
+
+
+def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
+    """Let the doctor open the consent page in the user's session, as a client that is registered already. The session
+    is sent to the host alone at which the user's browser has shown it."""
+    model, key = get_application_model(), request.COOKIES.get(django_settings.SESSION_COOKIE_NAME)
+    kind = model.GRANT_AUTHORIZATION_CODE
+    clients = model._default_manager.filter(authorization_grant_type=kind, skip_authorization=False)
+    client = clients.exclude(redirect_uris="").exclude(client_id__startswith="https://").order_by("-pk").first()
+    if client is not None and key and urlsplit(doctor.url).netloc == request.get_host():
+        doctor.client_id, doctor.callback = client.client_id, client.redirect_uris.split()[0]
+        doctor.sign_in = lambda: session_cookies(key)
+
+
+def session_cookies(key: str) -> SimpleCookie:
+    """Return the cookie of a session as a browser keeps it: the settings say where it is sent."""
+    name = django_settings.SESSION_COOKIE_NAME
+    cookies = SimpleCookie({name: key})
+    cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
+    cookies[name]["domain"] = django_settings.SESSION_COOKIE_DOMAIN or ""
+    cookies[name]["secure"] = django_settings.SESSION_COOKIE_SECURE
+    return cookies
 
 
 def reached(url: str) -> Iterator[CheckResult]:
     """Yield health check results of the endpoint at ``url``: the doctor's public steps, up to the first failure."""
-    for title, step in Doctor(url, origins=settings.ALLOWED_ORIGINS).public_steps():
+    doctor = Doctor(url, origins=settings.ALLOWED_ORIGINS)
+    return results(doctor, doctor.public_steps())
+
+
+def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
+    """Yield the results of steps of a doctor, up to the first failure."""
+    for title, step in steps:
+        name, doctor.doubt = f"{title} · {doctor.url}", ""
         try:
-            yield CheckResult(f"{title} · {url}", "ok", step())
+            seen = step()
         except StepFailed as failed:
-            yield CheckResult(f"{title} · {url}", "error", str(failed), failed.remedy)
+            yield CheckResult(name, "error", str(failed), failed.remedy)
             return
+        yield CheckResult(name, "warning" if doctor.doubt else "ok", seen, doctor.doubt)
 
 
 def of_parts() -> Iterator[CheckResult]:
@@ -113,7 +164,7 @@ def _of_cache() -> CheckResult:
         return CheckResult(text, "error", type(error).__name__, remedy)
     if not is_well:
         return CheckResult(
-            text, "error", _("It does not keep what it is given."), _("Without it no call can be confirmed.")
+            text, "error", _("It loses what is stored in it."), _("Without it no call can be confirmed.")
         )
     return CheckResult(text, "ok", _("It answers."))
 

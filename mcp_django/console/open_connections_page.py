@@ -1,4 +1,4 @@
-"""The console's page of open connections: clients with access, sessions and streams, with buttons that end them.
+"""The console's pages of connections: open ones, with buttons that end them, and the set-up of each client.
 
 Open streams are those of all workers that share a channel layer with this one.
 
@@ -6,11 +6,12 @@ Sessions are those of the handshake era that have something to remember; a call 
 at and removed on the page of the access tokens, which has its own permissions.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db.models import Count, F, Max
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
@@ -22,12 +23,16 @@ from oauth2_provider.models import get_access_token_model
 from ..conf import settings
 from ..context.untrusted_text import plain
 from ..models import CallEntry, Session, Stream
+from ..oauth.resource_urls import resource_url
 from ..oauth.stored_tokens import live
+from ..routing import mounted_endpoints
 from ..server.sessions import end_session
 from ..server.stored_streams import DEAD_AFTER
 from ..subscriptions.bus import shared_layer
+from ..transports.client_configs import set_ups
 from ..transports.http.open_streams import registry
 from .console_pages import Page
+from .health_checks_page import CheckResult, reached
 
 # Each of these is enough to end sessions.
 MAY_END: Final = ("mcp_django.change_session", "mcp_django.delete_session")
@@ -43,7 +48,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             raise PermissionDenied
         if stream := request.POST.get("end_stream", "")[:32]:
             registry.disconnect(stream)
-            messages.success(request, _("The stream is told to end. Remove its access to keep its client out."))
+            messages.success(request, _("The stream will end. Remove its access to keep its client out."))
         elif end_session(request.POST.get("end", "")[:32]):
             messages.success(request, _("The session is over, and its streams end."))
         else:
@@ -80,8 +85,7 @@ def _streams() -> list[Any]:
 
 
 def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
-    """Return the open connections page's list of clients with a live access token, if the user may view access
-    tokens."""
+    """Return the open connections page's clients with a live access token, if the user may view access tokens."""
     model, user = get_access_token_model(), request.user
     opts = model._meta
     permissions = (f"{opts.app_label}.{action}_{opts.model_name}" for action in ("view", "change"))
@@ -101,3 +105,26 @@ def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
     ).order_by("-newest")
     clients = [{**row, "name": plain(row["name"]) or plain(row["client_id"])} for row in counted[:MAX_LISTED]]
     return {"clients": clients, "access_url": url}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint to connect clients to: URL, set-up of each client, result of the check (None before the check)."""
+
+    url: str
+    set_ups: list[dict[str, str]]
+    findings: list[CheckResult] | None
+
+
+def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Render the page that shows how to connect each client; a POST checks the endpoint and its metadata."""
+    context: dict[str, Any] = {"endpoints": [], "fault": ""}
+    for path in mounted_endpoints():
+        try:
+            url = resource_url(request, path)
+        except ImproperlyConfigured as error:
+            context["fault"] = str(error)
+            break
+        findings = list(reached(url)) if request.method == "POST" else None
+        context["endpoints"].append(Endpoint(url, list(set_ups(url)), findings))
+    return page.render(request, context)

@@ -1,354 +1,358 @@
-"""The console's overview: charts, figures and lists of calls, by outcome, duration, tool, model, client and user.
+"""The console's overview: a time line of calls, what changed compared with the period before, and what hurts most.
 
-The figures of a span are worked out in one pass over one query of at most ``MOST`` rows of the log. Where there are
-more, a sample stands for them: calls have random ids, so a range of ids is a fair part of them which the index finds.
+The figures of a period and of the one before it are worked out in one pass over one query of at most ``MOST`` rows of
+the log. Where there are more, a sample stands for them: calls have random ids, so a range of ids is a fair part of them
+which the index finds.
 """
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Final
-from urllib.parse import urlencode
+from functools import reduce
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from django.db.models import Max, Min, QuerySet
+from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
+from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ..models import CallEntry, Stream
-from .console_pages import Page
+from ..context.untrusted_text import plain
+from ..models import CallEntry
+from ..templatetags.mcp_console import group_of, word_of
+from .call_query import INDEXED, CallQuery
+from .console_pages import Home, Page
 
-# Rows that one page reads.
-MOST: Final = 50_000
-# Of each kind, so many are listed.
-TOP: Final = 10
-# Digits of an id that a sample looks at.
-DIGITS: Final = 4
-
-READ: Final = (
-    "time", "outcome", "duration", "tokens", "rows_read", "rows_changed", "tool", "model", "user", "username",
-    "client_id", "client_name", "session", "queries", "query_time",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Span:
-    """A time span of the overview's charts, in steps."""
-
-    name: str
-    title: Any
-    step: timedelta
-    steps: int
-
-
-SPANS: Final = {
-    span.name: span
-    for span in (
-        Span("hour", gettext_lazy("Last hour"), timedelta(minutes=2), 30),
-        Span("day", gettext_lazy("Last day"), timedelta(hours=1), 24),
-        Span("week", gettext_lazy("Last week"), timedelta(hours=6), 28),
-        Span("month", gettext_lazy("Last 30 days"), timedelta(days=1), 30),
-    )
-}
-
-
-@dataclass
-class Step:
-    """One step of the overview's charts: calls by outcome group, and their durations in ms."""
-
-    begins: datetime
-    ends: datetime
-    counts: Counter[str] = field(default_factory=Counter)
-    durations: list[float] = field(default_factory=list)
+# Rows that one page reads, and digits of an id that a sample looks at. Of each kind TOP are listed, whose names have
+# MAX_NAME characters; a time line has at most so many bars and labels.
+MOST, DIGITS, TOP, MAX_NAME, BARS, LABELS = 16_000, 4, 8, 60, 60, 8
+# Minutes between two bars or labels, all of them round on a clock.
+ROUND: Final = (1 / 60, 1 / 12, 1 / 4, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 40320, 524160)
+READ: Final = ("time", "outcome", "duration", "tokens", "tool", "client_name", "model", "username")
+# What the calls are listed by: its place in a row, the term of a query, and the title.
+LISTED: Final = (
+    (4, "tool", gettext_lazy("Tools")),
+    (5, "client", gettext_lazy("Clients")),
+    (6, "model", gettext_lazy("Models")),
+    (7, "user", gettext_lazy("Users")),
+    (1, "outcome", gettext_lazy("Refused, failed and open")),
+)
+SPANS: Final = (
+    ("last 1h", gettext_lazy("Last hour")),
+    ("last 24h", gettext_lazy("Last 24 hours")),
+    ("last 7d", gettext_lazy("Last 7 days")),
+    ("last 30d", gettext_lazy("Last 30 days")),
+)
+DEFAULT: Final = "last 24h"
+# From the axis upwards: what is bad stands on it, where its height can be compared.
+GROUPS: Final = ("failed", "refused", "open", "ok")
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+# Pixels, of which a failure has at least some, however many calls stand beside it; in width a chart fills its place.
+HEIGHT, CARD_HEIGHT, LEAST = 160, 80, 2.0
+# Lines of the axis of the numbers above 0; how much of the width of a step its bar takes; and calls of which one alone
+# would change the percentiles.
+MARKS, BAR, FEW = 4, 0.86, 20
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A row of the overview's lists, such as a tool: value, name, calls, failures and tokens."""
+class Tally:
+    """Calls of the overview that are counted together, of which each row stands for ``part``."""
 
-    value: str
-    name: str
-    calls: int
-    failed: int
-    tokens: int
+    def __init__(self, rows: Sequence[Any], part: int = 1) -> None:
+        groups = Counter(map(group_of, [row[1] for row in rows]))
+        self.calls, self.tokens = part * len(rows), part * sum([row[3] for row in rows])
+        self.counts = Counter({group: part * count for group, count in groups.items()})
+        self.failed = self.counts["failed"]
+        self.failed_percent = 100 * self.failed / (self.calls or 1)
+        self.durations = sorted([row[2] for row in rows])
+        self.p95 = self.percentile(SHARES["p95"])
+
+    def percentile(self, share: float) -> float:
+        """Return a percentile of the durations in ms (nearest rank), 0 for none."""
+        return self.durations[max(0, ceil(len(self.durations) * share) - 1)] if self.durations else 0.0
+
+    @property
+    def slow(self) -> str:
+        """The durations of the slowest, as the value of a query."""
+        return f">{max(0, ceil(self.p95) - 1)}"
 
 
-@dataclass
-class Figures:
-    """The overview's figures of one time span: totals, steps and lists.
-
-    ``part`` is of how many calls one was looked at, 1 where all were; all numbers are for all calls. Durations are ms.
-    """
+class Step(NamedTuple):
+    """A step of the overview's time line, with its calls."""
 
     begins: datetime
     ends: datetime
+    tally: Tally
+
+
+# A line of a list, such as a tool: its value, and its calls now and before.
+Entry: TypeAlias = tuple[str, Tally, Tally]
+
+
+class Figures(NamedTuple):
+    """The overview's figures of a period and of the one before it; each row stands for ``part`` calls."""
+
     part: int
+    now: Tally
+    before: Tally
     steps: list[Step]
-    calls: int = 0
-    tokens: int = 0
-    rows_read: int = 0
-    rows_changed: int = 0
-    sessions: int = 0
-    p50: float = 0.0
-    p95: float = 0.0
-    outcomes: Counter[str] = field(default_factory=Counter)
-    tops: dict[str, list[Entry]] = field(default_factory=dict)
-
-    def of_group(self, group: str) -> int:
-        """Return the number of calls in an outcome group of the overview, as :func:`group_of` names the groups."""
-        return sum(count for outcome, count in self.outcomes.items() if group_of(outcome) == group)
+    tops: list[list[Entry]]
 
 
-def group_of(outcome: str) -> str:
-    """Return the overview chart's group of a call's outcome: "ok", "refused", "failed", or "open" for a call asked or
-    cancelled."""
-    if outcome == "ok":
-        return "ok"
-    if outcome.startswith("refused:"):
-        return "refused"
-    return "open" if outcome in ("asked", "cancelled") else "failed"
+def figures(query: CallQuery, begins: datetime, ends: datetime) -> Figures:
+    """Compute the overview's figures of a period, from the calls that a query finds there and in the one before."""
+    calls = CallEntry._default_manager.order_by().filter(time__gte=begins - (ends - begins), time__lt=ends)
+    found, part = sample(without(query, "time"), calls)
+    rows: tuple[list[Any], list[Any]] = ([], [])
+    for row in found.values_list(*READ):
+        rows[row[0] < begins].append(row)
+    tops = [_top(*rows, part, place) for place, _term, _title in LISTED]
+    return Figures(part, Tally(rows[0], part), Tally(rows[1], part), steps_of(rows[0], begins, ends, part), tops)
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return a percentile of call durations for the overview's charts (nearest rank), 0 for none."""
-    if not ordered:
-        return 0.0
-    return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
-
-
-def figures(span: Span, now: datetime) -> Figures:
-    """Compute the overview's figures of a time span from the call log."""
-    begins = now - span.step * span.steps
-    rows, part = sample(CallEntry._default_manager.filter(time__gt=begins, time__lte=now))
-    steps = [Step(begins + span.step * n, begins + span.step * (n + 1)) for n in range(span.steps)]
-    found = Figures(begins, now, part, steps)
-    _fill(found, span, rows.values_list(*READ, named=True))
-    return found
-
-
-def sample(rows: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], int]:
-    """Sample the calls of an overview's span, and return how many calls each row stands for."""
-    if not rows[MOST : MOST + 1].exists():
-        return rows, 1
-    keys = CallEntry._default_manager.aggregate(first=Min("pk"), last=Max("pk"))
-    part = 2
-    while part < 16**DIGITS and (keys["last"] - keys["first"]) // part > MOST:
-        part *= 2
-    return rows.filter(call_id__lt=f"{16**DIGITS // part:0{DIGITS}x}"), part
-
-
-def _fill(found: Figures, span: Span, rows: Iterable[Any]) -> None:
-    durations: list[float] = []
-    sessions: set[str] = set()
-    listed: dict[str, dict[str, list[Any]]] = {name: defaultdict(lambda: ["", 0, 0, 0]) for name in LISTED}
+def steps_of(rows: Sequence[Any], begins: datetime, ends: datetime, part: int) -> list[Step]:
+    """Return the steps of the overview's time line, with their calls."""
+    bounds = round_times(begins, ends, BARS)
+    marks = [bound.timestamp() for bound in bounds]
+    found: dict[int, list[Any]] = defaultdict(list)
     for row in rows:
-        step = found.steps[min(int((row.time - found.begins) / span.step), span.steps - 1)]
-        group = group_of(row.outcome)
-        step.counts[group] += found.part
-        step.durations.append(row.duration)
-        durations.append(row.duration)
-        found.outcomes[row.outcome] += found.part
-        found.tokens += row.tokens * found.part
-        found.rows_read += row.rows_read * found.part
-        found.rows_changed += row.rows_changed * found.part
-        sessions.add(row.session)
-        for name, (value, title) in LISTED.items():
-            key = getattr(row, value)
-            if key:
-                line = listed[name][key]
-                line[0] = getattr(row, title) or line[0]
-                line[1] += found.part
-                line[2] += found.part if group == "failed" else 0
-                line[3] += row.tokens * found.part
-    found.calls = len(durations) * found.part
-    found.sessions = len(sessions - {""})
-    durations.sort()
-    found.p50, found.p95 = percentile(durations, 0.5), percentile(durations, 0.95)
-    for name, lines_of in listed.items():
-        entries = [Entry(value, called or value, *numbers) for value, (called, *numbers) in lines_of.items()]
-        found.tops[name] = sorted(entries, key=lambda entry: (-entry.calls, entry.value))[:TOP]
+        found[bisect_right(marks, row[0].timestamp()) - 1].append(row)
+    # The first step begins with the period and the last one ends with it, which need be no round times.
+    edges = [begins, *bounds[1:-1], ends]
+    return [Step(*step, Tally(found[number], part)) for number, step in enumerate(pairwise(edges))]
 
 
-# What the calls are listed by: the field that tells them apart, and the one that names them.
-LISTED: Final = {
-    "tool": ("tool", "tool"),
-    "model": ("model", "model"),
-    "client_id": ("client_id", "client_name"),
-    "user": ("user", "username"),
-}
+def without(query: CallQuery, *names: str) -> CallQuery:
+    """Return a query without its terms of these names."""
+    return reduce(CallQuery.without, [term for term in query.terms if term.name in names], query)
 
 
-# In units of the picture, which is scaled to its place.
-WIDTH: Final = 720
-HEIGHT: Final = 160
-# Of the steps' width, the bars take so much.
-BAR: Final = 0.8
-# From the axis upwards.
-GROUPS: Final = ("ok", "open", "refused", "failed")
+def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], int]:
+    """Return the calls that a query finds in the overview's period, or a sample, and how many each stands for."""
+    names = {term.name for term in query.terms}
+    unindexed = {term.name for term in query.terms if query.known.look(term.name, term.value)[0] not in INDEXED}
+    # Where the time or one of the terms leaves few, all of them are read.
+    for name in ("", *sorted(names - unindexed)):
+        if not without(query, *(names - {name})).filter(calls)[MOST : MOST + 1].exists():
+            return query.filter(calls), 1
+    # Keys are given in the order of time, or nearly so.
+    first, last = (calls.order_by(order).values_list("pk", flat=True)[0] for order in ("time", "-time"))
+    part = 2
+    while part < 16**DIGITS and abs(last - first) // part > MOST / 2:
+        part *= 2
+    return query.filter(calls).filter(call_id__lt=f"{16**DIGITS // part:0{DIGITS}x}"), part
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A rectangle of the overview's bar chart, with its outcome ``group``, ``count`` and step."""
-
-    group: str
-    count: int
-    step: Step
-    x: str
-    y: str
-    width: str
-    height: str
-
-
-def bars(steps: Sequence[Step]) -> list[Bar]:
-    """Return the overview's stacked bar chart of calls: a bar for each step and outcome group."""
-    most = max((sum(step.counts.values()) for step in steps), default=0)
-    wide = WIDTH / max(1, len(steps))
-    found = []
-    for number, step in enumerate(steps):
-        top = float(HEIGHT)
-        for group in GROUPS:
-            if count := step.counts[group]:
-                height = count * HEIGHT / most
-                top -= height
-                place = (number * wide + wide * (1 - BAR) / 2, top, wide * BAR, height)
-                found.append(Bar(group, count, step, *(f"{value:.2f}" for value in place)))
+def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
+    """Return at most ``most`` and two round times: the first and the last may lie outside of the period."""
+    minutes = (ends - begins) / timedelta(minutes=1)
+    size = timedelta(minutes=next((size for size in ROUND if minutes / size <= most), ceil(minutes / most)))
+    midnight = begins.replace(hour=0, minute=0, second=0, microsecond=0)
+    # By the clock on the wall, as the hours of a day are counted.
+    found = [midnight + (begins - midnight) // size * size]
+    while found[-1] < ends:
+        found.append(found[-1] + size)
     return found
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the overview's chart of durations: its SVG ``points``, and the ``values`` in ms."""
+def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> list[Entry]:
+    """Return the entries of one of the overview's lists, what hurts most first: many failures, long durations."""
+    found: tuple[dict[str, list[Any]], ...] = (defaultdict(list), defaultdict(list))
+    for rows, by_value in zip((rows_now, rows_before), found, strict=True):
+        for row in rows:
+            by_value[row[place]].append(row)
+    kept = [(value, rows) for value, rows in found[0].items() if value and value != "ok"]
+    entries = [(value, Tally(rows, part), Tally(found[1].get(value, ()), part)) for value, rows in kept]
+    failed = max((now.failed for _value, now, _before in entries), default=0) or 1
+    slow = max((now.p95 for _value, now, _before in entries), default=0.0) or 1.0
+    return sorted(entries, key=lambda each: (-each[1].failed / failed - each[1].p95 / slow, -each[1].calls, each[0]))[
+        :TOP
+    ]
 
-    name: str
-    points: str
-    values: list[float]
+
+class Chart:
+    """The places of the overview's charts: percent of the width, and pixels of the height."""
+
+    def __init__(self, steps: Sequence[Step], height: int = HEIGHT) -> None:
+        self.steps, self.height = steps, height
+        self.begins, self.ends = steps[0].begins, steps[-1].ends
+        # The day and the minute, or the second.
+        self.format = "Y-m-d H:i" if self.ends - self.begins > timedelta(minutes=30) else "Y-m-d H:i:s"
+        most = max(step.tally.calls for step in steps)
+        least = 10 ** floor(log10(max(1, most / MARKS)))
+        self.scale = next(least * factor for factor in (1, 2, 5, 10) if least * factor * MARKS >= most)
+        self.most = self.scale * max(1, ceil(most / self.scale))
+        times = [value for step in steps for value in map(step.tally.percentile, SHARES.values()) if value > 0]
+        # Whole powers of ten, as a call of half a minute would flatten all others.
+        self.low = floor(log10(max(1.0, min(times, default=1.0))))
+        self.high = max(self.low + 1, ceil(log10(max(1.0, max(times, default=1.0)))))
+        counts, powers = range(0, self.most + 1, self.scale), [10.0**n for n in range(self.low, self.high + 1)]
+        self.numbers = [(f"{height * (1 - n / self.most):.1f}", number_format(n, force_grouping=True)) for n in counts]
+        self.durations = [(f"{self.y(value):.1f}", duration_text(value)) for value in powers]
+        marks = [time for time in round_times(self.begins, self.ends, LABELS) if self.begins <= time <= self.ends]
+        texts = [date_format(time, "H:i" if time.hour or time.minute else "D j") for time in marks]
+        self.times = [(f"{self.x(time):.3f}", text) for time, text in zip(marks, texts, strict=True)]
+
+    def x(self, time: datetime) -> float:
+        """Return the place of a time, in percent of the width."""
+        return 100 * ((time - self.begins) / (self.ends - self.begins))
+
+    def y(self, duration: float) -> float:
+        """Return the place of a duration in ms, by its logarithm."""
+        return self.height * (1 - (log10(max(10**self.low, duration)) - self.low) / (self.high - self.low))
+
+    def bars(self, step: Step) -> list[dict[str, str]]:
+        """Return the parts of a step's bar, from the axis upwards."""
+        found, top = [], float(self.height)
+        for group in GROUPS:
+            if count := step.tally.counts[group]:
+                height = max(LEAST if group == GROUPS[0] else 0.0, self.height * count / self.most)
+                top -= height
+                found.append({"group": group, "y": f"{top:.1f}", "height": f"{height:.1f}"})
+        return found
+
+    def curve(self, share: float) -> str:
+        """Return the points of the line of a percentile: level for each step that has calls."""
+        return " ".join(
+            f"{self.x(edge):.3f},{self.y(step.tally.percentile(share)):.1f}"
+            for step in self.steps
+            if step.tally.calls
+            for edge in (step.begins, step.ends)
+        )
 
 
-def lines(steps: Sequence[Step], shares: dict[str, float]) -> tuple[list[Line], float]:
-    """Return the overview's line chart of durations: a line for each percentile, such as ``{"p95": 0.95}``, and the
-    axis in ms."""
-    ordered = [sorted(step.durations) for step in steps]
-    values = {name: [percentile(durations, share) for durations in ordered] for name, share in shares.items()}
-    most = max((value for found in values.values() for value in found), default=0.0)
-    wide = WIDTH / max(1, len(steps))
-    made = []
-    for name, found in values.items():
-        points = [
-            f"{number * wide + wide / 2:.2f},{HEIGHT - (value * HEIGHT / most if most else 0):.2f}"
-            for number, value in enumerate(found)
-            if ordered[number]
+class Overview:
+    """The overview of what a query finds: figures, charts and lists that lead to its calls at ``calls_url``."""
+
+    def __init__(self, calls_url: str, query: CallQuery, now: datetime) -> None:
+        self.calls_url, self.query = calls_url, query
+        begins, ends = query.period or (None, None)
+        ends = min(ends or now, now)
+        begins = begins if begins and begins < ends else ends - timedelta(days=1)
+        self.begins, self.ends = (timezone.localtime(t) if timezone.is_aware(t) else t for t in (begins, ends))
+        self.is_about = False
+
+    def context(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        found = figures(self.query, self.begins, self.ends)
+        self.is_about = found.part > 1
+        chart, texts = Chart(found.steps), [str(term) for term in self.query.terms]
+        return {
+            "query": self.query,
+            "figures": found,
+            "begins": self.begins,
+            "before": self.begins - (self.ends - self.begins),
+            "rest": str(without(self.query, "time")),
+            "list_url": self.query.url(self.calls_url),
+            "spans": [(title, self.query.adding(time=text).url(), text in texts) for text, title in SPANS],
+            "numbers": self.numbers(found),
+            "chart": chart,
+            "columns": [self.column(chart, step) for step in found.steps],
+            "curves": [(name, chart.curve(share)) for name, share in SHARES.items()],
+            "lists": [
+                {"title": title, "term": term, "lines": [self.line(*entry, term) for entry in entries]}
+                for (_place, term, title), entries in zip(LISTED, found.tops, strict=True)
+                if entries
+            ],
+        }
+
+    def numbers(self, found: Figures) -> list[dict[str, Any]]:
+        """Return the overview's numbers, with what changed against the period before, and the calls behind them."""
+        (now, before), tokens = found[1:3], _("Tokens sent (about)")
+        points = now.failed_percent - before.failed_percent
+        failed = {
+            **{"title": _("Failed"), "value": f"{number_format(now.failed_percent, 1)} %", "is_worse": points >= 1},
+            "change": before.calls and _("%s points") % f"{'+' if points > 0 else ''}{number_format(points, 1)}",
+        }
+        slow, url = self.query.adding(duration=now.slow).url(self.calls_url), self.query.url(self.calls_url)
+        return [
+            {"title": _("Calls"), "value": self.about(now.calls), "url": url, **change(now.calls, before.calls)},
+            {"url": self.query.adding(outcome="failed").url(self.calls_url), **failed},
+            {"title": _("Slowest 5 %, from"), "value": duration_text(now.p95), "url": slow}
+            | change(now.p95, before.p95, bad=1.2),
+            {"title": tokens, "value": number_format(now.tokens, force_grouping=True), "url": url}
+            | change(now.tokens, before.tokens),
         ]
-        made.append(Line(name, " ".join(points), found))
-    return made, most
+
+    def about(self, number: int) -> str:
+        """Return a number of calls, which may be an estimate."""
+        text = number_format(number, force_grouping=True)
+        return _("about %s") % text if self.is_about else text
+
+    def column(self, chart: Chart, step: Step) -> dict[str, Any]:
+        """Return a step of the time line: its place, the parts of its bar, its text, and where it leads."""
+        tally, there = step.tally, self.query.adding(time=(step.begins, step.ends))
+        times = {name: duration_text(tally.percentile(share)) for name, share in SHARES.items()}
+        label = f"{date_format(step.begins, chart.format)}\N{EN DASH}{date_format(step.ends, chart.format[6:])}: "
+        width = chart.x(step.ends) - chart.x(step.begins)
+        counts = {"calls": self.about(tally.calls), "failed": self.about(tally.failed)}
+        # What is this short has so few calls that one may look at each.
+        is_short = step.ends - step.begins <= timedelta(minutes=1)
+        return {
+            **{"step": step, "parts": chart.bars(step), "times": times},
+            **{"x": f"{chart.x(step.begins):.3f}", "width": f"{width:.3f}", "bar": f"{BAR * width:.3f}"},
+            "label": label + _("%(calls)s calls, %(failed)s failed") % counts,
+            "slow_label": label + ", ".join(f"{name} {text}" for name, text in times.items()),
+            "url": there.url(self.calls_url if is_short else ""),
+            "slow_url": there.adding(duration=tally.slow).url(self.calls_url) if tally.calls else "",
+            "failed_url": (there.adding(outcome="failed") if tally.failed else there).url(self.calls_url) + "&o=0",
+        }
+
+    def line(self, value: str, now: Tally, before: Tally, term: str) -> dict[str, Any]:
+        """Return a line of a list, with the addresses of its calls and of the overview of it."""
+        query, list_url = self.query.adding(**{term: value}), self.calls_url
+        return {
+            **{"now": now, "p95": duration_text(now.p95), "url": query.url(), "calls_url": query.url(list_url)},
+            "name": word_of(value) if term == "outcome" else plain(value, MAX_NAME),
+            "failed_url": query.adding(outcome="failed").url(list_url),
+            "slow_url": query.adding(duration=now.slow).url(list_url),
+            **(change(now.p95, before.p95, bad=1.5) if len(before.durations) >= FEW else {}),
+        }
 
 
-def table(steps: Sequence[Step], shares: dict[str, float]) -> list[dict[str, Any]]:
-    """Return the overview's charts as a table for screen readers, the newest step first."""
-    rows = []
-    for step in reversed(steps):
-        if step.durations:
-            ordered = sorted(step.durations)
-            counts = {group: step.counts[group] for group in GROUPS}
-            times = {name: percentile(ordered, share) for name, share in shares.items()}
-            rows.append({"step": step, "calls": sum(counts.values()), **counts, **times})
-    return rows
+def change(now: float, before: float, bad: float = 0.0) -> dict[str, Any]:
+    """Return how a number of the overview changed, and whether for the worse: at ``bad`` times as much."""
+    times = now / before if before else 1.0
+    text = f"\N{MULTIPLICATION SIGN}{number_format(times, 1)}" if times >= 2 else f"{100 * (times - 1):+.0f} %"
+    return {"change": text if before else "", "is_worse": bool(bad) and times >= bad}
 
 
-# A session with a call in this time is in use.
-IN_USE: Final = timedelta(minutes=15)
-
-
-def counted() -> dict[str, int]:
-    """Count the overview's live figures: recent ``sessions``, ``running`` calls, and calls ``asking`` their clients.
-
-    ``streams`` are those that tell of changes, of the workers that share a channel layer with this one. Calls that are
-    answered at once are over before anybody could count them; these have a stream of events.
-    """
-    # The admin is loaded where no call is served, too: by migrate and the shell.
-    from ..server.stored_streams import DEAD_AFTER
-    from ..transports.http.open_streams import registry
-
+def card(request: HttpRequest, home: Home) -> dict[str, Any]:
+    """Return what the admin's index shows of the calls of the last day; nothing where the log cannot be read."""
     now = timezone.now()
-    used = CallEntry._default_manager.filter(time__gt=now - IN_USE).exclude(session="")
-    alive = Stream._default_manager.filter(state=Stream.State.RUNNING, alive__gt=now - timedelta(seconds=DEAD_AFTER))
-    return {
-        "streams": registry.ask_workers().count,
-        "sessions": used.order_by().values("session").distinct().count(),
-        "running": alive.count(),
-        "asking": Stream._default_manager.filter(state=Stream.State.ASKING).count(),
-    }
-
-
-SHARES: Final = {"p50": 0.5, "p95": 0.95}
+    overview = Overview(home.calls_url, CallQuery.parse(DEFAULT, now), now)
+    calls = CallEntry._default_manager.order_by().filter(time__gte=overview.begins, time__lt=now)
+    # The index is there without the log, and so is its transaction.
+    with suppress(DatabaseError), transaction.atomic(using=calls.db):
+        rows, part = sample(overview.query, calls)
+        found = list(rows.values_list(*READ[:4]))
+        steps = steps_of(found, overview.begins, overview.ends, part)
+        overview.is_about, tally, chart = part > 1, Tally(found, part), Chart(steps, CARD_HEIGHT)
+        return {
+            **{"tabs": home.get_tabs(request, ""), "tally": tally, "chart": chart},
+            **{"calls": overview.about(tally.calls), "failed": overview.about(tally.failed)},
+            "calls_url": overview.query.url(home.calls_url),
+            "failed_url": overview.query.adding(outcome="failed").url(home.calls_url),
+            "columns": [overview.column(chart, step) for step in steps],
+        }
+    return {}
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer with the overview."""
-    span = SPANS.get(request.GET.get("span", ""), SPANS["day"])
-    return page.render(request, Overview(page.home.calls_url).context(span))
+    now = timezone.now()
+    query = CallQuery.parse(request.GET.get("q", ""), now)
+    timed = query if query.period else query.adding(time=DEFAULT)
+    return page.render(request, Overview(page.home.calls_url, timed, now).context())
 
 
-class Overview:
-    """The overview of one span: figures, charts and lists that link to the call log at ``calls_url``."""
-
-    def __init__(self, calls_url: str) -> None:
-        self.calls_url = calls_url
-
-    def context(self, span: Span) -> dict[str, Any]:
-        """Return what the page shows of a span."""
-        found = figures(span, timezone.now())
-        curves, most = lines(found.steps, SHARES)
-        titles = {"tool": _("Tools"), "model": _("Models"), "client_id": _("Clients"), "user": _("Users")}
-        return {
-            "span": span,
-            "spans": SPANS.values(),
-            "figures": found,
-            "numbers": self._numbers(found),
-            "live": counted(),
-            "bars": bars(found.steps),
-            "curves": curves,
-            "most_ms": most,
-            "most_calls": max((sum(step.counts.values()) for step in found.steps), default=0),
-            "box": f"0 0 {WIDTH} {HEIGHT}",
-            "rows": [self._linked(span, row) for row in table(found.steps, SHARES)],
-            "tops": [
-                {
-                    "title": titles[name],
-                    "entries": [
-                        {"entry": entry, "url": self._link(found, **{f"{name}__exact": entry.value})}
-                        for entry in entries
-                    ],
-                }
-                for name, entries in found.tops.items()
-            ],
-            "refusals": [
-                {"outcome": outcome, "count": count, "url": self._link(found, outcome__exact=outcome)}
-                for outcome, count in found.outcomes.most_common()
-                if outcome != "ok"
-            ],
-        }
-
-    def _link(self, found: Figures, **chosen: str) -> str:
-        query = {"time__gte": found.begins.isoformat(), "time__lte": found.ends.isoformat(), **chosen}
-        return f"{self.calls_url}?{urlencode(query)}"
-
-    def _numbers(self, found: Figures) -> list[dict[str, Any]]:
-        refused, failed = found.of_group("refused"), found.of_group("failed")
-        return [
-            {"title": _("Calls"), "value": found.calls, "url": self._link(found)},
-            {"title": _("Refused"), "value": refused, "url": self._link(found, outcome__startswith="refused:")},
-            {"title": _("Failed"), "value": failed, "url": self._link(found, outcome__contains="error")},
-            {"title": _("p50 (ms)"), "value": found.p50, "url": ""},
-            {"title": _("p95 (ms)"), "value": found.p95, "url": self._link(found, duration__gte=f"{found.p95:.3f}")},
-            {"title": _("Rows read"), "value": found.rows_read, "url": self._link(found, rows_read__gt="0")},
-            {"title": _("Rows changed"), "value": found.rows_changed, "url": self._link(found, rows_changed__gt="0")},
-            {"title": _("Tokens sent (about)"), "value": found.tokens, "url": ""},
-        ]
-
-    def _linked(self, span: Span, row: dict[str, Any]) -> dict[str, Any]:
-        step = row["step"]
-        query = urlencode({"time__gte": step.begins.isoformat(), "time__lt": step.ends.isoformat()})
-        return {**row, "url": f"{self.calls_url}?{query}"}
+def duration_text(duration: float) -> str:
+    """Return a duration of calls as the overview shows it, in ms or s."""
+    if duration >= 1000:
+        return _("%s s") % number_format(duration / 1000, 0 if duration >= 10_000 or not duration % 1000 else 1)
+    return _("%s ms") % number_format(duration, 0)

@@ -9,6 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils.functional import cached_property
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -24,11 +25,14 @@ MAX_OFFERED: Final = 1_000
 LASTS: Final = {
     "": gettext_lazy("until it is turned on again"),
     "30": gettext_lazy("30 minutes"),
+    "60": gettext_lazy("an hour"),
     "120": gettext_lazy("2 hours"),
     "480": gettext_lazy("8 hours"),
     "1440": gettext_lazy("a day"),
     "10080": gettext_lazy("a week"),
 }
+# Characters of a path to which a form leads back.
+MAX_PATH: Final = 2_000
 TARGETLESS: Final = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES)
 
 
@@ -56,8 +60,8 @@ class SwitchForm(forms.Form):
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
 
-    def __init__(self, data: Any = None) -> None:
-        super().__init__(data, auto_id="switch_%s")
+    def __init__(self, data: Any = None, *, initial: Any = None) -> None:
+        super().__init__(data, initial=initial, auto_id="switch_%s")
 
     @cached_property
     def names(self) -> dict[str, set[str]]:
@@ -91,11 +95,27 @@ class SwitchForm(forms.Form):
             return None
 
 
+def proposed(request: HttpRequest) -> dict[str, str]:
+    """Return what the link of an "off" button fills into the form: by default off for an hour, with a reason."""
+    given = {name: request.GET[name][:255] for name in ("kind", "target", "reason", "lasts") if name in request.GET}
+    if not given:
+        return {}
+    return {"reason": _("Off while we look into a problem."), "lasts": "60", **given}
+
+
+def way_back(request: HttpRequest) -> str:
+    """Return the path of this site from which the user came by an "off" button, "" for none."""
+    path = request.POST.get("back", request.GET.get("back", ""))
+    is_own = path.startswith("/") and len(path) <= MAX_PATH and url_has_allowed_host_and_scheme(path, None)
+    return path if is_own else ""
+
+
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer a request for the page."""
     user: Any = request.user
     may_change = bool(user.has_perm(CHANGE))
-    form = SwitchForm() if may_change else None
+    initial, back = proposed(request), way_back(request)
+    form = SwitchForm(initial=initial) if may_change else None
     if request.method == "POST":
         if not may_change:
             raise PermissionDenied
@@ -108,11 +128,12 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
                 )
             else:
                 messages.warning(request, _("It is on already."))
-            return redirect(page.url)
+            return redirect(back or page.url)
         form = SwitchForm(request.POST)
         if form.is_valid() and (made := form.switch_off(user)):
             messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": made})
-            return redirect(page.url)
+            return redirect(back or page.url)
     off = list(active().order_by("begins", "pk")[:MAX_OFFERED])
     rows = Switch._default_manager.exclude(pk__in=[switch.pk for switch in off]).order_by("-pk")
-    return page.render(request, {"form": form, "off": off, "ended": rows[:MAX_ENDED], "may_change": may_change})
+    context = {"form": form, "off": off, "ended": rows[:MAX_ENDED], "may_change": may_change, "back": back}
+    return page.render(request, context | {"is_proposed": bool(initial)})

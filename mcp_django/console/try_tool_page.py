@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,18 +17,31 @@ from django.utils.translation import gettext_lazy
 from ..context.call_record import CallRecord
 from ..oauth.resource_urls import resource_url
 from ..operating.call_lifecycle import counted
+from ..orm.access import ModelAccess, access_of
+from ..orm.filters import filters_of
+from ..orm.named_filters import named_filters_of
 from ..protocol.client_requests import ELICITATION
 from ..protocol.eras import client_meta
 from ..protocol.headers import encode_value, param_headers
 from ..protocol.versions import MODERN
 from ..routing import mounted_endpoints
+from ..schema.form_schemas import notation
 from ..signin import keep
+from ..tools.generic import GENERIC_TOOLS
+from ..tools.model_overview import Overview, Writing
 from ..transports.local_client import CallFailed, LocalClient
 from .console_pages import Page
 from .visibility_page import known_scopes, known_sites, with_defaults
 from .visibility_report import ask, request_of, tokens
 
 MAX_HELP: Final = 600
+# Rows of a relation to choose from, and characters of arguments in a link.
+MAX_CHOICES: Final = 100
+MAX_ARGUMENTS: Final = 20_000
+# Between an argument and the name of one of its members.
+WITHIN: Final = "."
+# The browser's own inputs, by the format of JSON Schema.
+INPUTS: Final = {"date": "date", "date-time": "datetime-local", "time": "time"}
 
 
 class JSONText(forms.CharField):
@@ -95,27 +108,51 @@ def _json(text: str, takes_text: bool) -> Any:
         raise ValidationError(gettext_lazy("This is not JSON.")) from None
 
 
+class Pairs(Lines):
+    """A field to enter a tool's filters on the try page: a line for each, ``name=value``, or all of them as JSON."""
+
+    def clean(self, value: Any) -> Any:
+        """Return the filters, None for none."""
+        if str(value).lstrip().startswith("{"):
+            return _json(value, False)
+        pairs = [str(line).partition("=") for line in super().clean(value) or ()]
+        return {name.strip(): _json(text.strip(), True) for name, _sign, text in pairs} or None
+
+
 class SchemaForm(forms.Form):
     """The try page's Django form for a tool, made from its JSON Schema. Nothing is required: the tool validates.
-
-    ``initial`` are values by name, as they are in JSON.
-    """
+    ``initial`` are values by name, as they are in JSON."""
 
     def __init__(
         self, schema: Mapping[str, Any], data: Any = None, *, initial: Mapping[str, Any] | None = None, prefix: str
     ) -> None:
         super().__init__(data, prefix=prefix, auto_id=f"{prefix}_%s")
-        required = schema.get("required", ())
         for name, part in schema.get("properties", {}).items():
-            field = self.fields[name] = field_of(name, part if isinstance(part, Mapping) else {})
-            field.is_asked_for = name in required  # type: ignore[attr-defined]
-            value = (initial or {}).get(name, part.get("default") if isinstance(part, Mapping) else None)
-            if value is not None:
-                field.initial = _shown(field, value)
+            value = (initial or {}).get(name)
+            if isinstance(part, Mapping) and "fields" in part:
+                given = value if isinstance(value, Mapping) else {}
+                for inner, inner_part in part["fields"].get("properties", {}).items():
+                    self._add(f"{name}{WITHIN}{inner}", inner_part, given.get(inner), part["fields"])
+            else:
+                self._add(name, part if isinstance(part, Mapping) else {}, value, schema)
+
+    def _add(self, name: str, part: Mapping[str, Any], value: Any, schema: Mapping[str, Any]) -> None:
+        """Add the field of an argument, or of a member of one."""
+        own = name.rpartition(WITHIN)[2]
+        field: Any = field_of(own, part)
+        field.is_asked_for, value = own in schema.get("required", ()), part.get("default") if value is None else value
+        if value is not None:
+            field.initial = _shown(field, value)
+        field.suggested, self.fields[name] = part.get("suggested"), field
 
     def values_given(self) -> dict[str, Any]:
         """Return the tool's arguments entered in the try page's form, by name, without empty ones."""
-        return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+        found: dict[str, Any] = {}
+        for name, value in self.cleaned_data.items():
+            outer, within, inner = name.partition(WITHIN)
+            if value not in (None, ""):
+                (found.setdefault(outer, {}) if within else found)[inner or outer] = value
+        return found
 
 
 def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
@@ -123,8 +160,12 @@ def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
     help_text = str(schema.get("description", ""))[:MAX_HELP]
     options: dict[str, Any] = {"label": str(schema.get("title") or name), "help_text": help_text, "required": False}
     kind, items = schema.get("type"), schema.get("items")
+    if "const" in schema:
+        return forms.CharField(widget=forms.HiddenInput, initial=schema["const"], **options)
     if values := _values(schema):
         return Chosen(values=values, **options)
+    if kind == "object" and "suggested" in schema:
+        return Pairs(**options)
     if kind == "array" and isinstance(items, Mapping):
         if values := _values(items):
             return SeveralChosen(values=values, **options)
@@ -132,7 +173,8 @@ def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
             return Lines(**options)
     match kind:
         case "string":
-            return forms.CharField(strip=False, widget=forms.TextInput(attrs={"dir": "auto"}), **options)
+            attrs = {"dir": "auto", "type": INPUTS.get(schema.get("format", ""), "text")}
+            return forms.CharField(strip=False, widget=forms.TextInput(attrs=attrs), **options)
         case "integer":
             return forms.IntegerField(**options)
         case "number":
@@ -160,11 +202,12 @@ def _shown(field: forms.Field, value: Any) -> Any:
             return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in value)
         case SeveralChosen() if isinstance(value, list):
             return [item if isinstance(item, str) else json.dumps(item) for item in value]
-        case Chosen() | JSONText():
+        case Chosen() | JSONText() | Pairs():
             return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return value
 
 
+GENERIC: Final = frozenset(tool.name for tool in GENERIC_TOOLS)
 # What the console calls itself in the log and in the admin's history.
 NAME: Final = "console"
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
@@ -176,12 +219,53 @@ MAX_CELL: Final = 300
 MAX_JSON: Final = 100_000
 
 
+def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the input schema of a generic tool for the try page, with the fields and choices of one model."""
+    parts, fields, filters = tool["inputSchema"]["properties"], list(model.fields), []
+    for name, path, lookups in filters_of(model):
+        choices = getattr(path.field, "flatchoices", ())
+        filters += [f"{name}={value}" for value, _title in choices] or [f"{name}="]
+        filters += [f"{name}__{lookup}=" for lookup in lookups if lookup != "exact"]
+    for offer in named_filters_of(model, described=True):
+        filters += [f"{offer.name}={value}" for value, _title in offer.choices] or [f"{offer.name}="]
+    offered: dict[str, dict[str, Any]] = {
+        "model": {"const": model.exposure.label},
+        "fields": {"suggested": fields},
+        "ordering": {"suggested": [sign + name for name in fields for sign in ("", "-")]},
+        "group_by": {"suggested": fields},
+        "filters": {"suggested": filters},
+        "action": {"enum": list(model.actions)},
+    }
+    writing = Overview(model).forms[tool["name"] == "update_record"]
+    if "values" in parts and writing is not None:
+        offered["values"] = {"fields": with_rows(writing)}
+    parts = {name: {**part, **offered.get(name, {})} for name, part in parts.items()}
+    return {**tool["inputSchema"], "properties": parts}
+
+
+def with_rows(writing: Writing) -> dict[str, Any]:
+    """Return the JSON Schema of a model's form for the try page, with the rows of short relations to choose from."""
+    schema = writing.schema()
+    for name, part in schema.get("properties", {}).items():
+        field = writing.form.fields[name]
+        part["format"] = notation(field)[1]
+        if isinstance(field, forms.ModelChoiceField) and field.queryset is not None:
+            rows = list(field.queryset[: MAX_CHOICES + 1])
+            if len(rows) <= MAX_CHOICES:
+                keys = [row.pk if isinstance(row.pk, int) else str(row.pk) for row in rows]
+                named = [field.label_from_instance(row) for row in rows]
+                chosen = {"oneOf": [{"const": key, "title": name} for key, name in zip(keys, named, strict=True)]}
+                part.update({"items": chosen} if part.get("type") == "array" else chosen)
+    return schema
+
+
 class CallerForm(forms.Form):
     """The try page's form that chooses site, scopes and tool."""
 
     site = forms.ChoiceField(label=gettext_lazy("Site"))
     scope = forms.MultipleChoiceField(label=gettext_lazy("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
     tool = forms.ChoiceField(label=gettext_lazy("Tool"), required=False)
+    model = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
 
     def __init__(self, data: Any) -> None:
         super().__init__(with_defaults(data), auto_id="try_%s")
@@ -189,10 +273,11 @@ class CallerForm(forms.Form):
         fields["site"].choices = [(name, name) for name in known_sites()]
         fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
 
-    def offer(self, names: list[str]) -> None:
-        """Take one of these tools."""
+    def offer(self, tools: Iterable[str], models: Iterable[str]) -> None:
+        """Take one of these tools, and one of these models."""
         fields: Any = self.fields
-        fields["tool"].choices = [("", "-"), *((name, name) for name in names)]
+        for name, offered in (("tool", tools), ("model", models)):
+            fields[name].choices = [("", "-"), *((item, item) for item in offered)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,22 +342,45 @@ class TryIt:
         self.page, self.request = page, request
         self.form = CallerForm(request.POST if request.method == "POST" else request.GET)
         self.tools: dict[str, dict[str, Any]] = {}
+        self.takes_model = False
 
     def respond(self) -> HttpResponseBase:
         """Render the page to try a tool: choice of a tool, its form, a question of the call, or its answer."""
-        self.form.offer([])
+        self.form.offer((), ())
         self.form.full_clean()
-        if self.form.errors.keys() - {"tool"}:
+        if self.form.errors.keys() - {"tool", "model"}:
             return self._page()
-        self.tools = {item["name"]: item for item in ask(request_of(self.client), "tools/list")["tools"]}
-        self.form.offer(list(self.tools))
+        request = request_of(self.client)
+        self.tools = {item["name"]: item for item in ask(request, "tools/list")["tools"]}
+        models = {exposure.label: access_of(request)[exposure] for exposure in access_of(request).exposures}
+        initial = self._linked()
+        data: Any = self.form.data
+        data.setdefault("model", str(initial.get("model", "")))
+        self.form.offer(self.tools, models)
         self.form.full_clean()
         tool = self.tools.get(self.form.cleaned_data.get("tool", ""))
         if tool is None:
             return self._page()
+        self.takes_model = tool["name"] in GENERIC and "model" in tool["inputSchema"]["properties"]
+        if self.takes_model and (model := models.get(self.form.cleaned_data.get("model", ""))):
+            initial["model"] = model.exposure.label
+            tool = self.tools[tool["name"]] = {**tool, "inputSchema": schema_for(model, tool)}
         if self.request.method != "POST":
-            return self._page(tool=tool, arguments=SchemaForm(tool["inputSchema"], prefix="arg"))
+            form = SchemaForm(tool["inputSchema"], prefix="arg", initial=initial)
+            return self._page(tool=tool, arguments=form)
         return self._answered(tool) if "asked_for" in self.request.POST else self._run(tool)
+
+    def _linked(self) -> dict[str, Any]:
+        """Return the arguments that a link gives, as JSON or as the logged call whose arguments they were."""
+        text, key = self.request.GET.get("arguments", ""), self.request.GET.get("call", "")
+        if key.isdecimal() and len(key) < 19 and self.request.user.has_perm("mcp_django.view_bodies"):
+            entry = self.page.home.get_queryset(self.request).filter(pk=key).values_list("arguments", flat=True)
+            text = entry.first() or ""
+        try:
+            found = json.loads(text) if len(text) <= MAX_ARGUMENTS else None
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     @cached_property
     def client(self) -> LocalClient:
@@ -291,7 +399,8 @@ class TryIt:
     def _page(self, **more: Any) -> HttpResponseBase:
         tool = more.get("tool")
         writes = tool is not None and not tool.get("annotations", {}).get("readOnlyHint", False)
-        return self.page.render(self.request, {"form": self.form, "tools": self.tools, "writes": writes, **more})
+        context = {"form": self.form, "tools": self.tools, "writes": writes, "takes_model": self.takes_model}
+        return self.page.render(self.request, {**context, **more})
 
     # Calls
 
@@ -348,7 +457,9 @@ class TryIt:
         if answer.result.get("resultType") == "input_required":
             parts = [(key, item["params"]) for key, item in answer.result["inputRequests"].items()]
             return self._ask(tool, given, answer.result, self._questions(parts))
-        return self._page(**context, answer=answer, curl=self._curl(tool, given), given=as_json(given))
+        python = {"url": repr(self._url), "tool": repr(tool["name"]), "arguments": repr(given)}
+        call = json.dumps({"name": tool["name"], "arguments": given}, indent=1, ensure_ascii=False)
+        return self._page(**context, answer=answer, curl=self._curl(tool, given), python=python, call=call)
 
     def _questions(self, parts: list[tuple[str, Any]], data: Any = None) -> list[dict[str, Any]]:
         return [
@@ -374,10 +485,15 @@ class TryIt:
             state=asked.get("requestState", ""),
         )
 
-    def _curl(self, tool: Mapping[str, Any], given: dict[str, Any]) -> str:
-        """Return the tried call as a curl command."""
+    @property
+    def _url(self) -> str:
+        """The URL of the endpoint of the site."""
         site = self.form.cleaned_data["site"]
         path = next((path for path, mounted in mounted_endpoints().items() if mounted.name == site), "/mcp")
+        return resource_url(self.request, path)
+
+    def _curl(self, tool: Mapping[str, Any], given: dict[str, Any]) -> str:
+        """Return the tried call as a curl command."""
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
@@ -390,7 +506,7 @@ class TryIt:
                 headers[header.header] = encode_value(value if isinstance(value, str) else json.dumps(value))
         params = {"name": tool["name"], "arguments": given, "_meta": client_meta("curl")}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, ensure_ascii=False)
-        lines = [f"curl {shlex.quote(resource_url(self.request, path))}", '-H "Authorization: Bearer $MCP_TOKEN"']
+        lines = [f"curl {shlex.quote(self._url)}", '-H "Authorization: Bearer $MCP_TOKEN"']
         lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
         return " \\\n  ".join([*lines, f"--data {shlex.quote(body)}"])
 

@@ -41,9 +41,7 @@ class AsUserForm(forms.Form):
     site = forms.ChoiceField(label=_("Site"))
     scope = forms.MultipleChoiceField(label=_("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
     access = forms.ChoiceField(
-        label=_("Client"),
-        required=False,
-        help_text=_("Its scopes and records count instead of those above."),
+        label=_("Client"), required=False, help_text=_("Its scopes and records count instead of those above.")
     )
 
     def __init__(self, data: Any = None) -> None:

@@ -49,8 +49,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class SeenTool:
-    """A tool that the visibility report lists as visible, with the estimated tokens of its definition; ``writes`` if it
-    can change data."""
+    """A tool that is visible, with the estimated tokens of its definition; ``writes`` if it can change data."""
 
     name: str
     description: str
@@ -60,8 +59,7 @@ class SeenTool:
 
 @dataclass(frozen=True, slots=True)
 class SeenModel:
-    """A Django model that the visibility report lists as visible: permitted operations, and its hidden fields and
-    actions."""
+    """A Django model that the visibility report lists as visible, with operations, hidden fields and actions."""
 
     label: str
     name: str

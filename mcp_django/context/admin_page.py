@@ -160,9 +160,7 @@ def _counts(name: str, permissions: bool) -> bool:
 
 def language_of(request: HttpRequest) -> str | None:
     """Return the language that the caller's ``Accept-Language`` asks for, as on an admin page; None for the active one.
-
-    ``Accept-Language`` decides, among ``settings.LANGUAGES``. A language that the project's middleware chose stays.
-    """
+    ``Accept-Language`` decides, among ``settings.LANGUAGES``. A language that the project's middleware chose stays."""
     asked = request.META.get("HTTP_ACCEPT_LANGUAGE")
     if not asked or len(asked) > MAX_HEADER or not django_settings.USE_I18N:
         return None
@@ -179,8 +177,7 @@ def activate_language(request: HttpRequest) -> None:
 
 @contextmanager
 def own_locale(request: HttpRequest) -> Iterator[None]:
-    """Activate the caller's language, as an admin page does, for a coroutine; restore language and time zone
-    afterwards."""
+    """Activate the caller's language for a coroutine, and restore language and time zone afterwards."""
     language, zone = translation.get_language(), timezone.get_current_timezone()
     if wanted := language_of(request):
         translation.activate(wanted)
@@ -218,8 +215,7 @@ def page_language(request: HttpRequest | None) -> Iterator[None]:
 
 
 def shown_language() -> str:
-    """Return the language in which translated pages, as in the admin, are shown now: the active one, or the catalogue's
-    fallback."""
+    """Return the language in which translated pages are shown now: the active one, or the catalogue's fallback."""
     # The catalogue says it itself, as Django falls back from one to another.
     catalogue = translation.pgettext("the code of the language of these texts", "en")
     active = translation.get_language() or catalogue

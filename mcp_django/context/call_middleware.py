@@ -48,8 +48,7 @@ class _Run:
 
 
 def load_middleware(name: str, get_response: GetResponse) -> GetResponse:
-    """Instantiate one call middleware around ``get_response``, which comes back alone if the middleware raises
-    MiddlewareNotUsed."""
+    """Instantiate one call middleware around ``get_response``, which comes back alone on MiddlewareNotUsed."""
     factory = import_string(name)
     if not getattr(factory, "sync_capable", True):
         raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is asynchronous alone: calls run in threads.")
@@ -105,10 +104,8 @@ def through(request: MCPRequest, work: Callable[[], T]) -> T:
 
 
 async def through_async(request: MCPRequest, work: Callable[[], Awaitable[T]]) -> T:
-    """Run an async call on the event loop, while a thread is within the ``CALL_MIDDLEWARE``.
-
-    Synchronous parts of the work (``sync_to_async``) run in that thread.
-    """
+    """Run an async call on the event loop, while a thread is within the ``CALL_MIDDLEWARE``. Synchronous parts of the
+    work (``sync_to_async``) run in that thread."""
     if _chain() is None:
         return await work()
 

@@ -3,6 +3,8 @@
 import os
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,10 +39,12 @@ class CallRecord:
     Texts are as the client sent them, and the client's word alone where it names itself.
 
     ``id`` is in errors, in the log and in spans alike. ``started`` is when it came, ``duration`` how many ms it took,
-    ``queries`` and ``query_time`` (ms) what its threads asked the databases. ``kind`` is "person", "service", or
-    "stdio" for whoever calls from this machine without a token; ``target`` is the tool or prompt of the site that was
-    called, "" while the site is not known to have one of that name; ``token`` names the token and is none. ``size`` are
-    the bytes of the answer. ``writes`` says that the tool may change something. ``outcome`` is "ok", "tool_error",
+    ``queries`` and ``query_time`` (ms) what its threads asked the databases. ``waiting`` (for threads),
+    ``token_check``, ``own_code`` (functions of the project, without their queries) and ``rendering`` (the result as
+    JSON) are other parts of ``duration``, None where nothing of the kind was measured. ``kind`` is "person", "service",
+    or "stdio" for whoever calls from this machine without a token; ``target`` is the tool or prompt of the site that
+    was called, "" while the site is not known to have one of that name; ``token`` names the token and is none. ``size``
+    are the bytes of the answer. ``writes`` says that the tool may change something. ``outcome`` is "ok", "tool_error",
     "asked", "cancelled", "error:<code>" or "refused:<why>", "" while the call goes on; ``detail`` says more of a
     refusal. ``history`` are the keys of the entries in the admin's history. Where the project has them kept,
     ``arguments`` (JSON) and ``result`` (the response, bytes) are what came and went, and ``bodies`` what is kept of
@@ -75,6 +79,10 @@ class CallRecord:
     size: int = 0
     queries: int = 0
     query_time: float = 0.0
+    waiting: float | None = None
+    token_check: float | None = None
+    own_code: float | None = None
+    rendering: float | None = None
     duration: float = 0.0
     outcome: str = ""
     detail: str = ""
@@ -95,6 +103,16 @@ class CallRecord:
         """Set the outcome in the call's record, unless the record has one already."""
         if not self.outcome:
             self.outcome, self.detail = outcome, detail[:MAX_DETAIL]
+
+    @contextmanager
+    def in_own_code(self) -> Iterator[None]:
+        """Count in the call's record the time of a function of the project, without that of its queries."""
+        began = time.perf_counter() - self.query_time / 1000
+        try:
+            yield
+        finally:
+            spent = (time.perf_counter() - began) * 1000 - self.query_time
+            self.own_code = (self.own_code or 0.0) + max(0.0, spent)
 
     def undo(self, rows_changed: int, history: int) -> None:
         """Take rows changed and history entries of a rolled back transaction off the call's record."""

@@ -38,16 +38,14 @@ class UnreadableAddress(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """The restriction of a call to apps and models (``labels``, None for all) and to reading; ``named`` are those in
-    the URL."""
+    """The restriction of a call to models (``labels``, None for all) and to reading; ``named`` are those in the URL."""
 
     labels: frozenset[str] | None = None
     read_only: bool = False
     named: tuple[str, ...] = field(default=())
 
     def admits(self, model: Any) -> bool:
-        """Return whether the call's restriction leaves the model; a many-to-many table is left if both models it joins
-        are."""
+        """Return whether the call's restriction leaves the model; a many-to-many table if both its models are left."""
         if self.labels is None:
             return True
         opts = model._meta
@@ -80,8 +78,7 @@ def _permissions_of(label: str) -> frozenset[str]:
 
 
 def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
-    """Read the call restriction that is kept with a token, None without one; an unreadable restriction leaves
-    nothing."""
+    """Read the call restriction kept with a token, None without one; an unreadable restriction leaves nothing."""
     kept = facts.get(NARROWED_TO)
     if kept is None:
         return None
@@ -93,8 +90,7 @@ def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
 
 
 def narrow(request: Any) -> None:
-    """Restrict a call, whose request has user, scopes and facts, to the models, or to the reading, that token and URL
-    leave."""
+    """Restrict a call, whose request has user, scopes and facts, to the models or to the reading that are left."""
     context = request.mcp
     context.narrowing = found = narrowing_of(context.facts)
     if found is None:
@@ -163,8 +159,7 @@ def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
 
 
 def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
-    """Restrict a call further by the query of its URL, as in ``read_only=1&models=shop,crm.customer``; return the
-    facts."""
+    """Restrict a call by the query of its URL, as in ``read_only=1&models=shop,crm.customer``; return the facts."""
     given = _choices(query)
     if not given:
         return facts

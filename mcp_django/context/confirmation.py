@@ -108,14 +108,12 @@ class Confirmation:
         """Return if the client's user has consented."""
         settle(self.request, self.question(CONFIRM, message))
 
-    def asked(
+    def confirm(
         self, token: Any, message: str, told: str, shown: Mapping[str, Any], repeat: str, *, again: bool = False
     ) -> ToolResult | None:
-        """Ask for confirmation: return the preview to confirm, None once the call is confirmed for exactly these
-        objects.
+        """Ask for confirmation: return the preview to confirm, None once exactly these objects are confirmed.
 
-        A client that can ask its user asks what is ``told``. With ``again`` a token that does not fit is answered by
-        asking for what would be done now.
+        A client that can ask its user asks what is ``told``. With ``again`` it asks anew where a token does not fit.
         """
         errors = {}
         if token is not None:
@@ -177,14 +175,12 @@ def _canonical(value: Any) -> str:
 
 
 def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Seal the state of a call that waits for a confirmation or another answer, as ``requestState`` for the next
-    round."""
+    """Seal the state of a call that waits for an answer, as ``requestState`` for the next round."""
     return seal(_state_salt(request, method, params), orjson.dumps(state), unique=True)
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Open the ``requestState`` of a call that is repeated with a confirmation or another answer; :func:`seal_state`
-    sealed it for this caller and call."""
+    """Open the ``requestState`` that :func:`seal_state` sealed for this caller and call, which is repeated."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
@@ -235,8 +231,7 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
 
 
 def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether the client has to confirm, or answer questions, by arguments of the next call, as it shows no
-    forms.
+    """Return whether the client has to confirm, or answer, by arguments of the next call, as it shows no forms.
 
     That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
     """

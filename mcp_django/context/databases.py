@@ -15,10 +15,8 @@ from .call_record import CURRENT
 
 
 class Primary:
-    """Database router that sends the reads of a writing call to the primary database.
-
-    Django asks it before the project's own routers, for each queryset without ``using()``.
-    """
+    """Database router that sends the reads of a writing call to the primary database. Django asks it before the
+    project's own routers, for each queryset without ``using()``."""
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
         """Return the database where the model is written, for a read during a call that writes."""

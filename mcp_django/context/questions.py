@@ -76,10 +76,8 @@ class Question:
         return replace(self, reason=reason, **more)
 
     def missing(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the titles of required fields that the answer to the question leaves open.
-
-        What a page would show at first is no answer, as a client that cannot show the form answers for its user.
-        """
+        """Return the titles of required fields that the answer to the question leaves open. What a page would show at
+        first is no answer, as a client that cannot show the form answers for its user."""
         form = self.params.get("requestedSchema") or {}
         fields: Mapping[str, Any] = form.get("properties", {})
 
@@ -99,10 +97,8 @@ class Question:
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
-    """Use up the nonce of an answer to a question, or of a confirmation; return False if it was used before.
-
-    It is used up across workers when they share Django's default cache, and within each worker when they do not.
-    """
+    """Use up the nonce of an answer to a question, or of a confirmation; return False if it was used before. It is used
+    up across workers when they share Django's default cache, and within each worker when they do not."""
     key = f"mcp_django:{purpose}:{nonce}"
     try:
         is_good = bool(required_cache.add(key, True, max_age + CLOCK_SKEW))
@@ -270,10 +266,8 @@ def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def untangled(error: BaseException) -> BaseException:
-    """Merge the questions of tasks that ask at the same time: return one ``InputRequired`` for an exception group.
-
-    Of a group with other errors those are returned, and any other error as it is.
-    """
+    """Merge the questions of tasks that ask at the same time: return one ``InputRequired`` for an exception group. Of a
+    group with other errors those are returned, and any other error as it is."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     asked, rest = error.split(InputRequired)
@@ -296,8 +290,7 @@ def untangled(error: BaseException) -> BaseException:
 
 
 def answer_schema(question: Question) -> dict[str, Any]:
-    """Return the JSON Schema of the answer to a question that is given as an argument; for a form with one field, its
-    value alone."""
+    """Return the JSON Schema of the answer to a question that is an argument; for one field, its value alone."""
     form = question.params["requestedSchema"]
     properties: Mapping[str, Any] = form["properties"]
     message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))

@@ -53,8 +53,7 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The name and version that a request's client program gives itself, for display and logs only: they prove
-    nothing."""
+    """The name and version that a client program gives itself, for display and logs only: they prove nothing."""
 
     name: str = ""
     version: str = ""
@@ -70,10 +69,8 @@ class SessionState(Protocol):
         """Keep, beyond the request, the least severe level of log messages that the client wants to get."""
 
     def subscribe(self, uri: str) -> None:
-        """Keep, beyond the request, a resource that the client subscribes to.
-
-        Raises ``InvalidParams`` over ``MAX_SUBSCRIPTIONS``.
-        """
+        """Keep, beyond the request, a resource that the client subscribes to. Raises ``InvalidParams`` over
+        ``MAX_SUBSCRIPTIONS``."""
 
     def unsubscribe(self, uri: str) -> None:
         """Forget a resource."""
@@ -133,8 +130,7 @@ class MCPContext:
 
     @property
     def result_chars(self) -> int:
-        """Most characters of a result of this request: the setting ``RESULT_CHARS``, or fewer for clients that lose
-        some."""
+        """Most characters of a result: the setting ``RESULT_CHARS``, or fewer for clients that lose some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
         return most if known is None else min(most, known.result_chars or most)
@@ -208,10 +204,8 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether the client of this request declared the capability for this method with these parameters.
-
-        The user of a client whose token says so is never asked: there is nobody.
-        """
+        """Return whether the client of this request declared the capability for this method with these parameters. The
+        user of a client whose token says so is never asked: there is nobody."""
         if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
             return False
         return method_known(method, self.version, params) and supports(self.capabilities, method, params)
@@ -310,10 +304,8 @@ class MCPContext:
 
 
 class MCPRequest(HttpRequest):
-    """The Django request of an MCP call, which hooks get: ``user`` is the token's user, ``mcp`` the MCP context.
-
-    It carries no token and no cookie.
-    """
+    """The Django request of an MCP call, which hooks get: ``user`` is the token's user, ``mcp`` the MCP context. It
+    carries no token and no cookie."""
 
     mcp: MCPContext
     connection_scheme: str = "http"
@@ -339,10 +331,8 @@ USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
-    """An MCP request whose query, form and files are empty, and made only when a hook reads them.
-
-    As Django's own subclasses of ``HttpRequest``, it sets the attributes itself.
-    """
+    """An MCP request whose query, form and files are empty, and made only when a hook reads them. As Django's own
+    subclasses of ``HttpRequest``, it sets the attributes itself."""
 
     def __init__(self) -> None:
         self.COOKIES = {}
@@ -441,17 +431,14 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
 
 
 def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
-    """Build the MCP request from an ASGI scope, and return it with its headers; hooks see no header that is
-    authority."""
+    """Build the MCP request from an ASGI scope, and return it with its headers; hooks see none that is authority."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers
 
 
 def local_request(site: Any) -> MCPRequest:
-    """Build the MCP request of a call that came over no network; its user is not set.
-
-    It seems to come to the project's own address.
-    """
+    """Build the MCP request of a call that came over no network; its user is not set. It seems to come to the project's
+    own address."""
     base = urlsplit(settings.BASE_URL or "http://localhost")
     scheme, host = base.scheme or "http", base.hostname or "localhost"
     port = base.port or (443 if scheme == "https" else 80)
@@ -463,8 +450,7 @@ def local_request(site: Any) -> MCPRequest:
 
 
 def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the attributes that the project's middleware added to a Django request, to copy them to the MCP
-    request."""
+    """Return the attributes that the project's middleware added to a Django request, for the MCP request."""
     own = vars(HttpRequest()).keys() | WITHHELD
     return {
         name: value

@@ -30,10 +30,8 @@ NONCE: Final = 16
 
 
 def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
-    """Encrypt and sign ``data`` for ``salt``, as a sealed text of visible ASCII characters.
-
-    Equal data give equal texts but for the time, unless they are to be ``unique``.
-    """
+    """Encrypt and sign ``data`` for ``salt``, as a sealed text of visible ASCII characters. Equal data give equal texts
+    but for the time, unless they are to be ``unique``."""
     key = django_settings.SECRET_KEY
     nonce = secrets.token_bytes(NONCE) if unique else hmac.digest(_derived(key, salt, "nonce"), data, "sha256")[:NONCE]
     body = base64.urlsafe_b64encode(nonce + _stream(key, salt, nonce, data)).rstrip(b"=").decode("ascii")
@@ -41,8 +39,7 @@ def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
 
 
 def unseal(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes | None:
-    """Verify the signature of a sealed text and decrypt it; None unless :func:`seal` made it for this salt within
-    ``max_age`` seconds."""
+    """Verify the signature of a sealed text and decrypt it; None unless made for this salt in ``max_age`` seconds."""
     if not isinstance(text, str) or not 0 < len(text) <= max_chars or not text.isascii():
         return None
     for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
@@ -81,10 +78,8 @@ TICKET: Final = r"[\w-]{1,4000}:[\w-]{1,20}:[\w-]{1,100}"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The ticket in a signed URL: ``owner`` is the user's primary key as text, None where nobody signs in.
-
-    ``checksum`` is that of the token (hexadecimal), "" for one that is not stored; ``about`` is the use's own.
-    """
+    """The ticket in a signed URL: ``owner`` is the user's primary key as text, None where nobody signs in. ``checksum``
+    is that of the token (hexadecimal), "" for one that is not stored; ``about`` is the use's own."""
 
     owner: str | None
     checksum: str
@@ -92,8 +87,7 @@ class Ticket:
 
 
 def can_link(request: MCPRequest) -> bool:
-    """Return whether signed URLs can be made for the caller: one who came over HTTP, as a user who can be found
-    again."""
+    """Return whether signed URLs can be made for the caller: who came over HTTP as a user who can be found again."""
     user = request.user
     return bool(request.mcp.resource) and (user.pk is None or isinstance(user, get_user_model()))
 

@@ -15,18 +15,15 @@ MAX_ERROR: Final = 1_050
 
 @dataclass(slots=True)
 class ToolResult:
-    """The result of a tool: ``structured`` (a JSON object), or content blocks, or both.
-
-    With ``structured`` alone the first block is its JSON: half of the clients show the model only one of the two.
-    """
+    """The result of a tool: ``structured`` (a JSON object), or content blocks, or both. With ``structured`` alone the
+    first block is its JSON: half of the clients show the model only one of the two."""
 
     structured: Mapping[str, Any] | None = None
     content: list[Content] = field(default_factory=list)
     is_error: bool = False
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the tool result as JSON (``CallToolResult``); the structured content is serialised once, for both
-        places."""
+        """Return the tool result as JSON (``CallToolResult``); structured content is serialised once, for both."""
         wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
         if self.structured is not None:
             encoded = orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS)

@@ -22,10 +22,8 @@ REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: object, limit: int = 100) -> str:
-    """Clean an untrusted text: one line of at most ``limit`` characters, each misleading character replaced.
-
-    Anything but a string becomes "", and so does a text of which nothing would be seen. HTML is left to the template.
-    """
+    """Clean an untrusted text: one line of at most ``limit`` characters, each misleading character replaced. Anything
+    but a string becomes "", and so does a text of which nothing would be seen. HTML is left to the template."""
     if not isinstance(text, str):
         return ""
     shown = " ".join("".join(map(_shown, text[:limit])).split())

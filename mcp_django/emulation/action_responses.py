@@ -120,10 +120,8 @@ def _key(request: MCPRequest, uri: str) -> str:
 
 
 class ActionPage:
-    """A page as the response of an action, which asks something before the action does anything.
-
-    ``target`` is the path of the view that it is posted to, "" where that is the admin's list, and so the action again.
-    """
+    """A page as the response of an action, which asks something before the action does anything. ``target`` is the path
+    of the view that it is posted to, "" where that is the admin's list, and so the action again."""
 
     def __init__(self, html: HtmlForm, form: BaseForm | None = None, title: str = "", target: str = "") -> None:
         self.html, self.form, self.title, self.target = html, form, title, target
@@ -250,8 +248,7 @@ def control_schema(control: Control) -> dict[str, Any]:
 
 
 def visible_options(request: MCPRequest, field: Any) -> list[Option] | None:
-    """Return the choices of a field on the page in an action's response, rows only as far as the caller can see
-    them."""
+    """Return the choices of a field on the page in an action's response, rows as far as the caller can see them."""
     if not isinstance(field, ModelChoiceField):
         return options_of(field)
     exposure = request.mcp.site.exposures.get(model_of(field))
@@ -285,10 +282,8 @@ class ResponseContent:
 
 
 def read_response(request: MCPRequest, response: HttpResponseBase) -> ResponseContent:
-    """Read the HTTP response of an action for a caller without a browser.
-
-    ``request`` is the one that the action got.
-    """
+    """Read the HTTP response of an action for a caller without a browser. ``request`` is the one that the action
+    got."""
     status = response.status_code
     try:
         if 300 <= status < 400:
@@ -384,9 +379,7 @@ def _asks(html: HtmlForm, form: BaseForm | None) -> bool:
 
 def own_view(request: MCPRequest, path: str) -> Callable[..., HttpResponseBase] | None:
     """Return the view that takes the page in an action's response, if the ``ModelAdmin`` added the path to its URLs.
-
-    ``request`` is the one that the action got: what it was posted to is the list of the model.
-    """
+    ``request`` is the one that the action got: what it was posted to is the list of the model."""
     here = request.resolver_match
     if here is None or not (here.url_name or "").endswith(LIST):
         return None

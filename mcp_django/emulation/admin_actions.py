@@ -132,8 +132,8 @@ class AdminAction(Action):
         schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
         return schema
 
-    def told(self, request: MCPRequest) -> Mapping[str, Any]:
-        """See :meth:`Action.told`."""
+    def schema_for(self, request: MCPRequest) -> Mapping[str, Any]:
+        """See :meth:`Action.schema_for`."""
         form = self._told_form(request)
         schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
         return schema
@@ -149,8 +149,8 @@ class AdminAction(Action):
                 field.choices, field.initial = visible_choices(request, choices, queries), None
         return form
 
-    def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
-        """See :meth:`Action.read`."""
+    def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
+        """See :meth:`Action.validate`."""
         form = self._extra_form()
         given = given_arguments(arguments, form.fields, keeping=form.fields)
         entries: list[Pair] = []
@@ -245,7 +245,7 @@ class ActionCall:
             return self._ask_directly(asked.questions)
 
     def _run(self) -> ToolResult:
-        values, entries = self.action.read(self.request, self.arguments)
+        values, entries = self.action.validate(self.request, self.arguments)
         steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
         needs_token = self.confirms and self.confirm_token is None and not can_ask(self.request)
         if self.confirm_token is not None:
@@ -274,8 +274,7 @@ class ActionCall:
     def _attempt(
         self, values: Mapping[str, Any], entries: Sequence[Pair], page: ActionPage | None = None
     ) -> ToolResult | ActionPage:
-        """Run the action once as the admin does, in its transaction; return its result, or the page by which it
-        asks."""
+        """Run the action once as the admin does, in its transaction; return its result, or the page that asks."""
         request, action, exposure, rows = self.request, self.action, self.exposure, self.rows
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
@@ -289,7 +288,7 @@ class ActionCall:
             versions = recording(posting, exposure.model_admin)
             is_told = action.is_logged and has_history(request)
             changes = RowChanges(request, exposure, rows) if is_told else None
-            with versions:
+            with versions, request.mcp.record.in_own_code():
                 view = own_view(posting, page.target) if page is not None and page.target else None
                 if view is not None and page is not None:
                     # The page is posted to a view of its own.
@@ -305,7 +304,7 @@ class ActionCall:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif action.is_logged:
-                touched = changes.found() if changes is not None else {}
+                touched = changes.changed_rows() if changes is not None else {}
                 if changes is not None:
                     Journal(request, action.name).acted(list(touched), list(touched.values()))
                 request.mcp.record.rows_changed += len(touched) if changes is not None else len(rows)
@@ -373,8 +372,7 @@ class ActionCall:
         return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
 
     def _ask_page(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
-        """Ask the questions of the admin action's page: by elicitation if the client supports it, else by the
-        result."""
+        """Ask the questions of the admin action's page: by elicitation if the client supports it, or by the result."""
         schema = page.question(self.request) if can_ask(self.request) else None
         if schema is None:
             return self._page_result(page)
@@ -432,10 +430,8 @@ class RowChanges:
         self.before = self._read()
 
     def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
-        """Return the values of the admin action's rows in the database by primary key, None if they are unreadable.
-
-        It has the values by primary key and the names of columns; of a relation to several rows, their keys.
-        """
+        """Return the values of the admin action's rows in the database by primary key, None if they are unreadable. It
+        has the values by primary key and the names of columns; of a relation to several rows, their keys."""
         if not self.rows:
             return {}
         model, using = type(self.rows[0]), router.db_for_write(type(self.rows[0]), instance=self.rows[0])
@@ -463,7 +459,7 @@ class RowChanges:
             return None
         return found
 
-    def found(self) -> dict[Model, list[str]]:
+    def changed_rows(self) -> dict[Model, list[str]]:
         """Return each row that the admin action changed, with lines such as ``Status: paid → shipped``.
 
         Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that

@@ -17,7 +17,7 @@ from django.forms import ModelForm
 from ..context.admin_page import PAGE_FIELDS, asks_where, at_page, is_placed
 from ..exposures.model_exposure import ExposureOptions, Listing, ModelExposure
 from ..exposures.querysets import filterable, gives_every_row
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_own_columns(self) -> bool:
-        """Whether the admin exposure's ``ModelAdmin`` overrides what decides on the columns, so that callers may
-        differ."""
+        """Whether the admin exposure's ``ModelAdmin`` overrides what decides on the columns by caller."""
         exposure, admin = self.exposure, self.exposure.model_admin
         return (
             exposure.overrides(*COLUMN_HOOKS)
@@ -138,8 +137,7 @@ class AdminOptions(ExposureOptions):
         return self.exposure.search_fields or self.exposure.ask("get_search_fields", request, ())
 
     def has_search(self, request: MCPRequest) -> bool:
-        """Whether the admin exposure can be searched: its ``ModelAdmin`` has ``search_fields`` or overrides its
-        search."""
+        """Whether it can be searched: its ``ModelAdmin`` has ``search_fields`` or overrides its search."""
         return self.exposure.overrides("get_search_results") or super().has_search(request)
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
@@ -180,11 +178,11 @@ class AdminListing(Listing):
         if not self.exposure.overrides("get_changelist", "get_changelist_instance"):
             return rows
         sidebar = self.exposure.sidebar(self.request)
-        return asked(self.exposure.label, "get_changelist_instance", sidebar.listed, rows, default=rows)
+        return call_hook(self.exposure.label, "get_changelist_instance", sidebar.listed, rows, default=rows)
 
     def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
         """Return whether the admin exposure shows a read-only field that fails as empty, as the admin does."""
-        return isinstance(error, (AttributeError, ValueError)) and name in asked(
+        return isinstance(error, (AttributeError, ValueError)) and name in call_hook(
             self.exposure.label, "get_readonly_fields", self.exposure.get_readonly_fields, self.request, row, default=()
         )
 
@@ -195,14 +193,13 @@ class AdminListing(Listing):
         return [item for item in self.exposure.sidebar(self.request).filters() if item.narrows_by_itself()]
 
     def narrows_without_search(self) -> bool:
-        """Return whether the admin exposure's own search, by its ``ModelAdmin``, narrows the list without a search
-        term."""
+        """Return whether the ``ModelAdmin``'s own search narrows the list without a search term."""
         exposure = self.exposure
         if not exposure.searches_itself(self.request):
             return False
         rows = exposure.get_queryset(self.request)
         hook = exposure.model_admin.get_search_results
-        found, _ = asked(exposure.label, "get_search_results", hook, self.request, rows, "", default=(rows, False))
+        found, _ = call_hook(exposure.label, "get_search_results", hook, self.request, rows, "", default=(rows, False))
         query: Any = found.query
         return query.where != rows.query.where or bool(query.combinator) or query.is_sliced
 
@@ -237,9 +234,8 @@ class AdminExposure(ModelExposure):
         )
 
     def ask(self, hook: str, request: MCPRequest, default: Any) -> Any:
-        """Call a hook of the admin exposure's ``ModelAdmin`` with the request; return ``default`` where the hook
-        fails."""
-        return asked(self.label, hook, getattr(self.model_admin, hook), request, default=default)
+        """Call a hook of the admin exposure's ``ModelAdmin`` with the request; ``default`` where it fails."""
+        return call_hook(self.label, hook, getattr(self.model_admin, hook), request, default=default)
 
     def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
         return (
@@ -259,7 +255,7 @@ class AdminExposure(ModelExposure):
             return self.options.fields
         if not self.options.has_own_columns:
             if "_columns" not in self.__dict__:
-                page = asked(self.label, PAGE, self._read_names, request, None, default=None)
+                page = call_hook(self.label, PAGE, self._read_names, request, None, default=None)
                 if page is None:
                     return self._shown(request, ())
                 self._columns = self._shown(request, page)
@@ -267,7 +263,7 @@ class AdminExposure(ModelExposure):
         if obj is None:
             return self._shown(request, self._names_of_any_row(request))
         none: list[str] = []
-        return self._shown(request, asked(self.label, PAGE, self._read_names, request, obj, default=none))
+        return self._shown(request, call_hook(self.label, PAGE, self._read_names, request, obj, default=none))
 
     def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
         names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
@@ -281,15 +277,14 @@ class AdminExposure(ModelExposure):
         pages: list[list[str]] = []
         for number, row in enumerate(access_of(request)[self].sample_rows()):
             # What an empty row lacks is no fault of the hooks.
-            names = asked(self.label if number else "", PAGE, self._read_names, request, row, default=none)
+            names = call_hook(self.label if number else "", PAGE, self._read_names, request, row, default=none)
             if names and not number:
                 return names
             pages += [names] if number else []
         return [name for name in pages[0] if all(name in page for page in pages)] if pages else none
 
     def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
-        """Return the admin exposure's readable fields on the ``ModelAdmin``'s page of a row, without form-only
-        fields."""
+        """Return the readable fields on the ``ModelAdmin``'s page of a row, without form-only fields."""
         owners = self.model, self.model_admin
         shown = (name for name in self.page_fields(request, obj) if isinstance(name, str))
         names = [
@@ -301,8 +296,7 @@ class AdminExposure(ModelExposure):
         return [*names, *(name for name in self.model_admin.get_readonly_fields(request, obj) if isinstance(name, str))]
 
     def page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
-        """Return the admin exposure's fields in the fieldsets of its ``ModelAdmin``, the same while one page is
-        shown."""
+        """Return the fields in the fieldsets of the ``ModelAdmin``, the same while one page is shown."""
         # A row is known by its identity, which is its own as long as the row is kept here too.
         key, row = (id(obj), obj) if self.options.has_own_columns else (obj is None, None)
         kept: Any = request.__dict__.get(PAGE_FIELDS) if self.options.has_own_columns else self._fixed_fields
@@ -380,8 +374,7 @@ class AdminExposure(ModelExposure):
         return [item if isinstance(item, str) else item.__name__ for item in found]
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
-        """Return the verdict of the ``ModelAdmin``'s own ``lookup_allowed``, if the admin exposure declares no
-        filters."""
+        """Return the verdict of the ``ModelAdmin``'s own ``lookup_allowed``, if no filters are declared."""
         if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
             return True
         return self.sidebar(request).allows(lookup, value)
@@ -399,8 +392,7 @@ class AdminExposure(ModelExposure):
         return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
-        """Return whether the admin exposure uses the ``ModelAdmin``'s own search: overridden, and of no hidden
-        field."""
+        """Return whether the exposure uses the ``ModelAdmin``'s own search: overridden, and of no hidden field."""
         if self.search_fields or not self.overrides("get_search_results"):
             return False
         from ..orm.search import is_hidden_path
@@ -431,7 +423,7 @@ class AdminExposure(ModelExposure):
         about = (request,) if action == "add" else (request, obj)
         is_there = not self.options.permits_by_place or is_placed(request)
         with nullcontext() if is_there else at_page(request, self, "changelist"):
-            return bool(asked(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
+            return bool(call_hook(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
 
     def get_refusal(self, request: MCPRequest) -> str:
         """Return why the admin exposure refuses a staff member: the admin site does not admit them."""

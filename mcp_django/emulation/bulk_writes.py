@@ -48,10 +48,8 @@ NEXT: Final = "Nothing has been changed yet. If it is right, call again with the
 
 
 class Selection:
-    """The rows of a bulk write or an action, picked by ``pks``, ``filters``, ``search`` or ``all``.
-
-    ``by_query``: the caller has not named each of them.
-    """
+    """The rows of a bulk write or an action, picked by ``pks``, ``filters``, ``search`` or ``all``. ``by_query``: the
+    caller has not named each of them."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> None:
         self.request, self.exposure, self.by_query = request, exposure, arguments.get("pks") is None
@@ -120,10 +118,7 @@ class BulkWrite:
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
         go_to(request, exposure, "changelist")
-        with (
-            write_refusals(access_of(request)[exposure]),
-            one_transaction(exposure.model, request),
-        ):
+        with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
             rows = self._locked()
             Saving.of(request, exposure, rows[0], values, self.tool).check()
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
@@ -190,7 +185,7 @@ class BulkWrite:
         token, rows = self.arguments.get("confirm_token"), f"{shown['model']} ({shown['rows']})"
         told = f"{message}\n\n{rows}: {listed(shown['objects'], shown['rows'])}"
         confirmation = Confirmation(self.request, self.tool, arguments, objects)
-        return confirmation.asked(token, message, told, shown, NEXT, again=True)
+        return confirmation.confirm(token, message, told, shown, NEXT, again=True)
 
     def _save_all(self, rows: Sequence[Model], values: Mapping[str, Any]) -> dict[str, Any]:
         """Save all rows of the bulk write; return which fields changed, and in how many rows."""
@@ -205,10 +200,7 @@ class BulkWrite:
             saving = Saving.of(request, exposure, row, values, self.tool)
             try:
                 # What the database refuses is undone for this row alone, so that the others can be tried.
-                with (
-                    write_refusals(access_of(request)[exposure]),
-                    transaction.atomic(using=using),
-                ):
+                with write_refusals(access_of(request)[exposure]), transaction.atomic(using=using):
                     names = saving.save()[1]
             except ToolError as error:
                 reason = " ".join(error.message.removeprefix(NOT_SAVED).split())[:MAX_REASON]

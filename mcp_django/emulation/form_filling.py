@@ -217,8 +217,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _unspeakable(item: Field, value: Any) -> datetime | None:
-    """Return a moment that cannot be filled in a form as text in its time zone: in the hour when clocks are put
-    back."""
+    """Return a moment that cannot be filled in a form as text in its time zone: in an hour when clocks are put back."""
     if not settings.USE_TZ or not isinstance(item, (DateTimeField, SplitDateTimeField)) or not isinstance(value, str):
         return None
     try:
@@ -404,10 +403,8 @@ class Given(Widget):
 
 
 def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
-    """Let a filled form keep the row's value of every field that the caller did not fill in.
-
-    Its widget and its value are not asked whether they fit: a row can be older than the rules for it.
-    """
+    """Let a filled form keep the row's value of every field that the caller did not fill in. Its widget and its value
+    are not asked whether they fit: a row can be older than the rules for it."""
     kept: dict[str, Any] = {}
     dangling: list[str] = []
     for name, item in form.fields.items():
@@ -495,8 +492,7 @@ def flat_choices(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def changing_choices(form: BaseForm) -> Iterator[tuple[str, Any]]:
-    """Yield the form fields to fill in whose choices the form class does not declare: the choices may be made of
-    rows."""
+    """Yield the form fields to fill in with choices that the form class does not declare: they may be made of rows."""
     declared: Mapping[str, Field] = getattr(form, "base_fields", {})
     for name, field in form.fields.items():
         if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField):

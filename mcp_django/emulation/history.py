@@ -74,10 +74,8 @@ class Journal:
         self.author = f"{client}, {tool}" if client else tool
 
     def _marked(self, message: Message, mark: dict[str, Any] | None = None) -> Message:
-        """Return a history message with a mark of client and tool: one that pages show, and a hidden one.
-
-        The order within the last part is what ``history_rows`` reads.
-        """
+        """Return a history message with a mark of client and tool: one that pages show, and a hidden one. The order
+        within the last part is what ``history_rows`` reads."""
         if isinstance(message, str):
             # A ModelAdmin may construct a text.
             return f"{message} (via MCP: {self.author})"
@@ -180,10 +178,8 @@ class HistoryReader:
         return text in self.hidden or any(text.startswith(f"{name}: ") for name in self.hidden)
 
     def parts(self, message: str) -> list[Any] | None:
-        """Return the parts of a history message without hidden fields, None for plain text.
-
-        Rows of inlines have names of their own.
-        """
+        """Return the parts of a history message without hidden fields, None for plain text. Rows of inlines have names
+        of their own."""
         try:
             parts = json.loads(message)
         except ValueError:

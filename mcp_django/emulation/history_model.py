@@ -30,19 +30,14 @@ from ..orm.labels import labels_by_text
 from ..orm.named_filters import NamedFilter, Offer
 from ..orm.nearest_names import alternatives
 from ..orm.search import searched
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text
 from .history import MAX_REPR, HistoryReader, changed_fields, has_history
 
 LABEL: Final = "admin.logentry"
 ACTIONS: Final = {1: "added", 2: "changed", 3: "deleted"}
 # By these a project can decide for single rows who sees them. The histories of such rows are on their pages alone.
-ROW_HOOKS: Final = (
-    "has_view_permission",
-    "has_view_or_change_permission",
-    "has_permission",
-    "get_object",
-)
+ROW_HOOKS: Final = ("has_view_permission", "has_view_or_change_permission", "has_permission", "get_object")
 # Keys as texts, in the spelling that the history has.
 INTEGERS: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 UUIDS: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
@@ -107,7 +102,7 @@ class Source(NamedTuple):
             return [own]
         hook = self.model_admin.get_queryset
         none = self.exposure.model._default_manager.none()
-        return [own, filterable(asked(self.exposure.label, "get_queryset", hook, request, default=none))]
+        return [own, filterable(call_hook(self.exposure.label, "get_queryset", hook, request, default=none))]
 
 
 class HistoryOptions(ExposureOptions):
@@ -174,7 +169,7 @@ class HistoryRows(ReadOnlyExposure):
             if model is not LogEntry and admin_site.is_registered(model) and access_of(request)[exposure].is_there:
                 model_admin = admin_site.get_model_admin(model)
                 hook = model_admin.has_view_permission
-                may = asked(exposure.label, "has_view_permission", hook, request, default=False)
+                may = call_hook(exposure.label, "has_view_permission", hook, request, default=False)
                 if may and not decides_by_row(type(exposure)) and not decides_by_row(type(model_admin)):
                     yield Source(exposure, model_admin)
 
@@ -286,9 +281,7 @@ def _changed(told: HistoryReader, message: str) -> Iterator[str]:
 
 def decides_by_row(owner: type[Any]) -> bool:
     """Return whether a project's hooks decide row by row who sees rows: the history model leaves such a model out.
-
-    ``mcp_history = True`` says that it does not.
-    """
+    ``mcp_history = True`` says that it does not."""
     hooks = [getattr(owner, name) for name in ROW_HOOKS if hasattr(owner, name)]
     own = [hook for hook in hooks if not getattr(hook, "__module__", "").startswith(("django.", "mcp_django."))]
     return bool(own) and not getattr(owner, "mcp_history", False)

@@ -37,10 +37,8 @@ class Button:
 
 @dataclass(slots=True)
 class Control:
-    """A control of an HTML form that a person can change.
-
-    ``choices`` are the values of a select or of radio buttons, ``labels`` what a select shows for its own.
-    """
+    """A control of an HTML form that a person can change. ``choices`` are the values of a select or of radio buttons,
+    ``labels`` what a select shows for its own."""
 
     required: bool = False
     many: bool = False
@@ -178,10 +176,8 @@ def unwrapped(widget: Widget) -> Widget:
 
 
 def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
-    """Return the entries that an HTML form posts for a widget that shows ``value``.
-
-    A select is not rendered: its options may be all rows of a table.
-    """
+    """Return the entries that an HTML form posts for a widget that shows ``value``. A select is not rendered: its
+    options may be all rows of a table."""
     widget = unwrapped(widget)
     match widget:
         case FileInput():
@@ -201,10 +197,8 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
 
 
 def first_choice(widget: Widget, name: str) -> list[Pair]:
-    """Return the entry that an HTML form posts for a select without a value: its first option.
-
-    The options of one that looks them up are made as they are typed.
-    """
+    """Return the entry that an HTML form posts for a select without a value: its first option. The options of one that
+    looks them up are made as they are typed."""
     widget = unwrapped(widget)
     if not isinstance(widget, Select) or widget.allow_multiple_selected:
         return []

@@ -24,7 +24,7 @@ from ..orm.column_values import plain_key
 from ..orm.columns import Column, resolve_column
 from ..orm.compiled_queries import first_rows
 from ..orm.row_reading import show_rows
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
 from .page_requests import as_page
 
@@ -69,9 +69,7 @@ class ShownRows:
 
 class PageInlines:
     """Reads the inlines and their rows on the page of a row, or on the add page, as far as the caller can know of them.
-
-    ``shown`` are instances of their classes, where there are some already.
-    """
+    ``shown`` are instances of their classes, where there are some already."""
 
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, shown: Iterable[Any] | None = None
@@ -87,12 +85,12 @@ class PageInlines:
             access_of(request)[exposure].sample_rows() if exposure.serializer_class is None else ()
         ):
             owner = exposure.label if number else ""
-            found, taken = asked(owner, "get_inlines", exposure.get_inlines, request, row, default=None), row
+            found, taken = call_hook(owner, "get_inlines", exposure.get_inlines, request, row, default=None), row
             if found is not None:
                 break
         shown = found or []
         if exposure.serializer_class is None and access_of(request)[exposure].may("add"):
-            new = asked(exposure.label, "get_inlines", exposure.get_inlines, request, None, default=())
+            new = call_hook(exposure.label, "get_inlines", exposure.get_inlines, request, None, default=())
             shown = [*shown, *(inline for inline in new if type(inline) not in set(map(type, shown)))]
         return cls(request, exposure, taken, shown)
 
@@ -105,7 +103,7 @@ class PageInlines:
         shown: Any = self._shown
         if shown is None:
             about = self.request, self.obj
-            shown = asked(exposure.label, "get_inlines", exposure.get_inlines, *about, default=())
+            shown = call_hook(exposure.label, "get_inlines", exposure.get_inlines, *about, default=())
         found: list[Inline] = []
         taken = {field.name for field in (*opts.concrete_fields, *opts.many_to_many)}
         narrowing = self.request.mcp.narrowing
@@ -113,7 +111,7 @@ class PageInlines:
             if narrowing is not None and not narrowing.admits(admin.model):
                 continue
             hook = f"The inline {type(admin).__name__}"
-            named = asked(exposure.label, hook, self._named, admin, default=None)
+            named = call_hook(exposure.label, hook, self._named, admin, default=None)
             if named is None:
                 continue
             relation, fields = named
@@ -151,10 +149,8 @@ class PageInlines:
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
-        """Pair each inline of the page with the formset of the inline's rows, bound where the request posts.
-
-        Those that callers do not see are among them, as they post what the page shows.
-        """
+        """Pair each inline of the page with the formset of the inline's rows, bound where the request posts. Those that
+        callers do not see are among them, as they post what the page shows."""
         request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
         formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
         pairs = list(zip(inlines, formsets, strict=True))
@@ -170,17 +166,17 @@ class PageInlines:
 
     # Rows
 
-    def read(self, names: Sequence[str] | None = None) -> list[ShownRows]:
+    def shown_rows(self, names: Sequence[str] | None = None) -> list[ShownRows]:
         """Read the first rows of each inline, or of the named inlines, by one query each."""
         found, label = [], self.exposure.label
         for inline in self.all:
             verdict, hook = inline.admin.has_view_or_change_permission, f"has_view_permission of {inline.name}"
-            is_visible = asked(label, hook, verdict, self.request, self.obj, default=False)
+            is_visible = call_hook(label, hook, verdict, self.request, self.obj, default=False)
             if not is_visible or (names is not None and inline.name not in names):
                 continue
             shown = [inline.admin.opts.pk.name, *inline.fields]
             columns = columns_of(self.exposure.options.of_inline(inline.admin), shown)
-            rows = asked(label, f"The queryset of {inline.name}", self._rows, inline, columns, default=None)
+            rows = call_hook(label, f"The queryset of {inline.name}", self._rows, inline, columns, default=None)
             if rows is not None:
                 found.append(ShownRows(inline, rows[:MAX_SHOWN], columns, len(rows) > MAX_SHOWN))
         return found
@@ -363,7 +359,7 @@ class InlineRows(ReadOnlyExposure):
             (parent, inline, self.links[inline_class])
             for parent, inline_class in self.pages
             if access_of(request)[parent].is_there
-            for inline in asked(parent.label, "get_inlines", parent.get_inlines, request, None, default=())
+            for inline in call_hook(parent.label, "get_inlines", parent.get_inlines, request, None, default=())
             if type(inline) is inline_class and inline.has_view_or_change_permission(request)
         ]
 

@@ -26,7 +26,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import access_of
 from ..orm.filters import find_filter, is_offered_path
 from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
-from ..runtime.failing_hooks import asked, reading
+from ..runtime.failing_hooks import call_hook, reading
 
 logger = logging.getLogger("mcp_django")
 
@@ -63,15 +63,14 @@ class Sidebar:
         self.model_admin = exposure.model_admin
 
     def filters(self) -> "list[SidebarFilter]":
-        """Return the list filters that are code.
-
-        An exposure that declares what may be filtered on has those of them that it names.
-        """
+        """Return the list filters that are code. An exposure that declares what may be filtered on has those of them
+        that it names."""
         exposure = self.exposure
         declared = exposure.get_filter_fields(self.request)
         if declared is None and exposure.fields is not None:
             return []
-        entries = asked(exposure.label, "get_list_filter", self.model_admin.get_list_filter, self.request, default=())
+        hook = self.model_admin.get_list_filter
+        entries = call_hook(exposure.label, "get_list_filter", hook, self.request, default=())
         made = (self._filter(entry) for entry in entries)
         found = [item for item in made if item is not None]
         if declared is not None:
@@ -103,10 +102,8 @@ class Sidebar:
         return bool(verdict(lookup, value, self.request) if with_request else verdict(lookup, value))
 
     def listed(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows from the changelist behind the list filters, as the admin's override prepares them.
-
-        What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.
-        """
+        """Return the rows from the changelist behind the list filters, as the admin's override prepares them. What its
+        ``ModelAdmin`` prepares for the columns of a list is prepared for these rows."""
         keys = [str(row.pk) for row in rows]
         values = {} if any("," in key for key in keys) else {"pk__in": [",".join(keys)], ALL_VAR: [""]}
         listed = self.model_admin.get_changelist_instance(self.getting(values))
@@ -276,10 +273,8 @@ def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
 
 
 def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return the choices of a field's list filter by parameter, if each choice sets one parameter.
-
-    Those of a relation are left out: the admin lists rows there that the caller may not view.
-    """
+    """Return the choices of a field's list filter by parameter, if each choice sets one parameter. Those of a relation
+    are left out: the admin lists rows there that the caller may not view."""
     field = getattr(made, "field", None)
     if field is None or field.is_relation or "__" in str(getattr(made, "field_path", "")):
         return {}

@@ -52,8 +52,7 @@ CHANGED: Final = (
 
 
 class RowPage:
-    """A saved or new row before saving, as its page in the admin shows it to one caller: writable fields and
-    version."""
+    """A saved or new row before saving as its page in the admin shows it to one caller: writable fields and version."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
@@ -63,10 +62,8 @@ class RowPage:
         return access_of(self.request)[self.exposure]
 
     def nameable(self) -> set[str]:
-        """Return the fields that the caller can read or save, form-only fields among them.
-
-        These are fields of the form alone, and links to rows of no exposure.
-        """
+        """Return the fields that the caller can read or save, form-only fields among them. These are fields of the form
+        alone, and links to rows of no exposure."""
         request, exposure, obj = self.request, self.exposure, self.obj
         shown, opts = self.access.fields_of(obj), exposure.opts
         names = [*shown]
@@ -80,9 +77,7 @@ class RowPage:
 
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
         """Return the fields that are saved only in the admin's list (``list_editable``), if the caller sees them.
-
-        ``form`` is that of the row's own page. An exposure that says what may be written has none of them.
-        """
+        ``form`` is that of the row's own page. An exposure that says what may be written has none of them."""
         exposure, admin = self.exposure, self.exposure.model_admin
         if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
             return {}
@@ -129,7 +124,7 @@ class RowPage:
         """Refuse to save a row whose version is not the one that the caller read."""
         if version is None:
             return
-        inlines = PageInlines(self.request, self.exposure, self.obj).read()
+        inlines = PageInlines(self.request, self.exposure, self.obj).shown_rows()
         for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
             if constant_time_compare(self.version(inlines, key=key), str(version)):
                 return
@@ -148,8 +143,7 @@ class Saving(RowPage):
 
     @staticmethod
     def of(*row: Any) -> "Saving":
-        """Return the way of saving the row: ``PageSaving``, or ``SerializerSaving`` for an exposure with a
-        serializer."""
+        """Return the way of saving the row: ``PageSaving``, or ``SerializerSaving`` for one with a serializer."""
         _, exposure, *_ = row
         return (PageSaving if exposure.serializer_class is None else SerializerSaving)(*row)
 
@@ -157,10 +151,8 @@ class Saving(RowPage):
         """Check the values without saving them."""
 
     def save(self) -> tuple[Model, list[str]]:
-        """Save the values of the row and write the history; return the saved row and the changed fields.
-
-        To be called in a transaction: validation may fail after the row was written.
-        """
+        """Save the values of the row and write the history; return the saved row and the changed fields. To be called
+        in a transaction: validation may fail after the row was written."""
         with recording(self.request, self.exposure.model_admin):
             saved, changed = self._save()
         if OPENED in vars(self.request):
@@ -181,10 +173,8 @@ class Saving(RowPage):
         return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
     def _named(self, writable: Collection[str]) -> dict[str, Any]:
-        """Return the values to save in the row by field name; a foreign key can be named by its column.
-
-        One text refuses hidden, read-only and missing fields.
-        """
+        """Return the values to save in the row by field name; a foreign key can be named by its column. One text
+        refuses hidden, read-only and missing fields."""
         columns = {field.attname: field.name for field in self.exposure.opts.concrete_fields if field.name in writable}
         named = {name if name in writable else columns.get(name, name): value for name, value in self.values.items()}
         unknown = [name for name in named if name not in writable]

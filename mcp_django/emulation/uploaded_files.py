@@ -137,8 +137,7 @@ def new_handle() -> str:
 
 
 def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
-    """Return the uploaded file's name in its storage for a handle of this caller, None for an expired or unknown
-    one."""
+    """Return the file's name in its storage for a handle of this caller, None for an expired or unknown one."""
     if not isinstance(handle, str) or len(handle) > MAX_HANDLE:
         return None
     try:
@@ -155,10 +154,8 @@ def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
 
 
 def open_upload(request: MCPRequest, handle: Any) -> Any:
-    """Open the file that the caller uploaded under the handle, None if there is none.
-
-    It stays until :func:`uploads_taken`, so that a refused call can be repeated.
-    """
+    """Open the file that the caller uploaded under the handle, None if there is none. It stays until
+    :func:`uploads_taken`, so that a refused call can be repeated."""
     storage, name = upload_storage(), name_of_upload(request, handle)
     if storage is None or name is None or not storage.exists(name):
         return None
@@ -175,10 +172,8 @@ def uploads_taken(request: MCPRequest, using: str) -> None:
 
 
 def was_sent(name: str) -> bool:
-    """Return whether a file was uploaded under this name before.
-
-    Without the cache nobody knows; a second file is then the same user's, who gets a place for as many as they like.
-    """
+    """Return whether a file was uploaded under this name before. Without the cache nobody knows; a second file is then
+    the same user's, who gets a place for as many as they like."""
     with suppress(Exception):
         return bool(cache.get(f"mcp_django:upload:{name}"))
     return False

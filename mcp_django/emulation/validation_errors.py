@@ -30,10 +30,8 @@ CHECK: Final = re.compile(r"CHECK constraint failed: (\w+)$")
 def error_lines(
     form: BaseForm, writable: Collection[str], explain: Callable[[BaseForm, ValidationError], str] | None = None
 ) -> list[str]:
-    """Return the validation errors of a form, a line for each: ``field: message (valid: …)``.
-
-    ``explain`` may add to a line.
-    """
+    """Return the validation errors of a form, a line for each: ``field: message (valid: …)``. ``explain`` may add to a
+    line."""
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:
@@ -82,10 +80,8 @@ def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
 
 
 def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
-    """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named.
-
-    It names fields only, and only where the caller sees all of them. The transaction has to be over.
-    """
+    """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named. It names
+    fields only, and only where the caller sees all of them. The transaction has to be over."""
     kind, fields = _broken(access.exposure.model, error)
     if not fields or not set(fields) <= set(access.fields):
         return ""

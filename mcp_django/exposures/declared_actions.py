@@ -37,10 +37,8 @@ class ActionOptions:
 
 
 def runs_anywhere(method: F) -> F:
-    """Wrap a declared action that is a generator, so that the admin can run it too, without progress.
-
-    The admin calls its actions and looks no further: a generator would do nothing there, and nobody would notice.
-    """
+    """Wrap a declared action that is a generator, so that the admin can run it too, without progress. The admin calls
+    its actions and looks no further: a generator would do nothing there, and nobody would notice."""
     if not inspect.isgeneratorfunction(method):
         return method
 
@@ -106,7 +104,7 @@ class Action:
         """The JSON Schema of the declared action's arguments, the same for all callers."""
         return {"type": "object", "properties": {}}
 
-    def told(self, request: MCPRequest) -> Mapping[str, Any]:
+    def schema_for(self, request: MCPRequest) -> Mapping[str, Any]:
         """Return the schema of the declared action's arguments, with choices among rows that the caller sees."""
         return self.schema
 
@@ -128,7 +126,7 @@ class Action:
         codename = permission if "." in permission else f"{self.exposure.opts.app_label}.{permission}"
         return bool(request.user.has_perm(codename))
 
-    def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
+    def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
         """Validate the arguments of the declared action; return them, and the entries that a browser would post.
 
         Raises:
@@ -143,10 +141,7 @@ class Action:
 
     @property
     def fields(self) -> Mapping[str, Field | None]:
-        """The fields that the declared action asks for before it runs.
-
-        None stands for a field of a question, which has to be answered.
-        """
+        """The fields that the action asks for before it runs, None for a question, which has to be answered."""
         return {}
 
     @property
@@ -174,7 +169,7 @@ class FunctionAction(Action):
         self.description = self.description or inspect.getdoc(self.function) or ""
 
     @cached_property
-    def asked(self) -> tuple[Asked, ...]:
+    def questions(self) -> tuple[Asked, ...]:
         """The parameters of the declared action that are questions."""
         from ..functions.asked_parameters import asked_parameters
 
@@ -185,29 +180,29 @@ class FunctionAction(Action):
         """The schema and validation of the declared action's parameters that are no questions."""
         from ..functions.signatures import signature_schema
 
-        return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.asked)))
+        return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.questions)))
 
     @property
     def has_form(self) -> bool:
-        return bool(self.asked) or super().has_form
+        return bool(self.questions) or super().has_form
 
     @property
     def fields(self) -> Mapping[str, Field | None]:
         from ..functions.asked_parameters import Ask
 
-        return {item.name: None for item in self.asked if isinstance(item.marker, Ask)}
+        return {item.name: None for item in self.questions if isinstance(item.marker, Ask)}
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
         from ..functions.asked_parameters import answers_of
 
-        return answers_of(self.asked, request, values)
+        return answers_of(self.questions, request, values)
 
     @property
     def schema(self) -> Mapping[str, Any]:
         schema: Mapping[str, Any] = self.signature.schema
         return schema
 
-    def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
+    def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
         return self.signature.validate(dict(arguments), request), []
 
     def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:

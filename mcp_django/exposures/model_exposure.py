@@ -250,10 +250,8 @@ class ModelExposure:
         return self.options.fields
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Return the model exposure's columns of a page when the caller names none.
-
-        Where the exposure does not say, they are those that fit into a line: no long texts, no JSON, no binaries.
-        """
+        """Return the model exposure's columns of a page when the caller names none. Where the exposure does not say,
+        they are those that fit into a line: no long texts, no JSON, no binaries."""
         if self.list_display:
             return self.options.with_primary_key(self.list_display)
         types = {field.name: field for field in self.opts.concrete_fields}
@@ -282,10 +280,8 @@ class ModelExposure:
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the model exposure's rows that this caller can know of.
-
-        Every read, write and action starts from them.
-        """
+        """Return the model exposure's rows that this caller can know of. Every read, write and action starts from
+        them."""
         return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
@@ -540,10 +536,8 @@ class InlineExposure(ModelExposure):
 
 
 class DeletionSite:
-    """Replaces the ``AdminSite`` where Django collects the rows to delete, with the model exposures.
-
-    Models that are not exposed are the admin's.
-    """
+    """Replaces the ``AdminSite`` where Django collects the rows to delete, with the model exposures. Models that are
+    not exposed are the admin's."""
 
     def __init__(self, site: Any) -> None:
         from django.contrib import admin

@@ -62,10 +62,8 @@ def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def among(queryset: QuerySet[Any]) -> Q:
-    """Return an ``EXISTS`` test that a row is in the queryset, for use inside another subquery.
-
-    The row is looked up by its key. SQLite would go through all keys of an ``IN (SELECT ...)`` again for each row.
-    """
+    """Return an ``EXISTS`` test that a row is in the queryset, for use inside another subquery. The row is looked up by
+    its key. SQLite would go through all keys of an ``IN (SELECT ...)`` again for each row."""
     return Q(Exists(filterable(queryset).order_by().filter(pk=OuterRef("pk"))))
 
 
@@ -74,10 +72,8 @@ def _has_values(queryset: Any) -> bool:
 
 
 def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
-    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``.
-
-    They would be fetched for each row by itself otherwise, and a relation could not be followed at all.
-    """
+    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``. They would be fetched for
+    each row by itself otherwise, and a relation could not be followed at all."""
     query: Any = queryset.query
     names, is_defer = query.deferred_loading
     paths = {path for path in paths if path not in query.annotations}
@@ -112,10 +108,8 @@ class _Derived(BaseTable):
 
 
 def derived(model: type[Model], rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return a queryset of ``model`` whose table is the subquery ``rows``.
-
-    What is asked of them, filters and groups too, is asked of the query's rows, in the database.
-    """
+    """Return a queryset of ``model`` whose table is the subquery ``rows``. What is asked of them, filters and groups
+    too, is asked of the query's rows, in the database."""
     found: QuerySet[Any] = model._base_manager.using(rows.db)
     alias = found.query.get_initial_alias()
     found.query.alias_map[alias] = _Derived(model._meta.db_table, alias, rows)

@@ -89,8 +89,7 @@ def look_at(
     untyped: bool = False,
     takes_any: bool = False,
 ) -> str:
-    """Check a declared function ``(request, **arguments)`` and return its name; with ``takes_any``, the schema is
-    hand-written."""
+    """Check a declared function ``(request, **arguments)``, return its name; ``takes_any``: the schema is written."""
     name = name or function.__name__
     first = next(iter(signature_of(function).parameters.values()), None)
     if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
@@ -106,8 +105,7 @@ def look_at(
 
 
 def check_tool_name(name: str) -> None:
-    """Check the name of a declared tool function: raise ``ImproperlyConfigured`` unless every client can use the
-    name."""
+    """Check the name of a declared tool function: raise ``ImproperlyConfigured`` unless each client can use it."""
     if not TOOL_NAME.fullmatch(name):
         raise ImproperlyConfigured(f"{name!r} cannot name a tool: at most 64 of the characters a-z, 0-9 and _")
 

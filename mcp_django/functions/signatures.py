@@ -236,13 +236,14 @@ class ProjectFunction:
             return self._call_async(request, arguments, finish)
         with speaking_plainly():
             given = self.arguments.validate(arguments, request)
-            return finish(self.function(request, **given, **self.answers(request, given)))
+            given |= self.answers(request, given)
+            with request.mcp.record.in_own_code():
+                value = self.function(request, **given)
+            return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answers for the parameters in the function's signature that the user fills in.
-
-        ``arguments`` are validated.
-        """
+        """Return the answers for the parameters in the function's signature that the user fills in. ``arguments`` are
+        validated."""
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
@@ -254,7 +255,8 @@ class ProjectFunction:
             if self.asked:
                 # A form may look for rows.
                 given |= await sync_to_async(self.answers)(request, given)
-            value = await self.function(request, **given)
+            with request.mcp.record.in_own_code():
+                value = await self.function(request, **given)
             # The label of a row may take a query.
             return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)
 
@@ -270,8 +272,7 @@ def resolved(value: Any) -> Any:
 
 @contextmanager
 def speaking_plainly() -> Iterator[None]:
-    """Turn Django exceptions of a project's function (ValidationError, PermissionDenied, Http404) into a
-    ``ToolError``."""
+    """Turn exceptions of a project's function (ValidationError, PermissionDenied, Http404) into a ``ToolError``."""
     try:
         yield
     except ValidationError as error:

@@ -79,7 +79,7 @@ class Migration(migrations.Migration):
             name='ClientHost',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('host', models.CharField(help_text='Such as claude.ai; .example.com is all of a domain.', max_length=255, unique=True, verbose_name='host')),
+                ('host', models.CharField(help_text='Such as claude.ai; .example.com means all of a domain.', max_length=255, unique=True, verbose_name='host')),
                 ('decision', models.CharField(choices=[('waiting', 'to be decided'), ('allowed', 'allowed'), ('blocked', 'blocked')], default='waiting', max_length=7, verbose_name='decision')),
                 ('url', models.CharField(blank=True, editable=False, max_length=255, verbose_name='application')),
                 ('created', models.DateTimeField(default=django.utils.timezone.now, editable=False, verbose_name='created')),

@@ -35,11 +35,17 @@ class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
         """Return the context of the access page: the tools and models of each endpoint."""
         found = []
         for path, site in mounted_endpoints().items():
-            if not site.needs_middleware:
-                asked = _asked(self.request, site)
-                tools = [tool.name for tool in site.get_tools(asked)]
-                found.append({"url": resource_url(self.request, path), "tools": tools, "models": list(_models(asked))})
+            if seen := seen_by(self.request, site):
+                found.append({"url": resource_url(self.request, path), **seen})
         return super().get_context_data(endpoints=found, page="access", **kwargs)
+
+
+def seen_by(request: HttpRequest, site: "MCPSite") -> dict[str, list[Any]]:
+    """Return the tools and models that an AI model would see at an endpoint as the user, for the access page."""
+    if site.needs_middleware:
+        return {}
+    asked = _asked(request, site)
+    return {"tools": [tool.name for tool in site.get_tools(asked)], "models": list(_models(asked))}
 
 
 def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:

@@ -64,8 +64,7 @@ class _MostFilter(admin.SimpleListFilter):
     """Admin filter of the token list by a related row: the rows with most tokens, and the one that the URL names."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
-        """Return the options of an admin filter of tokens: primary key and name of each row, with its number of live
-        tokens."""
+        """Return the options of an admin filter of tokens: key and name of each row, with its live tokens."""
         from .stored_tokens import live
 
         name = str(self.parameter_name)
@@ -131,8 +130,7 @@ class KindFilter(admin.SimpleListFilter):
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
-        """Return the options of the admin filter of tokens by kind of grant, with each identity provider that has
-        linked users."""
+        """Return the admin filter's kinds of grant, with each identity provider that has linked users."""
         from ..models import LinkedIdentity
         from .stored_tokens import CLIENT
 
@@ -252,8 +250,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return None
 
     def revoke_all(self, request: HttpRequest) -> HttpResponseBase:
-        """Admin view of the token list: revoke every token of the filtered list, on all its pages, after a page that
-        asks."""
+        """Admin view of the token list: revoke all tokens of the filtered list after a page that asks."""
         from .stored_tokens import drop_codes, live
 
         if not self.has_revoke_permission(request):
@@ -272,8 +269,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return redirect(self._url("changelist"))
 
     def _ask(self, request: HttpRequest, tokens: Collection[Any], chosen: Iterable[Any] = ()) -> HttpResponse:
-        """Ask the admin before tokens are revoked: return the page with the number of tokens, users and
-        applications."""
+        """Ask before tokens are revoked: return the page with the number of tokens, users and applications."""
         told = list(tokens)[:TOLD]
         _describe(told)
         context = self.admin_site.each_context(request) | {

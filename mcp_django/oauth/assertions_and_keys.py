@@ -96,8 +96,7 @@ def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
 
 
 def _usable(member: dict[str, Any]) -> JWK | None:
-    """Return the public key of a JSON Web Key if the key can check assertions, None for keys of encryption and of other
-    types."""
+    """Return the public key of a JSON Web Key that can check assertions, None for keys of encryption and others."""
     kept = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
     operations = member.get("key_ops", ["verify"])
     if kept.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
@@ -432,8 +431,7 @@ def keys_of(holder: Any) -> KeySource:
 
 
 def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
-    """Verify a client's signed assertion by the client's keys: for this server, not used before (RFC 7523, section
-    3)."""
+    """Verify a client's signed assertion by its keys: for this server, not used before (RFC 7523, section 3)."""
     # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
     audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
     verify(assertion, keys, client_id, audiences, MAX_LIFE)

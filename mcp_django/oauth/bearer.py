@@ -202,8 +202,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
 
 def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
-    """Check the row of a bearer token: active user, expiry, resource, password, account or link; return user and
-    grant."""
+    """Check the row of a bearer token: active user, expiry, resource, password, link; return user and grant."""
     user, bound = row.user, row.resource or ()
     facts: Any = {} if row.facts is None else row.facts
     if user is None:
@@ -320,8 +319,7 @@ def find_token(checksum: str) -> TokenRow | None:
 
 @lru_cache(maxsize=1)
 def plannable() -> bool:
-    """Return whether one query can check bearer tokens as the toolkit would: nothing of the toolkit's check is
-    overridden."""
+    """Return whether one query can check bearer tokens as the toolkit would: nothing of that is overridden."""
     validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
     if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
         return False

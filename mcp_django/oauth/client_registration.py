@@ -229,8 +229,7 @@ class Registration:
             return None
 
     def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
-        """Complete a client registration: store the client, unless stored already, and return its metadata (RFC 7591,
-        section 3.2.1)."""
+        """Complete a client registration: store the client, unless it is, and return its metadata (RFC 7591, 3.2.1)."""
         client, secret = self.client, ""
         if client is None:
             model = get_application_model()

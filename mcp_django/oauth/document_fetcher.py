@@ -83,8 +83,7 @@ def is_public(text: str) -> bool:
 
 
 def is_private_or_public(text: str) -> bool:
-    """Return whether to fetch from an IP address a document of a host that the project names; loopback may serve
-    one."""
+    """Return whether to fetch from an IP address a document of a host that the project names, or of loopback."""
     address = _address(text)
     mapped = getattr(address, "ipv4_mapped", None)
     return address is not None and mapped is None and (address.is_loopback or not _is_within(address, NEVER))

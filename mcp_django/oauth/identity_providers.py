@@ -125,8 +125,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
 
 
 def _provided_client(request: HttpRequest) -> Any:
-    """Authenticate the client that brings an identity provider's assertion; the provider's entry has to name the
-    client."""
+    """Authenticate the client that brings an assertion; the identity provider's entry has to name the client."""
     model, credentials = get_application_model(), read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
@@ -175,8 +174,7 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
 
 
 def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
-    """Return the link from an identity provider's subject to a user; the link may be made now, by e-mail or a new
-    user."""
+    """Return the link from an identity provider's subject to a user; made now, maybe, by e-mail or a new user."""
     subject = assertion.text("sub")
     found = _find_link(provider.issuer, subject)
     if found is not None:

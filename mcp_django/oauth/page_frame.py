@@ -10,10 +10,13 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.contrib.admin import site as admin_site
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
+from django.templatetags.static import static
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils.decorators import method_decorator
 from django.utils.safestring import SafeString, mark_safe
@@ -28,21 +31,29 @@ from ..context.admin_page import page_language, shown_language
 
 
 def stylesheet() -> SafeString:
-    """Return the CSS in the frame of the OAuth pages; a project can override the template
-    ``mcp_django/oauth/styles.css``."""
+    """Return the CSS of the OAuth pages: the template ``mcp_django/oauth/styles.css``, which a project can override."""
     return mark_safe(render_to_string("mcp_django/oauth/styles.css"))
 
 
-def content_security_policy() -> str:
-    """Return the Content-Security-Policy in the frame of an OAuth page: own styles, the site's icon, no scripts."""
-    image = ""
-    if settings.SERVER["icon"]:
-        # As policies name the source of an image (CSP 3, section 2.3.1).
-        icon = urlsplit(str(settings.SERVER["icon"]))
-        source = f"{icon.scheme}://{icon.netloc}" if icon.netloc else f"{icon.scheme}:" if icon.scheme else "'self'"
-        image = f" img-src {source};"
+def content_security_policy(script: str = "") -> str:
+    """Return the Content-Security-Policy of an OAuth page: own styles, the site's icon, the ``script``, if any."""
+    sources = {"img-src": str(settings.SERVER["icon"] or ""), "script-src": script}
+    allowed = "".join(f" {name} {_source(url)};" for name, url in sources.items() if url)
     # No form-action: browsers apply it to the redirect after the form as well, which goes to the client.
-    return f"default-src 'none'; style-src '{_digest(stylesheet())}';{image} base-uri 'none'; frame-ancestors 'none'"
+    return f"default-src 'none'; style-src '{_digest(stylesheet())}';{allowed} base-uri 'none'; frame-ancestors 'none'"
+
+
+def _source(url: str) -> str:
+    """Return what the policy of a page's frame names for a URL (CSP 3, section 2.3.1)."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:" if parts.scheme else "'self'"
+
+
+def copy_script() -> str:
+    """Return the URL of the copy buttons' script for a page in the frame, "" where no static files are served."""
+    with suppress(ImproperlyConfigured, ValueError):  # a manifest that collectstatic has not written yet, say
+        return static("mcp_django/copy.js") if apps.is_installed("django.contrib.staticfiles") else ""
+    return ""
 
 
 @lru_cache(maxsize=4)
@@ -77,8 +88,7 @@ def frame(request: HttpRequest | None = None) -> dict[str, Any]:
 
 
 def url_of(name: str) -> str:
-    """Return the path of an OAuth page by its URL name, for links in the page frame, "" where the page is not
-    mounted."""
+    """Return the path of an OAuth page by its URL name, for links in the page frame, "" where it is not mounted."""
     try:
         return reverse(f"mcp_oauth:{name}")
     except NoReverseMatch:

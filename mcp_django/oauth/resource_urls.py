@@ -174,8 +174,7 @@ def default_resource(request: HttpRequest | None) -> str | None:
 
 
 def uses_oauth() -> bool:
-    """Return whether the endpoint is an OAuth resource, which takes this server's tokens: BearerAuthentication is
-    configured."""
+    """Return whether the endpoint is an OAuth resource, which takes this server's tokens by BearerAuthentication."""
     for configured in getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION]):
         if configured == AUTHENTICATION:
             return True

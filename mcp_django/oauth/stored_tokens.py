@@ -78,8 +78,7 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
 
 
 def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
-    """Return the user's choice as facts to store with a token: apps and models (none for all), days until the grant
-    ends."""
+    """Return the user's choice as facts of a token: apps and models (none for all), days until the grant ends."""
     until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
     return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
 

@@ -401,8 +401,7 @@ def _assertions(request: OAuthRequest) -> list[str]:
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family of tokens made from an authorization code, computed, so that the validator knows reuse without
-    a record."""
+    """Return the family of tokens made from an authorization code, computed, to know reuse without a record."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 

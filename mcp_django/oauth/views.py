@@ -29,11 +29,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 from oauth2_provider.exceptions import OAuthToolkitError
 from oauth2_provider.forms import AllowForm
-from oauth2_provider.models import (
-    get_access_token_model,
-    get_application_model,
-    refresh_token_expire_timedelta,
-)
+from oauth2_provider.models import get_access_token_model, get_application_model, refresh_token_expire_timedelta
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import InvalidClientError, OAuth2Error
 
@@ -164,8 +160,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().get(request, *args, **kwargs)
 
     def handle_no_permission(self) -> HttpResponseBase:
-        """Redirect from the consent view to login; a browser that comes back without a session gets a page that says
-        so."""
+        """Say on the way to login which application asks; a browser that comes back without a session is told so."""
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
@@ -175,7 +170,15 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
             return self.render_to_response({"sign_in": login}, status=403)
         request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
-        return super().handle_no_permission()
+        login, asked = super().handle_no_permission(), request.GET.get("client_id", "")
+        clients = get_application_model()._default_manager
+        for client in clients.filter(client_id=asked) if asked and asked.isprintable() else ():
+            name, uri = plain(client.name), request.GET.get("redirect_uri", "")
+            if name and is_admitted(client) and client.redirect_uri_allowed(uri):
+                verified = client.registration_source == client.RegistrationSource.MANUAL
+                found = {"client_name": name, "doubts": name_doubts(client), "verified": verified}
+                return self.render_to_response(found | {"login": login["Location"]})
+        return login
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Handle the consent page's form, or let another user sign in."""
@@ -224,8 +227,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return kwargs
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context of the consent view: client, hosts, scopes, data within reach
-        (security-considerations)."""
+        """Return the consent view's context: client, hosts, scopes, data within reach (security-considerations)."""
         client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
         verified, user = client.registration_source == client.RegistrationSource.MANUAL, self.request.user
         had = get_access_token_model()._default_manager.filter(user=user, application=client)
@@ -247,20 +249,20 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             is_refused=getattr(user, "is_staff", False) and any(_refuses(found, self.request) for found in admins),
             reach=reach_of(self.request, sites),
             choices=_choices(kwargs["scopes"]),
+            # What it did not ask for in words is not ticked.
+            is_named=bool(self.request.GET.get("scope", "").strip()),
             questions=questions_for(self.request),
             unused_for=_period(refresh_token_expire_timedelta()),
             **kwargs,
         )
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
-        """Grant or deny as the user consents; facts of the sign-in and the user's choices are stored with the
-        authorization code."""
+        """Grant or deny as the user consents; facts of the sign-in and the choices are stored with the code."""
         kept = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
         return super().create_authorization_response(request, scopes, kept, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
-        """Redirect the browser from the consent view to the client, with ``iss`` in codes and errors (RFC 9207, section
-        2)."""
+        """Redirect the browser from the consent view to the client, with ``iss`` in codes and errors (RFC 9207, 2)."""
         parts = urlsplit(redirect_to)
         query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
         target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
@@ -285,12 +287,7 @@ def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
     scopes = list(asked)
     shown = scopes if settings.READ_ONLY or WRITE in expand(scopes) else [*scopes, WRITE]
     return [
-        {
-            "scope": scope,
-            "words": words,
-            "asked": scope in scopes,
-            "powerful": scope == ADMIN,
-        }
+        {"scope": scope, "words": words, "asked": scope in scopes, "powerful": scope == ADMIN}
         for scope, words in zip(shown, scope_words(shown), strict=True)
     ]
 
@@ -305,12 +302,7 @@ def _period(span: timedelta | None) -> str:
 
 
 # Those of an endpoint for client programs.
-FOR_PROGRAMS: Final = (
-    transaction.non_atomic_requests,
-    cors("POST"),
-    logged,
-    sensitive_post_parameters(*SECRETS),
-)
+FOR_PROGRAMS: Final = (transaction.non_atomic_requests, cors("POST"), logged, sensitive_post_parameters(*SECRETS))
 
 
 # Grants without a user at the browser: the setting that says for whom a grant is, and what issues its tokens.
@@ -374,8 +366,7 @@ class TokenView(ProgramMixin, toolkit.TokenView):
         return response
 
     def issued(self, request: HttpRequest, issue_for: Callable[[HttpRequest], dict[str, Any]]) -> HttpResponseBase:
-        """Answer a program's request to the token view with the token that ``issue_for`` issues, or with its OAuth
-        error."""
+        """Answer a program's request for a token with that which ``issue_for`` issues, or with its OAuth error."""
         headers = {"Cache-Control": "no-store"}
         try:
             return JsonResponse(issue_for(request), headers=headers)
@@ -400,8 +391,7 @@ def _refused(error: str) -> HttpResponse:
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return the JSON answer ``temporarily_unavailable`` of a view of the token or revocation endpoint, with
-    Retry-After."""
+    """Return the JSON answer ``temporarily_unavailable`` of the token or revocation endpoint, with Retry-After."""
     answer = {"error": "temporarily_unavailable", "error_description": f"Try again in {wait} seconds."}
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 

@@ -49,8 +49,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
 
 def used_scopes() -> set[str]:
-    """Return the scopes for ``scopes_supported`` in the well-known metadata: the default ones, and those that some tool
-    needs."""
+    """Return the scopes for ``scopes_supported`` in the metadata: the default ones, and those that some tool needs."""
     tools = (tool for site in mounted_sites() for tool in site.function_tools())
     needed = {scope for tool in tools for scope in tool.scopes}
     return {*default_scopes(), *needed} & oauth2_settings.SCOPES.keys()
@@ -110,10 +109,7 @@ DOCUMENTS: Final = {
 
 CARD: Final = "application/mcp-server-card+json"
 # Where clients look for the catalog: as the extension has it now, and as it had it first.
-CATALOGS: Final = {
-    "ai-catalog.json": "application/ai-catalog+json",
-    "mcp/catalog.json": "application/json",
-}
+CATALOGS: Final = {"ai-catalog.json": "application/ai-catalog+json", "mcp/catalog.json": "application/json"}
 
 
 @login_not_required

@@ -87,8 +87,7 @@ def _name(given: Any) -> str:
 
 
 def describe_caller(request: MCPRequest, record: CallRecord) -> None:
-    """Describe the caller at the start of a call's lifecycle: write user, client, token, session and trace into the
-    record."""
+    """Describe the caller as a call begins: write user, client, token, session and trace into the record."""
     context, user, auth = request.mcp, getattr(request, "user", None), getattr(request, "auth", None)
     record.site = context.site.name
     if user is not None and (pk := user.pk) is not None:
@@ -107,8 +106,7 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
 
 
 class underway:
-    """A context manager for the running phase of a call's lifecycle: makes its record and OpenTelemetry span
-    current."""
+    """A context manager for the running phase of a call: makes its record and OpenTelemetry span current."""
 
     __slots__ = ("record", "span", "token")
 
@@ -149,8 +147,7 @@ class counted:
             wrappers.remove(self.execute)
 
     def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        """Execute a database query and count it in the record of the call under way: an ``execute_wrapper`` of
-        Django's."""
+        """Execute a database query and count it in the record of the call: an ``execute_wrapper`` of Django's."""
         began = time.perf_counter()
         try:
             return execute(sql, params, many, context)
@@ -160,10 +157,8 @@ class counted:
 
 
 def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
-    """End the lifecycle of a call, once: send ``call_finished``, spend budgets, and log the record.
-
-    A write is logged when this returns; all else is logged within seconds.
-    """
+    """End the lifecycle of a call, once: send ``call_finished``, spend budgets, and log the record. A write is logged
+    when this returns; all else is logged within seconds."""
     record = request.mcp.record
     if record.duration:
         return
@@ -260,8 +255,7 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
 
 
 def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
-    """Count a call's refusal at the end of its lifecycle: return how many of the same cause were left unlogged, None if
-    this one is too."""
+    """Count a call's refusal: return how many of the same cause were left unlogged, None if this one is too."""
     key = (record.user, f"{outcome} {cause}")
     most, now = OF_CALLER if record.user else OF_STRANGERS, time.monotonic()
     with _lock:
@@ -313,8 +307,7 @@ def captured(request: MCPRequest) -> tuple[str, str]:
 
 
 def _result_of(body: bytes | None) -> Any:
-    """Return the result or the error in a response at the end of a call's lifecycle; text that repeats the structured
-    content is left out."""
+    """Return the result or the error in a response; text that repeats the structured content is left out."""
     try:
         response = decode(body) if body else None
     except ProtocolError:
@@ -342,9 +335,7 @@ def _text(value: Any) -> str:
 
 class Blanking:
     """Replaces secrets in a call's captured arguments and results by ``HIDDEN``, before the finished call is logged.
-
-    ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell.
-    """
+    ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell."""
 
     def __init__(self, model: type[Model] | None = None) -> None:
         self.model = model
@@ -377,8 +368,7 @@ class Blanking:
         return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
 
     def _is_secret(self, name: Any) -> bool:
-        """Return whether a name in a call's captured arguments is that of a secret, alone or with a lookup or a
-        path."""
+        """Return whether a name in captured arguments is that of a secret, alone or with a lookup or a path."""
         if not isinstance(name, str):
             return False
         name = name[:MAX_FIELD_NAME]

@@ -22,19 +22,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import orjson
-from django.db import (
-    DataError,
-    IntegrityError,
-    close_old_connections,
-    connections,
-    router,
-    transaction,
-)
+from django.db import DataError, IntegrityError, close_old_connections, connections, router, transaction
 from django.utils import timezone
 
 from ..context.call_record import CallRecord
 from ..context.databases import is_busy, writing
 from ..models import CallEntry
+from .alerts import alerts
 from .gauges_and_query_comments import gauge
 
 logger = logging.getLogger("mcp_django")
@@ -70,6 +64,7 @@ FIELDS: Final = CallEntry._meta.concrete_fields[1:]
 COLUMNS: Final = tuple(str(field.column) for field in FIELDS)
 # What a row has from the record; the last two are the record's bodies.
 NAMED: Final = {"call_id": "id.hex", "time": "started"}
+OUTCOME: Final = COLUMNS.index("outcome")
 OF_RECORD: Final = attrgetter(*(NAMED.get(field.name, field.name) for field in FIELDS[:-2]))
 # When it came, and what is set once it has been tried to store it.
 Waiting = tuple[float, Row, threading.Event | None]
@@ -185,6 +180,7 @@ class Writer:
                 if tried is not None:
                     tried.set()
         self.succeeded()
+        alerts.count([row[OUTCOME] for _, row, _ in batch])
         return True
 
     def store_now(self, rows: Sequence[Row]) -> None:

@@ -14,12 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.utils.translation import gettext as _
+
 from ..conf import settings
 from ..conf.value_kinds import QUANTITIES
 from ..context.call_record import CallRecord
 from ..context.request import MCPRequest
+from ..context.untrusted_text import plain
 from ..exceptions import CallRefused
 from ..runtime.cache_and_rate_limits import cache
+from .alerts import alerts
 
 logger = logging.getLogger("mcp_django")
 
@@ -47,6 +51,7 @@ class Budget:
     kind: str
     key: str
     limits: Mapping[str, int]
+    name: str = ""
 
     def counter(self, quantity: str) -> str:
         """Return the cache key of a daily budget's counter."""
@@ -59,10 +64,8 @@ def resets_in() -> int:
 
 
 def budgets_of(request: MCPRequest) -> list[Budget]:
-    """Return the daily budgets that apply to the caller of a request.
-
-    A service account has its own; a person that of the user and that of the client.
-    """
+    """Return the daily budgets that apply to the caller of a request. A service account has its own; a person that of
+    the user and that of the client."""
     configured, record = settings.BUDGETS, request.mcp.record
     if not configured:
         return []
@@ -78,7 +81,8 @@ def budgets_of(request: MCPRequest) -> list[Budget]:
         limits = {**configured.get(kind, {}), **(named[0] if named else {})}
         limits = {quantity: limit for quantity, limit in limits.items() if limit is not None}
         if key and limits:
-            found.append(Budget(kind, hashlib.sha256(key.encode()).hexdigest()[:32], limits))
+            name = record.username if kind == "user" else record.client_name or key
+            found.append(Budget(kind, hashlib.sha256(key.encode()).hexdigest()[:32], limits, plain(name)))
     return found
 
 
@@ -150,6 +154,9 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefuse
         for name, number in numbers.items()
         if (kind, name) != (budget.kind, quantity)
     ]
+    used_up = {"limit": budget.limits[quantity], "what": WORDS[quantity], "owner": budget.kind, "name": budget.name}
+    text = _("The budget of the %(owner)s %(name)s is used up for today: %(limit)s %(what)s.") % used_up
+    alerts.raise_alert("budget", budget.counter(quantity), text, used_up)
     told = f" Left: {', '.join(rest)}." if rest else ""
     return CallRefused(
         f"The {budget.limits[quantity]:,} {WORDS[quantity]} that {WORDS[budget.kind]} has in a day are used up. "

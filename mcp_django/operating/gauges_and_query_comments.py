@@ -49,10 +49,8 @@ MAX_VALUE: Final = 100
 
 
 def comment_of(record: CallRecord, *, is_shared: bool = False) -> str:
-    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``.
-
-    With ``is_shared`` it is without what each call has of its own.
-    """
+    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``. With ``is_shared`` it
+    is without what each call has of its own."""
     client = record.client_id or record.client_name
     return _comment(settings.SERVER["name"], client, record.tool, "" if is_shared else record.traceparent)
 
@@ -70,10 +68,8 @@ def _encoded(text: str) -> str:
 
 
 def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Mapping[str, Any]) -> Any:
-    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's.
-
-    What is no text, and what ends with a comment of somebody else's, stays as it is.
-    """
+    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's. What is no text,
+    and what ends with a comment of somebody else's, stays as it is."""
     record = CURRENT.get()
     if record is None or not isinstance(sql, str) or sql.rstrip().endswith("*/"):
         return execute(sql, params, many, context)

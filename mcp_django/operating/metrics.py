@@ -129,10 +129,8 @@ if DIRECTORY not in os.environ:
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Serve all metrics of the project in Prometheus' text format.
-
-    Whoever sends the ``metrics_token`` as a bearer token may read them, and users who may view the log of calls.
-    """
+    """Serve all metrics of the project in Prometheus' text format. Whoever sends the ``metrics_token`` as a bearer
+    token may read them, and users who may view the log of calls."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if settings.TELEMETRY["metrics_token"] and scheme.lower() == "bearer":
         may_read = constant_time_compare(given.strip(), settings.TELEMETRY["metrics_token"])

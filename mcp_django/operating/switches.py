@@ -23,12 +23,15 @@ from django.db import connections, router, transaction
 from django.db.models import Model, Q
 from django.db.models.base import ModelBase
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from ..context.call_record import CallRecord
-from ..models import ServiceAccount, Switch
+from ..context.untrusted_text import plain
+from ..models import CallEntry, ServiceAccount, Switch
 from ..problems import nearest
 from ..runtime.cache_and_rate_limits import cache
 from ..signals import switches_changed
+from .alerts import alerts
 
 EVERYTHING, WRITES, TOOL, MODEL = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES, Switch.Kind.TOOL, Switch.Kind.MODEL)
 ACTION, CLIENT, USER, SERVICE = (Switch.Kind.ACTION, Switch.Kind.CLIENT, Switch.Kind.USER, Switch.Kind.SERVICE)
@@ -98,9 +101,7 @@ AWAY: Final = "away"
 
 class Board:
     """This process's cached snapshot of the switches: ``off`` (None if nothing is off), and ``due`` for its renewal.
-
-    ``due`` is of the monotonic clock, in seconds. Both are read without a lock.
-    """
+    ``due`` is of the monotonic clock, in seconds. Both are read without a lock."""
 
     def __init__(self) -> None:
         self.off: Off | None = None
@@ -133,6 +134,7 @@ class Board:
             mark = cache.get(MARK)
         except Exception:
             mark = AWAY
+        before = self._rows
         is_new = mark not in (self._mark, AWAY)
         if is_new or now >= self._polled + age:
             try:
@@ -144,7 +146,12 @@ class Board:
             else:
                 self._polled, self._is_down = now, False
                 self._mark = self._mark if mark == AWAY else mark
-        self.off, seconds = _picture(self._rows, timezone.now())
+        moment = timezone.now()
+        self.off, seconds = _picture(self._rows, moment)
+        for row in before:
+            if row.until is not None and row.until <= moment:
+                text = _("On again, because its time is over: %(what)s.") % {"what": row}
+                alerts.raise_alert("switch", str(row.pk), text, {"kind": row.kind, "target": row.target})
         self.due = now + min(LOOK, seconds)
 
     def current(self) -> Off | None:
@@ -236,9 +243,7 @@ def set_switch(
 
 def end_switch(switch: Switch, *, by: Any = None) -> bool:
     """End a switch: turn its target on again in all workers within five seconds; ``by`` is as in :func:`set_switch`.
-
-    Return whether it was off: one that has ended stays as it is.
-    """
+    Return whether it was off: one that has ended stays as it is."""
     now = timezone.now()
     with transaction.atomic(using=_alias()):
         if not active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
@@ -309,7 +314,9 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
     key = f"{label.lower()}{dot}{name}" if kind == ACTION else str(target).strip()
     if len(key) > 255:
         raise ValueError("That is too long.")
-    return key, ""
+    calls = CallEntry._default_manager.filter(client_id=key).exclude(client_name="").order_by("-time")
+    named = calls.values_list("client_name", flat=True).first() if kind == CLIENT else None
+    return key, plain(named)
 
 
 def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: bool) -> None:

@@ -21,7 +21,7 @@ from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import among, leaves_out_nothing
 from ..models import Switch
-from ..runtime.failing_hooks import asked, note_failure
+from ..runtime.failing_hooks import call_hook, note_failure
 from .column_values import iso_text, plain_key
 from .columns import Column, is_generic_key, is_generic_relation, linked_reader, resolve_column
 from .compiled_queries import row_by_key
@@ -49,8 +49,7 @@ def access_of(request: MCPRequest) -> "Access":
 
 
 class Access:
-    """The access of a request's user to models, fields, actions and rows; ``access[exposure]`` is their access to one
-    model."""
+    """The access of a request's user to models, fields, actions and rows; ``access[exposure]`` is that to one model."""
 
     def __init__(self, request: MCPRequest) -> None:
         self.request = request
@@ -124,21 +123,18 @@ class Access:
 
     @cached_property
     def refusal(self) -> str:
-        """The reason why the caller has access to no model at all, where missing permissions are not the reason; ""
-        otherwise."""
+        """The reason why the caller has access to no model, other than missing permissions; "" for none."""
         if self.exposures:
             return ""
         exposures = self._exposed.values()
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Return whether the admin site gives the caller access at all.
-
-        One that fails, because it looks for something that only a browser's session has, lets nobody in.
-        """
+        """Return whether the admin site gives the caller access at all. One that fails, because it looks for something
+        that only a browser's session has, lets nobody in."""
         if admin_site not in self._admitted:
-            verdict = asked(admin_site.name, "has_permission", admin_site.has_permission, self.request, default=False)
-            self._admitted[admin_site] = bool(verdict)
+            hook, name = admin_site.has_permission, admin_site.name
+            self._admitted[admin_site] = bool(call_hook(name, "has_permission", hook, self.request, default=False))
         return self._admitted[admin_site]
 
 
@@ -154,8 +150,7 @@ class ModelAccess:
     # Permissions
 
     def may(self, deed: str) -> bool:
-        """Return whether the caller has access to view, add, change or delete rows of the model, be the model switched
-        off or not."""
+        """Return whether the caller may view, add, change or delete rows of the model, be it switched off or not."""
         if deed not in self._verdicts:
             verdict = self.stock_verdict(deed)
             if verdict is None:
@@ -171,18 +166,15 @@ class ModelAccess:
         return self.may_now(deed, row)
 
     def may_now(self, deed: str, *row: Model) -> bool:
-        """Ask the exposure's permission hook again for the caller's access; a call that was narrowed to other models
-        has none."""
+        """Ask the exposure's permission hook again for the caller's access; none to models that a call leaves out."""
         verdict = self.stock_verdict(deed)
         if verdict is not None:
             return verdict
         return not self.is_narrowed and bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, *row))
 
     def stock_verdict(self, deed: str) -> bool | None:
-        """Return the access that the caller's permissions alone give them; None if hooks have to be asked.
-
-        It is the same for each row.
-        """
+        """Return the access that the caller's permissions alone give them; None if hooks have to be asked. It is the
+        same for each row."""
         enough, known = self.exposure.options.permissions.get(deed), self.access.known
         if enough is None or known is None:
             return None
@@ -214,14 +206,14 @@ class ModelAccess:
         """Call a hook that decides on access as the admin's list calls it; return ``default`` if the hook fails."""
         exposure, request = self.exposure, self.request
         if not exposure.options.permits_by_place:
-            # As asked() does, which these are too many to turn to.
+            # As call_hook() does, which these are too many to turn to.
             try:
                 return ask(request)
             except Exception as error:
                 note_failure(exposure.label, hook, error)
                 return default
         with at_page(request, exposure, "changelist"):
-            return asked(exposure.label, hook, ask, request, default=default)
+            return call_hook(exposure.label, hook, ask, request, default=default)
 
     # What is switched off
 
@@ -271,14 +263,13 @@ class ModelAccess:
         return self._fields_of(None)
 
     def fields_of(self, row: Model | None) -> tuple[str, ...]:
-        """Return the names of the fields of a row that the caller has access to for reading, the primary key's
-        first."""
+        """Return the names of a row's fields that the caller has access to for reading, the primary key's first."""
         return self.fields if row is None or not self.exposure.options.has_own_pages else self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:
         exposure = self.exposure
         only_key = exposure.options.with_primary_key(())
-        names = asked(exposure.label, "get_fields", exposure.get_fields, self.request, row, default=only_key)
+        names = call_hook(exposure.label, "get_fields", exposure.get_fields, self.request, row, default=only_key)
         if exposure.serializer_class is not None:
             shown = read_fields(exposure)
             if exposure.fields is not None and exposure.fields != "__all__":
@@ -287,8 +278,7 @@ class ModelAccess:
         return self.readable(names)
 
     def readable(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names that the caller has access to for reading: columns that no other exposure hides from
-        them."""
+        """Return the names that the caller has access to for reading: columns that no other exposure hides."""
         names = tuple(names)
         if _are_its_own(self.exposure, names):
             return names
@@ -312,13 +302,12 @@ class ModelAccess:
         return (
             parent is None
             or exposure.options.declares_field(name)
-            or field.name in asked(parent.label, "get_fields", parent.get_fields, self.request, default=())
+            or field.name in call_hook(parent.label, "get_fields", parent.get_fields, self.request, default=())
         )
 
     @cached_property
     def page_fields(self) -> tuple[str, ...]:
-        """The names of the fields, among all that the caller has access to, that a page has if the caller chooses
-        none."""
+        """The names of the fields, among all that the caller has access to, of a page, if the caller chooses none."""
         exposure = self.exposure
         if exposure.serializer_class is not None and not exposure.list_display:
             return self.fields
@@ -350,8 +339,7 @@ class ModelAccess:
     # Relations
 
     def to_one(self, name: str) -> Any:
-        """Return the relation to one row that the caller has access to: a foreign key, or the end of a one-to-one
-        relation."""
+        """Return the relation to one row that the caller has access to: a foreign key, or the end of a one-to-one."""
         column = self.column(name)
         if column is not None and column.kind == "relation":
             return column.field if column.is_plain and is_joinable(column.field) else None
@@ -397,7 +385,7 @@ class ModelAccess:
     def sees_every_row(self) -> bool:
         """Whether this caller has access to all rows of the table, by what ``get_queryset`` gives them."""
         exposure = self.exposure
-        return has_every_row(exposure) or asked(
+        return has_every_row(exposure) or call_hook(
             exposure.label,
             "get_queryset",
             lambda: leaves_out_nothing(exposure.get_queryset(self.request)),
@@ -410,7 +398,7 @@ class ModelAccess:
 
         The admin never asks such a hook without a row, but for its add page.
         """
-        empty = asked("", "__init__", self.exposure.model, default=None)
+        empty = call_hook("", "__init__", self.exposure.model, default=None)
         if empty is not None:
             yield empty
         yield from self._first_rows
@@ -422,7 +410,7 @@ class ModelAccess:
             return [row for row in rows if self.may_row("view", row)]
 
         none: list[Model] = []
-        return asked(self.exposure.label, "get_queryset", read, default=none)
+        return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
     def get_row(self, pk: Any) -> Model:
         """Return the row with the primary key, if the caller has access to view the row.
@@ -509,10 +497,8 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
 
 
 def has_every_row(exposure: ModelExposure) -> bool:
-    """Return whether every caller has access to all rows of the table: no code of the project narrows them.
-
-    A queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof.
-    """
+    """Return whether every caller has access to all rows of the table: no code of the project narrows them. A queryset
+    that is declared stable may still hold parameters of the caller, so a declaration is no proof."""
     return exposure.stable_queryset is None and exposure.options.has_stable_queryset
 
 

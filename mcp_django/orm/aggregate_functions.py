@@ -56,8 +56,7 @@ def _decimal(places: int | None) -> "DecimalField[Any, Any]":
 
 
 class UnitField(DecimalField):  # type: ignore[type-arg]
-    """Model field for aggregate functions with exact sums of decimals; on SQLite an integer in units of the last
-    decimal place."""
+    """Model field for aggregates with exact sums of decimals; on SQLite an integer of the last decimal place."""
 
     def get_internal_type(self) -> str:
         return "UnitField"
@@ -128,8 +127,7 @@ class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
 
 
 class AfterWindows(OverGroups):
-    """Condition on aggregate functions (HAVING) applied after window functions, which still see the groups it leaves
-    out."""
+    """Condition on aggregate functions (HAVING) after window functions, which see the groups it leaves out."""
 
     contains_over_clause = True
 

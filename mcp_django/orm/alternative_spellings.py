@@ -101,8 +101,7 @@ _BEGINNINGS: Final[Mapping[str, int]] = {
 
 
 def argument_meant(name: str, known: Collection[str]) -> tuple[str | None, bool]:
-    """Return the argument that an alternative spelling of its name such as ``orderBy`` means, and whether that is
-    certain."""
+    """Return the argument that another spelling of its name, such as ``orderBy``, means, and whether that is sure."""
     plain = letters(name[:MAX_NAME])
     for form in (letters, singular):
         same = [item for item in known if form(item) == form(plain)]

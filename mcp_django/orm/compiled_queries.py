@@ -184,8 +184,7 @@ class _Rows:
 
 
 def compile_values(queryset: QuerySet[Any], using: str) -> CompiledQuery:
-    """Compile a query of ``values_list`` rows once, from a queryset whose filters may hold :class:`Bind`
-    expressions."""
+    """Compile a query of ``values_list`` rows from a queryset whose filters may hold :class:`Bind` expressions."""
     query: Any = queryset.query.chain()
     # Columns in their order, and annotations after them.
     if not query.distinct and list((query.selected or {}).values()) == [
@@ -426,8 +425,7 @@ _UNKNOWN: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of a queryset: its structure, as a key for its compiled query, and its values, prepared for the
-    database."""
+    """Shape of a queryset: its structure, as a key for its compiled query, and values, prepared for the database."""
 
     key: Hashable
     values: Sequence[Any]
@@ -456,8 +454,7 @@ def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
 
 
 def shape_of_instances(queryset: QuerySet[Any], using: str) -> Shape | None:
-    """Return the shape of a queryset, with its related and deferred fields, as the key of a compiled query for
-    instances that come from SQL alone."""
+    """Return the shape of a queryset as the key of a compiled query for instances that come from SQL alone."""
     rows: Any = queryset
     if rows._iterable_class is not ModelIterable or rows._prefetch_related_lookups or rows._known_related_objects:
         return None
@@ -481,8 +478,7 @@ def _join(join: Any) -> Hashable:
 
 
 def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
-    """Return the structure of a WHERE clause's condition, for the key of a compiled query; its values are added to
-    ``values``."""
+    """Return a WHERE clause's structure, for the key of a compiled query; its values are added to ``values``."""
     kind = type(node)
     if kind is WhereNode:
         parts = tuple(_condition(child, connection, values) for child in node.children)
@@ -502,8 +498,7 @@ def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
 
 
 def _is_in_range(lookup: Any, connection: Any) -> bool:
-    """Return whether a query with the integer of a lookup can be compiled: Django makes no comparison of one outside
-    the column's range."""
+    """Return whether a lookup of an integer can be compiled: Django compares none outside the column's range."""
     looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
     if not looks or not isinstance(lookup.rhs, int):
         return True
@@ -512,8 +507,7 @@ def _is_in_range(lookup: Any, connection: Any) -> bool:
 
 
 def _members(lookup: Any) -> list[Any]:
-    """Return the items of an ``IN`` lookup for a compiled query, each once and without NULL, as Django does; none if it
-    holds no list."""
+    """Return the items of an ``IN`` lookup for a compiled query, each once and without NULL; none if it has no list."""
     found = lookup.rhs
     if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, _VALUES) for item in found):
         return []

@@ -8,15 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from django.core.exceptions import FieldError
-from django.db.models import (
-    DecimalField,
-    F,
-    ForeignKey,
-    OuterRef,
-    QuerySet,
-    Subquery,
-    Window,
-)
+from django.db.models import DecimalField, F, ForeignKey, OuterRef, QuerySet, Subquery, Window
 from django.db.models.expressions import Col, OrderBy, RawSQL, Star
 from django.db.models.sql import Query
 
@@ -33,8 +25,7 @@ _OPAQUE: Final = (RawSQL, Star, Window)
 
 
 def order_source(column: Column) -> Any:
-    """Return the source that a computed column is sorted by, without a direction: a name, an expression, or its own
-    name."""
+    """Return the source that sorts a computed column, without a direction: a name, an expression, or its own name."""
     order = column.order_field if column.order_field is not None else column.name
     order = order.expression if isinstance(order, OrderBy) else order
     order = order.name if isinstance(order, F) else order  # type: ignore[attr-defined]
@@ -88,8 +79,7 @@ class Reading:
                 self.own.add(alias)
 
     def allows(self, expression: Any, *, nested: bool = False) -> bool:
-        """Return whether the caller could read all of a computed column's expression; ``nested`` allows subqueries in
-        it."""
+        """Return whether the caller could read a computed column's expression; ``nested`` allows subqueries in it."""
         parts = list(parts_of(expression))
         inner = [part for part in parts if isinstance(part, Query)]
         columns = [part for part in parts if isinstance(part, Col)]
@@ -131,8 +121,7 @@ class Reading:
         )
 
     def _join(self, join: Any, several: bool) -> bool:
-        """Return whether the caller could follow a join of the computed column, to rows that are all open to the
-        caller."""
+        """Return whether the caller could follow a join of the computed column to rows that are all open to them."""
         field = join.join_field
         key = field if isinstance(field, ForeignKey) else getattr(field, "field", None)
         if join.filtered_relation is not None or not isinstance(key, ForeignKey):

@@ -28,15 +28,7 @@ from django.db.models import (
     When,
     lookups,
 )
-from django.db.models.lookups import (
-    Exact,
-    GreaterThan,
-    GreaterThanOrEqual,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Regex,
-)
+from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsNull, LessThan, LessThanOrEqual, Regex
 from django.db.models.sql import Query
 from django.utils.tree import Node
 
@@ -422,8 +414,7 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
 
 
 def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Yield the conditions by which the admin's list is narrowed by default, unless the client chose one of their
-    values."""
+    """Yield the conditions that narrow the admin's list unless the client chose one of their values."""
     chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
@@ -456,8 +447,7 @@ def plannable_params(filters: Sequence[Filter], using: str) -> list[Any]:
 
 
 def plannable_shapes(filters: Sequence[Filter], using: str) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
-    """Return all that the SQL of the conditions depends on, None if it depends on values, and
-    :func:`plannable_params`."""
+    """Return all the conditions' SQL depends on, None if on values, and :func:`plannable_params`."""
     params = plannable_params(filters, using)
     plannable = [item for item in filters if item.is_plannable]
     return tuple([item.shape() for item in plannable]) if len(plannable) == len(filters) else None, params

@@ -143,8 +143,7 @@ def _protection(request: MCPRequest, exposure: ModelExposure, which: str, protec
 
 
 def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
-    """Return which protected rows block a deletion from the database: how many of each model, and names that the caller
-    may see."""
+    """Return which protected rows block a deletion: how many of each model, and names that the caller may see."""
     rows = [obj for obj in protected if isinstance(obj, Model)]
     kinds = Counter(str(obj._meta.verbose_name_plural) for obj in rows)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "other rows"

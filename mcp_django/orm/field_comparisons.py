@@ -26,8 +26,7 @@ AGGREGATES: Final = ("avg", "median", "min", "max")
 
 
 def is_field(value: Any) -> bool:
-    """Return whether a value compares one field with another field: ``{"field": "promised_at"}``, maybe with
-    ``plus``."""
+    """Return whether a value compares one field with another: ``{"field": "promised_at"}``, maybe with ``plus``."""
     return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
 
 

@@ -280,8 +280,7 @@ def key_field(relation: Any) -> Any:
 
 
 def stored_field(field: Any) -> Any:
-    """Return the model field whose type the values have: the key of a relation field, the output of a generated
-    field."""
+    """Return the model field whose type the values have: a relation's key, the output of a generated field."""
     while True:
         if field.is_relation and field.concrete and not field.many_to_many:
             field = key_field(field)
@@ -303,8 +302,7 @@ def is_file_field(field: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def kind_of(field: Any) -> Kind:
-    """Return the kind of a model field; a relation field has the kind of its key, and one without a key no
-    ``lookups``."""
+    """Return the kind of a model field; a relation field has the kind of its key, and without a key no ``lookups``."""
     if field.many_to_many:
         target = kind_of(field.related_model._meta.pk)
         return Kind(target.word, ("exact", "in"), target.parse, sortable=False)

@@ -36,8 +36,7 @@ def filters_of(model: ModelAccess) -> Iterator[tuple[str, FieldPath, tuple[str, 
 
 
 def find_filter(model: ModelAccess, text: str) -> tuple[FieldPath, tuple[str, ...]] | None:
-    """Return the filter of a name if the caller may filter by that field, as column and lookups; None for any other
-    name."""
+    """Return the filter of a name if the caller may use it, as column and lookups; None for any other name."""
     if len(text) > MAX_NAME:
         return None
     declared = model.exposure.get_filter_fields(model.request)

@@ -20,7 +20,7 @@ from django.db.models.functions import RowNumber
 from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import HIDDEN, clean_text, secret_columns
 from .access import access_of, has_every_row, link_table, parse_pk
 from .column_values import field_renderer, pk_text
@@ -237,7 +237,7 @@ def _is_key(field: Any, key: Any) -> bool:
 def _visible(request: MCPRequest, related: ModelExposure) -> QuerySet[Any]:
     """Return the related rows that may have labels: those that the caller may view."""
     none = related.model._base_manager.none()
-    return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
+    return call_hook(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
 
 
 def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
@@ -340,8 +340,7 @@ def labels_by_text(
 
 
 def _key_of(related: ModelExposure, key: Any) -> Any:
-    """Return the primary key of the row to label, from the text of a generic foreign key; None if the text is no
-    key."""
+    """Return the primary key of the row to label from the text of a generic foreign key, None if it is no key."""
     try:
         return parse_pk(related, key)
     except NotFound:

@@ -64,8 +64,7 @@ class NamedFilter(ABC):
         """Return what this named filter offers the caller now; nothing if the admin would not show it."""
 
     def described(self) -> Sequence[Offer]:
-        """Return what this named filter offers in a description: choices made of rows only as far as the caller sees
-        these."""
+        """Return what this named filter offers in a description: choices of rows as far as the caller sees them."""
         return self.offers()
 
     def value_of(self, offer: Offer, text: str) -> str | None:

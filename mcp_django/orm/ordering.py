@@ -83,8 +83,7 @@ def _indexes(model: type[Model]) -> tuple[tuple[Part, ...], ...]:
 
 
 def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
-    """Yield the indexes that the model declares, to compare with an ordering: each as names with "-" or as
-    expressions."""
+    """Yield the model's declared indexes, to compare with an ordering: each as names with "-" or as expressions."""
     opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
     yield [field.name for field in opts.pk_fields]
     field: Any
@@ -102,8 +101,7 @@ def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
 
 
 def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
-    """Return the leading parts of a declared index that an ordering can use: up to the first that is no plain
-    column."""
+    """Return the leading parts of a declared index that an ordering can use: to the first that is no plain column."""
     found: list[Part] = []
     opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
     names = {field.name: field.attname for field in opts.local_concrete_fields}
@@ -147,8 +145,7 @@ def _keys(exposure: ModelExposure, entries: Sequence[Any]) -> list[OrderKey]:
 
 
 def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
-    """Return the ordering keys of one entry of a declared ordering; as in Django, a relation means its model's
-    ordering."""
+    """Return the ordering keys of a declared entry; as in Django, a relation means its model's ordering."""
     key = _own_key(model, entry)
     if key is None:
         return []
@@ -161,8 +158,7 @@ def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
 
 
 def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
-    """Return an ordering key of the related model as an ordering key of the model; a descending relation reverses the
-    direction."""
+    """Return an ordering key of the related model as one of the model; a descending relation reverses it."""
     nulls_last = inner.nulls_last
     if nulls_last is not None and key.descending:
         nulls_last = not nulls_last
@@ -194,12 +190,7 @@ def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: boo
 
 
 def client_order_key(
-    request: MCPRequest,
-    exposure: ModelExposure,
-    text: str,
-    *,
-    descending: bool = False,
-    nulls_last: bool | None = None,
+    request: MCPRequest, exposure: ModelExposure, text: str, *, descending: bool = False, nulls_last: bool | None = None
 ) -> OrderKey | None:
     """Return the ordering key of a name by which a client sorts; None for a name by which the caller may not sort.
 

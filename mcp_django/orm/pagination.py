@@ -55,8 +55,7 @@ ROW_VALUES: Final = ("postgresql", "sqlite")
 
 
 class RowGreaterThan(TupleGreaterThan):
-    """Compare ``(a, b) > (x, y)`` for keyset pagination on SQLite too, which Django does not ask for row values because
-    it lacks ``IN`` for them."""
+    """Compare ``(a, b) > (x, y)`` for keyset pagination on SQLite too, which Django does not ask for row values."""
 
     def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
         return super(TupleLookupMixin, self).as_sql(compiler, connection)
@@ -84,8 +83,7 @@ class Segment:
     null: bool | None = None
 
     def condition(self, keys: Sequence[OrderKey], bind: Callable[[int], Expression]) -> Q:
-        """Return the keyset pagination's condition for the rows of the segment; ``bind`` gives the cursor's sort values
-        by position."""
+        """Return the pagination's condition for the rows of the segment; ``bind`` gives the sort values by position."""
         found = Q()
         for index, is_null in enumerate(self.nulls):
             column = F(keys[index].path)
@@ -147,8 +145,7 @@ def segments(
 def _after(
     keys: Sequence[OrderKey], nulls: tuple[bool, ...], start: int, nulls_largest: bool, row_values: bool
 ) -> Iterator[Segment]:
-    """Yield the pagination segments of the rows after a cursor whose first ``start`` sort values equal those of the
-    cursor."""
+    """Yield the pagination segments of the rows after a cursor with its first ``start`` sort values."""
     if start == len(keys):
         return
     key, equal = keys[start], nulls[:start]
@@ -355,8 +352,7 @@ class Cursor:
             raise ToolError(CURSOR_ERROR) from None
 
     def write_name(self, last: str) -> str:
-        """Return the pagination cursor to the next page of a list (``resources/list``), after the entry named
-        ``last``."""
+        """Return the cursor to the next page of a list (``resources/list``), after the entry named ``last``."""
         return seal(self.salt, last.encode())
 
     def read_name(self, text: Any) -> str:

@@ -11,12 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from django.db.models import (
-    Case,
-    F,
-    Q,
-    When,
-)
+from django.db.models import Case, F, Q, When
 
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
@@ -194,23 +189,20 @@ def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str
 
 
 def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bool]) -> Target | None:
-    """Return the value at the end of a path that leads to a computed column; None if the path ends at any other
-    column."""
+    """Return the value at the end of a path that leads to a computed column; None if it ends at another column."""
     path = Path.read(model, text)
     column = path.column
     return path.find(path.last, usable) if column is not None and column.kind == "computed" else None
 
 
 def computed_word(model: ModelAccess, name: str) -> str:
-    """Return the type of the value at the end of a path to a computed column of the admin; "" for one that is only
-    shown."""
+    """Return the type of the value at the end of a path to a computed column of the admin; "" for a shown one."""
     target = computed_target(model, name, lambda column: True)
     return kind_of(target.column.field).word if target is not None else ""
 
 
 def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | None:
-    """Return the ``Q`` by which the row at the end of the path ``names`` is visible to the caller; None if all rows
-    are."""
+    """Return the ``Q`` by which the row at the end of ``names`` is visible to the caller; None if all rows are."""
     if related.sees_every_row:
         return None
     key = relation.target_field.attname if relation.concrete else related.exposure.opts.pk.attname

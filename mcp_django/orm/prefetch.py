@@ -81,8 +81,7 @@ def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:
 
 
 def _is_read_with_rows(field: Any) -> bool:
-    """Return whether a foreign key can be prefetched by ``select_related``, with the same row as following the key
-    gives."""
+    """Return whether a foreign key can be prefetched by ``select_related``, with the row that following it gives."""
     if field is None or not field.concrete or not (field.many_to_one or field.one_to_one):
         return False
     return is_joinable(field) and follows_every_row(field.related_model)

@@ -69,8 +69,7 @@ _threads: list[threading.Thread] = []
 
 
 def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
-    """Limit the time of the queries in the block to ``STATEMENT_TIMEOUT`` seconds, or a share of them for a block
-    within another."""
+    """Limit the time of queries in the block to ``STATEMENT_TIMEOUT`` seconds, or a share within another block."""
     seconds = settings.STATEMENT_TIMEOUT
     return nullcontext() if seconds is None else _TimeLimit(seconds * share)
 

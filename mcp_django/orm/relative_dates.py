@@ -75,8 +75,7 @@ _WRITTEN_DAYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Span of time that a relative date means, from ``start`` to just before ``end``; a single moment where the two are
-    equal."""
+    """Span of time that a relative date means, from ``start`` to just before ``end``; they are equal for a moment."""
 
     start: datetime
     end: datetime
@@ -108,8 +107,7 @@ def clock_words() -> str:
 
 
 def just_before(moment: datetime) -> datetime:
-    """Return the last moment before another, as the end of a date or period, in time that passes: clocks that go back
-    at midnight repeat an hour."""
+    """Return the last moment before another, in time that passes: clocks that go back at midnight repeat an hour."""
     step = timedelta(microseconds=1)
     if moment.tzinfo is None:
         return moment - step
@@ -244,8 +242,7 @@ def _read_ago(text: str, now: datetime) -> Span | None:
 
 
 def _read_length(text: str, now: datetime) -> Span | None:
-    """Parse the relative date "last 30 days": from the day that is 30 days ago to the end of today, as the admin counts
-    them."""
+    """Parse the relative date "last 30 days": from the day 30 days ago to the end of today, as the admin does."""
     found = _LENGTH.fullmatch(text)
     if found is None or found[3] not in _WORDS:
         return None

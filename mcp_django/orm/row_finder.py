@@ -102,8 +102,7 @@ class RowFinder:
                     yield f"{item!r} is {key}"
 
     def _could_be_key(self, text: str) -> bool:
-        """Return whether the text to find a row by has the form of a primary key; where keys are texts, any text has
-        it."""
+        """Return whether the text to find a row by looks like a primary key; where keys are texts, any text does."""
         if kind_of(self.exposure.opts.pk).word == "text":
             return False
         try:

@@ -21,7 +21,7 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import with_loaded
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
 from .access import access_of, columns_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text, render, render_columns, texts, trimmed
@@ -69,8 +69,7 @@ NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Page:
-    """One page of rows as read: JSON rows, the ``names`` of their columns, the sort values ``keys``, and whether there
-    are ``more``."""
+    """A page of rows as read: JSON rows, ``names`` of columns, sort values ``keys``, whether there are ``more``."""
 
     names: list[str]
     rows: list[list[Any]]
@@ -81,8 +80,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One column of the rows to read: the position of its values in the tuples, and the function that renders them as
-    JSON."""
+    """One column of the rows to read: the position of its values in the tuples, and what renders them as JSON."""
 
     column: Column
     position: int
@@ -93,8 +91,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Layout of the rows to read: the paths of the columns, and the positions of the primary key, sort values and
-    cells."""
+    """Layout of the rows to read: paths of the columns, and positions of the primary key, sort values and cells."""
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
@@ -112,8 +109,7 @@ def layout_of(
     joins: tuple[str | None, ...],
     text_limit: int | None,
 ) -> Layout:
-    """Return the layout of the rows to read for a page; ``joins`` are the paths of the labels that a join reads, one
-    for each column."""
+    """Return the layout of the rows to read for a page; ``joins`` are the paths of the labels that a join reads."""
     paths: dict[str, int] = {}
 
     def place(path: str) -> int:
@@ -283,7 +279,7 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
     """
     request, exposure, columns = query.request, query.exposure, query.columns
     ask = exposure.get_list_select_related
-    followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
+    followed: Any = call_hook(exposure.label, "get_list_select_related", ask, request, default=False)
     paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
     # Those of the paths that this app follows by itself.
     relations: set[str] = set()
@@ -321,8 +317,7 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
 
 
 def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, loaded: Any) -> list[Model] | None:
-    """Read a page of rows as model instances by compiled queries; None where no compiled query serves or a value cannot
-    be decoded."""
+    """Read a page of rows as instances by compiled queries; None without such a query, or if a value is broken."""
     using = queryset.db
     key, params = query.compiled_key(using)
     shape = shape_of_instances(queryset, using) if key is not None else None
@@ -369,8 +364,7 @@ def _getter(path: str) -> Callable[[Any], Any]:
 
 
 class _PageBuilder:
-    """Builds a page of JSON rows from the column values that were read; there may be one row more than the page
-    shows."""
+    """Builds a page of JSON rows from the column values that were read; there may be one more than it shows."""
 
     def __init__(
         self,
@@ -450,8 +444,7 @@ class _PageBuilder:
         self.notes[f"{column.name}: a value could not be made and is null"] = column.name
 
     def compute(self, column: Column, row: Any) -> Any:
-        """Return the value of a computed column for a row that was read; None where the project's code has no value or
-        fails."""
+        """Return the value of a computed column for a row; None where the project's code has no value or fails."""
         assert column.compute is not None
         compute = self.functions.get(column.name, column.compute)
         try:
@@ -487,8 +480,7 @@ class _PageBuilder:
         return [None if key is None else [key, label] for key, label in zip(values, labels, strict=True)]
 
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-        """Return the labels of related rows that were read along with the rows' instances, if the caller may see
-        all."""
+        """Return the labels of related rows read along with the rows' instances, if the caller may see all."""
         related = (
             access_of(self.request).exposure_of(column.field.related_model)
             if self.instances and not column.through
@@ -512,8 +504,7 @@ class _PageBuilder:
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """One row that was read by its primary key, and the labels that a join read with it, by the path of their
-    column."""
+    """One row read by its primary key, and the labels that a join read with it, by the path of their column."""
 
     row: Model
     labels: Mapping[str, str | None]

@@ -42,8 +42,7 @@ def as_read(column: Any, using: str) -> Any:
 
 
 def converters_of(expression: Any, connection: Any) -> tuple[list[Converter], Any]:
-    """Return the converters for a column of a query, on SQLite those of whole columns, in order, and the expression
-    that they are given."""
+    """Return the converters for a column of a query, on SQLite those of whole columns, and their expression."""
     is_written = isinstance(expression, Written)
     if is_written:
         expression = expression.column
@@ -77,8 +76,7 @@ def _each(function: Callable[..., Any]) -> Converter:
 
 
 def _or_undecodable(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
-    """Run a converter on one value of a SQLite column; ``UNDECODABLE`` stands for a value that the column cannot hold,
-    such as broken JSON."""
+    """Run a converter on a value of a SQLite column; ``UNDECODABLE`` for a value it cannot hold, as broken JSON."""
     try:
         return UNDECODABLE if value is UNDECODABLE else function(value, expression, connection)
     except Exception:

@@ -181,8 +181,7 @@ def flag_argument(value: Any, name: str) -> bool:
 
 
 class RowArguments:
-    """Reads the arguments that tools for rows share: filters, search, ordering, fields, among what the caller can
-    read."""
+    """Reads the arguments that tools for rows share: filters, search, ordering, readable fields."""
 
     def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
         self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given

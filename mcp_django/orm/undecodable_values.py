@@ -66,8 +66,7 @@ def all_readable() -> Iterator[None]:
 
 
 def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
-    """Read the parts despite undecodable values: return the results of ``read``, with :data:`UNDECODABLE` for each part
-    that fails."""
+    """Read the parts despite undecodable values: return what ``read`` does, :data:`UNDECODABLE` for what fails."""
     try:
         return read(parts)
     except Exception as error:

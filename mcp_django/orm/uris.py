@@ -18,7 +18,7 @@ from ..context.admin_page import admin_path
 from ..context.signing import can_link, ticket_url
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from .column_values import pk_text
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ _PAGE: Final = UriTemplate(PAGE_TEMPLATE)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Parsed ``django://`` URI: it names a model's page (``query``), its schema, a row (``pk``), or a file of a row
-    (``field_name``)."""
+    """Parsed ``django://`` URI of a model's page (``query``), schema, row (``pk``), or a file (``field_name``)."""
 
     label: str
     pk: str | None = None
@@ -137,7 +136,7 @@ def admin_urls(
     none: list[str | None] = [None] * len(keys)
     if admin is None or origin is None:
         return none
-    found = asked(exposure.label, "get_queryset", _opened, request, exposure, admin, keys, rows, default=())
+    found = call_hook(exposure.label, "get_queryset", _opened, request, exposure, admin, keys, rows, default=())
     paths = (admin_path(request, exposure, key) if key in found else None for key in keys)
     return [f"{origin}{path}" if path is not None else None for path in paths]
 

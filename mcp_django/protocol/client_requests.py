@@ -326,9 +326,7 @@ class Limits:
 
 
 # OpenAI Codex leaves out the middle of longer results, and accepts a form with a number without showing it.
-KNOWN: Final[Mapping[str, Limits]] = {
-    "codex-mcp-client": Limits(result_chars=10_000, shows_numbers=False),
-}
+KNOWN: Final[Mapping[str, Limits]] = {"codex-mcp-client": Limits(result_chars=10_000, shows_numbers=False)}
 UNLIMITED: Final = Limits()
 
 

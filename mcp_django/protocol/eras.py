@@ -157,14 +157,7 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 # Methods whose result says how long it may be kept (server/utilities/caching), and those that may ask back (mrtr).
 CACHEABLE_METHODS: Final = frozenset(
-    {
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-    }
+    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
 INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 # Methods whose result may be kept by the client and differs by caller, so that no shared cache may hold it.
@@ -177,11 +170,7 @@ MAX_STATE_CHARS: Final = 64 * 1024
 
 def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the ``_meta`` that makes each request of the modern era complete (basic, Reserved keys)."""
-    return {
-        VERSION_KEY: version,
-        CAPABILITIES_KEY: capabilities or {},
-        CLIENT_KEY: {"name": name, "version": "1"},
-    }
+    return {VERSION_KEY: version, CAPABILITIES_KEY: capabilities or {}, CLIENT_KEY: {"name": name, "version": "1"}}
 
 
 class ModernEra:
@@ -442,8 +431,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of messages in one body, which only the legacy era has, in order; a malformed call in it has its own
-    error."""
+    """A batch of messages in one body (legacy era), in order; a malformed call in it has its own error."""
 
     items: tuple[Call | ClientResponse | Rejected, ...]
 

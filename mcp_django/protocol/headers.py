@@ -18,11 +18,7 @@ METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "mcp-param-"
 # The member of ``params`` that Mcp-Name repeats.
-NAME_SOURCES: Final[Mapping[str, str]] = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-}
+NAME_SOURCES: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 PRIMITIVES: Final = ("string", "integer", "boolean")
 # Keywords whose value is data, or maps names to schemas; whatever else holds an object or array holds schemas.
 DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples", "required", "type"})
@@ -37,8 +33,7 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
 
 
 def encode_value(text: str) -> str:
-    """Encode a text as the value of an HTTP header: itself, or Base64 in the sentinel where a header cannot carry the
-    text."""
+    """Encode a text as the value of an HTTP header: itself, or Base64 in the sentinel where none can carry it."""
     looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
     if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
         return text
@@ -84,8 +79,7 @@ class ParamHeader:
 
 
 def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Find parameters for headers: yield each subschema with its chain of ``properties``, None where another keyword is
-    on the way."""
+    """Find parameters for headers: yield each subschema with its chain of ``properties``, None if it is no chain."""
     if isinstance(schema, list):
         for item in schema:
             yield from _positions(item, None)

@@ -42,8 +42,7 @@ def read_filter(params: Mapping[str, Any]) -> tuple[frozenset[str], tuple[str, .
 
 
 def acknowledged(identifier: Id, lists: Collection[str], uris: Sequence[str]) -> dict[str, Any]:
-    """Return the first message for ``subscriptions/listen``, the acknowledgement: the part of its filter that is
-    honoured."""
+    """Return the first message for ``subscriptions/listen``: the part of its filter that is honoured."""
     honoured: dict[str, Any] = {member: True for member, kind in LISTS.items() if kind in lists}
     if uris:
         honoured[URIS] = list(uris)

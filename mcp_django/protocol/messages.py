@@ -272,8 +272,7 @@ def result_response(identifier: Id, result: Any) -> dict[str, Any]:
 
 
 def error_response(identifier: Id | None, error: ProtocolError, *, modern: bool) -> dict[str, Any]:
-    """Return the JSON-RPC message of an error response; the id is left out, not null, if it could not be read (basic,
-    Responses)."""
+    """Return the JSON-RPC message of an error response; without an id if it could not be read (basic, Responses)."""
     body: dict[str, Any] = {"code": error.code_for(modern=modern), "message": error.message}
     if error.data is not None:
         body["data"] = error.data

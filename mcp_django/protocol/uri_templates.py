@@ -19,8 +19,7 @@ _OUTSIDE_SEGMENT: Final = re.compile(r"[/?#]")
 
 
 def percent_encode(text: str, safe: str = "") -> str:
-    """Percent-encode a text for a URI, as templates need: everything but unreserved characters and ``safe`` (RFC 3986,
-    2.1)."""
+    """Percent-encode a text for a URI, as templates need: all but unreserved ones and ``safe`` (RFC 3986, 2.1)."""
     return quote(text, safe=safe, errors="replace")
 
 

@@ -198,8 +198,7 @@ class ModelValues:
             yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
     def _key_condition(self, text: str) -> Q | None:
-        """Return the condition of completions by primary key: it is the typed text, or starts with it where its type
-        allows."""
+        """Return the condition of completions by primary key: the typed text, or its start where the type allows."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
             path, field = fields[0].name, fields[0]

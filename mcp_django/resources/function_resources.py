@@ -60,12 +60,7 @@ class FunctionResource(ProjectFunction):
         public: bool = False,
     ) -> None:
         super().__init__(
-            function,
-            name=name,
-            description=description,
-            permissions=permissions,
-            permission=permission,
-            untyped=str,
+            function, name=name, description=description, permissions=permissions, permission=permission, untyped=str
         )
         self.uri = uri
         try:
@@ -107,8 +102,7 @@ class FunctionResource(ProjectFunction):
         return request.mcp.scopes >= self.scopes
 
     def definition(self) -> dict[str, Any]:
-        """Return the ``Resource`` or ``ResourceTemplate`` object of the function resource, without empty optional
-        keys."""
+        """Return the ``Resource`` or ``ResourceTemplate`` object of the function, without empty keys."""
         optional = {"description": self.description, "mimeType": self.mime_type}
         wire: dict[str, Any] = {"uriTemplate" if self.is_template else "uri": self.uri}
         wire.update({"name": self.name, "title": self.title})
@@ -122,8 +116,7 @@ class FunctionResource(ProjectFunction):
         return self.template.match(uri)
 
     def read(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
-        """Call the function of the resource and return the contents of ``resources/read``; an async one ends in this
-        thread."""
+        """Call the function of the resource and return the contents; an async one ends in this thread."""
         given = self.matches(uri)
         if given is None:
             raise NotFound

@@ -186,8 +186,7 @@ MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
 
 
 def file_type(name: str) -> str:
-    """Return the MIME type of the resource for a row's file, by its name; a type that could be run becomes
-    ``text/plain`` or bytes."""
+    """Return the MIME type of a row's file, by its name; a type that could be run becomes ``text/plain`` or bytes."""
     kind, encoding = mimetypes.guess_type(name, strict=True)
     if kind is None or encoding is not None:
         return BINARY
@@ -197,8 +196,7 @@ def file_type(name: str) -> str:
 
 
 class RowFile:
-    """Model resource of the file in a field of a row, also for download; whether it exists is not said before it is
-    read."""
+    """Model resource of the file in a field of a row, also for download; whether it exists is seen as it is read."""
 
     def __init__(self, request: MCPRequest, address: Address) -> None:
         self.request, self.address = request, address

@@ -72,12 +72,7 @@ class Prompt(ProjectFunction):
         complete: Mapping[str, Hook | str] | None = None,
     ) -> None:
         super().__init__(
-            function,
-            name=name,
-            description=description,
-            permissions=permissions,
-            permission=permission,
-            untyped=str,
+            function, name=name, description=description, permissions=permissions, permission=permission, untyped=str
         )
         # Projects that import Message need none of it.
         from .completions import Completer

@@ -145,7 +145,7 @@ class ViewSetTool(Tool):
         message = f"{self.title}: this cannot be undone by itself."
         confirmation = Confirmation(request, self.name, own, [told])
         asked = f"{message}\n\n{one_line(told)[:MAX_SHOWN]}"
-        return confirmation.asked(token, message, asked, {"shown": shown}, NEXT)
+        return confirmation.confirm(token, message, asked, {"shown": shown}, NEXT)
 
 
 logger = logging.getLogger("mcp_django")

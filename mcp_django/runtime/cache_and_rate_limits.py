@@ -172,8 +172,7 @@ RETRY_AFTER: Final = 1
 
 
 class LimitExceeded(Exception):
-    """The caller is over a limit of rate or places, which ``remedy`` tells of in the log; ``retry_after`` is in
-    seconds."""
+    """The caller is over a limit of rate or places; ``remedy`` is for the log, ``retry_after`` is in seconds."""
 
     def __init__(self, remedy: str, retry_after: int = RETRY_AFTER) -> None:
         super().__init__(f"{remedy} Retry after {retry_after} s.")
@@ -219,8 +218,7 @@ _lock = threading.Lock()
 
 
 def concurrent(who: str) -> Held:
-    """Limit a caller's running calls: hold a place for one of ``MAX_CONCURRENT_CALLS`` in this worker, or raise
-    LimitExceeded."""
+    """Limit a caller's running calls: hold one of ``MAX_CONCURRENT_CALLS`` places here, or raise LimitExceeded."""
     with _lock:
         if running_calls.get(who, 0) >= settings.MAX_CONCURRENT_CALLS:
             raise LimitExceeded(f"A user has at most {settings.MAX_CONCURRENT_CALLS} calls at a time in one worker.")

@@ -25,7 +25,7 @@ PASSING: Final = (DatabaseError, InterfaceError, Cancelled)
 _logged: set[tuple[str, str]] = set()
 
 
-def asked(owner: str, hook: str, ask: Callable[..., T], *arguments: Any, default: D) -> T | D:
+def call_hook(owner: str, hook: str, ask: Callable[..., T], *arguments: Any, default: D) -> T | D:
     """Call a hook of the project and return its result, or ``default`` if it fails.
 
     ``owner`` is the label of its model, for the log; without one nothing is logged. Errors of the database pass.

@@ -133,8 +133,7 @@ class Pool:
     # Places
 
     def has_place(self, lane: Lane, owner: str) -> bool:
-        """Take a place in a lane of the thread pool if there is one; work without an owner is bounded by the lane
-        alone."""
+        """Take a place in a lane of the thread pool if there is one; without an owner the lane alone bounds it."""
         if not self.free or not lane.free or (owner and lane.held.get(owner, 0) >= lane.share):
             return False
         self.free -= 1

@@ -131,8 +131,7 @@ _MAPPINGS: Final = (dict, Mapping, MutableMapping)
 
 
 def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
-    """Compile a type annotation to the type that converts its values; ``stack`` holds the classes around the
-    annotation."""
+    """Compile an annotation to the type that converts its values; ``stack`` holds the classes around the annotation."""
     hints = unwrap(annotation)
     return _compile(hints.annotation, stack).limited(hints.limits)
 
@@ -369,8 +368,7 @@ def first_sentence(owner: type) -> str:
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Parse an annotated function's docstring, with parameters in Google's style (``Args:``) or Sphinx's (``:param
-    x:``)."""
+    """Parse a function's docstring, with parameters in Google's style (``Args:``) or Sphinx's (``:param x:``)."""
     found = Docstring()
     lines = inspect.cleandoc(text or "").splitlines()
     prose: list[str] = []

@@ -175,8 +175,7 @@ class Parameter:
     keywords: Mapping[str, Any] | None = None
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of a container's member with its description, which repeats the constraints in
-        words."""
+        """Return the JSON Schema of a container's member with a description, with the constraints in words."""
         # Who leaves it out has said null.
         kind = self.type.inner if isinstance(self.type, Nullable) and self.default is None else self.type
         schema = {**kind.schema(), **(self.keywords or {})}
@@ -205,8 +204,7 @@ class Object(Type):
         return object_schema({item.name: item.schema() for item in self.parameters}, required, closed=True)
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Convert an object, member by member, with this container type, and pass the members to ``build``; report
-        every wrong, missing and unknown member."""
+        """Convert an object member by member, pass these to ``build``, report each wrong, missing and unknown one."""
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
             raise self.refuse(value)

@@ -220,8 +220,7 @@ def _key_words(field: Any) -> list[str]:
 
 
 def options_of(field: Any) -> list[Option] | None:
-    """Return a form field's choices for its schema, without the blank one; None for more than a person looks
-    through."""
+    """Return a form field's choices for its schema, without the blank one; None for more than people look through."""
     found = [(str(value), label) for value, label in islice(_options(field.choices), MAX_CHOICES + 1)]
     return found if len(found) <= MAX_CHOICES else None
 
@@ -255,10 +254,7 @@ FORM_FIELDS: Final[Mapping[str, tuple[Callable[[Any], Shape], Ask]]] = {
     "SplitArrayField": (_array, _ask_text),
     "BaseRangeField": (_range, _ask_nothing),
     "HStoreField": (
-        lambda field: (
-            {"type": "object", "additionalProperties": any_of({"type": "string"}, NULL)},
-            ["texts by name"],
-        ),
+        lambda field: ({"type": "object", "additionalProperties": any_of({"type": "string"}, NULL)}, ["texts by name"]),
         _ask_text,
     ),
     "ModelMultipleChoiceField": (_many(_row), _ask_choices),
@@ -266,10 +262,7 @@ FORM_FIELDS: Final[Mapping[str, tuple[Callable[[Any], Shape], Ask]]] = {
     "MultipleChoiceField": (_many(_choice), _ask_choices),
     "ChoiceField": (_choice, _ask_choice),
     "NullBooleanField": (lambda field: (any_of({"type": "boolean"}, NULL), []), _ask_boolean),
-    "BooleanField": (
-        lambda field: ({"type": "boolean"}, ["must be true" if field.required else ""]),
-        _ask_boolean,
-    ),
+    "BooleanField": (lambda field: ({"type": "boolean"}, ["must be true" if field.required else ""]), _ask_boolean),
     "DecimalField": (_decimal, _ask_number),
     "FloatField": (_number("number"), _ask_number),
     "IntegerField": (_number("integer"), _ask_number),
@@ -352,8 +345,7 @@ def with_default(shape: Shape, default: Any, texts: Iterable[str]) -> dict[str, 
 
 
 def writable_fields(serializer: Any) -> dict[str, Any]:
-    """Return the fields of a serializer, as of a form, that its schema offers to clients, by name; files have no JSON
-    form."""
+    """Return a serializer's fields, as of a form, that its schema offers, by name; files have no JSON form."""
     from rest_framework.serializers import FileField, HiddenField
 
     fields: Mapping[str, Any] = getattr(serializer, "fields", {})
@@ -365,8 +357,7 @@ def writable_fields(serializer: Any) -> dict[str, Any]:
 
 
 def serializer_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the schema of a REST framework serializer or its field, as of a form, with constraints in the
-    description."""
+    """Return the schema of a REST framework serializer or its field, as of a form, constraints in the description."""
     schema, words = _shape_in_serializer(field, depth)
     if field.allow_null:
         schema = any_of(schema, NULL)

@@ -395,9 +395,7 @@ PARSED: Final[Mapping[type, Parsed]] = {
     time: Parsed("a time of day", "14:30:00", parse_time),
     timedelta: Parsed("a duration", "1 12:30:00 (days, hours, minutes, seconds) or PT12H30M", parse_duration),
     UUID: Parsed(
-        "a UUID",
-        "123e4567-e89b-12d3-a456-426614174000",
-        lambda text: UUID(text) if _UUID.fullmatch(text) else None,
+        "a UUID", "123e4567-e89b-12d3-a456-426614174000", lambda text: UUID(text) if _UUID.fullmatch(text) else None
     ),
 }
 

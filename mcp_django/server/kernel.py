@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, ClassVar, Final
 
 from asgiref.sync import sync_to_async
@@ -68,8 +69,7 @@ class Kernel:
         self.request, self.call = request, call
 
     def serve(self) -> Outcome:
-        """Run the call in the kernel to its reply, or to what is left: work elsewhere, questions, or a stream of
-        changes."""
+        """Run the call in the kernel to its reply, or to what is left: work elsewhere, questions, changes to stream."""
         return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
@@ -215,11 +215,13 @@ class Kernel:
         # Results of the older era tell neither.
         server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
         wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)
-        return Reply(encode(result_response(call.id, wire)))
+        began = perf_counter()
+        body = encode(result_response(call.id, wire))
+        record.rendering = (perf_counter() - began) * 1000
+        return Reply(body)
 
     def _failed(self, error: Exception) -> Reply:
-        """Map, in the kernel, an exception of the call to the client's error; log internal errors under an opaque
-        id."""
+        """Map, in the kernel, an exception of the call to the client's error; log internal ones under an opaque id."""
         call, record = self.call, self.request.mcp.record
         mapped: ProtocolError
         match error:

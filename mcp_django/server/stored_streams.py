@@ -101,8 +101,7 @@ def _sign_of_life() -> Any:
 def open_stream(
     session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
 ) -> str:
-    """Insert the row of a stored stream for a call of the session and return its id; ``call`` is its JSON-RPC
-    message."""
+    """Insert the row of a stream for a call of the session, return its id; ``call`` is its JSON-RPC message."""
     using = router.db_for_write(Stream)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
@@ -258,8 +257,7 @@ def answer_question(session: ClientSession, response: ClientResponse) -> Resumpt
 
 
 def cancel(session: ClientSession, request_id: Id) -> None:
-    """End the stored stream of a waiting call without answer, as the client cancels the call
-    (basic/utilities/cancellation)."""
+    """End the stored stream of a waiting call without answer, as its client cancels (basic/utilities/cancellation)."""
     waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
     for stream_id in list(waiting.values_list("pk", flat=True)):
         finish(stream_id)

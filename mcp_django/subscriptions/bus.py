@@ -107,8 +107,7 @@ class Bus:
     # Any thread
 
     def is_idle(self) -> bool:
-        """Return whether publishing on the bus would reach nobody: no subscriber here, no channel layer to other
-        processes."""
+        """Return whether publishing would reach nobody: no subscriber here, no channel layer to other processes."""
         return not self._subscribers and shared_layer() is None
 
     def publish(self, topic: str, payload: Any) -> None:
@@ -312,8 +311,7 @@ class Bus:
     # To other processes
 
     def _send(self, topic: str, payload: Any) -> None:
-        """Queue an event of the bus for the channel layer; one that cannot be sent skips a number, so that others
-        resync."""
+        """Queue an event of the bus for the channel layer; one that cannot be sent skips a number."""
         try:
             event = orjson.dumps([topic, payload])
         except TypeError:

@@ -271,8 +271,7 @@ def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
 
 
 def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
-    """Return primary keys of rows that a save signal tells of as text, whatever the project's code put into the
-    attribute."""
+    """Return primary keys of rows that a save signal tells of as text, whatever the project's code put there."""
     from ..orm.column_values import pk_text
 
     fields: Any = model._meta.pk_fields

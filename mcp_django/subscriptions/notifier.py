@@ -187,8 +187,7 @@ class Notifier:
     # Permissions
 
     def check(self) -> float | None:
-        """Check, in the notifier, tokens and users of all open subscriptions; return the seconds until the next
-        round."""
+        """Check, in the notifier, tokens and users of open subscriptions; return the seconds until the next round."""
         subscriptions = self.audience.subscriptions()
         if not subscriptions:
             return None

@@ -323,8 +323,7 @@ class Subscription:
             self.watch(self.caller.request(person.user), uris)
 
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
-        """Let the subscription watch those of the resources that its subscriber may see, within the user's limit of
-        pages."""
+        """Let the subscription watch the resources that its subscriber may see, within the user's limit of pages."""
         may_read = settings.EVENTS and READ in request.mcp.scopes
         known, honoured = self.caller.pages, []
         pages = self.audience.pages_of(self.caller.user, self)
@@ -475,8 +474,7 @@ class SubscriptionIndex:
 
 
 def _targets(watch: Watch) -> list[Hashable]:
-    """Return the keys of a watched resource in the index of subscriptions: its URI, and its row, or its model when it
-    is a page."""
+    """Return the keys of a watched resource in the index: its URI, and its row, or the model of a page."""
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 
@@ -570,8 +568,7 @@ def _permissions(model: Any, name: str, using: str, pks: Iterable[Any]) -> dict[
 
 
 def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterable[tuple[Any, ...]]:
-    """Return rows of a many-to-many table of subscribers' users or groups: the key, and columns of the related
-    model."""
+    """Return rows of a many-to-many table of subscribers' users or groups: the key and columns of the related model."""
     source, target = field.m2m_field_name(), field.m2m_reverse_field_name()
     rows = field.remote_field.through._default_manager.using(using).filter(**{f"{source}__in": list(pks)})
     found: Iterable[tuple[Any, ...]] = rows.values_list(source, *(f"{target}__{path}" for path in paths))

@@ -139,8 +139,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 
 
 def list_digests(request: MCPRequest) -> dict[str, int]:
-    """Return a digest of each list that the caller watches (tools, prompts, resources), that differs when it has
-    changed."""
+    """Return a digest of each list that the caller watches (tools, prompts, resources), to see changes."""
     site = request.mcp.site
     resources = Resources(request)
     shown = [*resources.list(None)[0], *resources.templates()]

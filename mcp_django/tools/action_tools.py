@@ -42,8 +42,7 @@ RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
 
 
 def action_tool_name(name: str, opts: "Options[Any]") -> str:
-    """Return the name of an action tool, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, a digest in place of
-    the rest."""
+    """Return the name of an action tool, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, or with a digest."""
     wanted = f"{name}_{opts.app_label}_{opts.model_name}"
     safe = UNSAFE.sub("_", wanted.lower())
     if safe == wanted and len(safe) <= MAX_NAME:
@@ -192,8 +191,7 @@ class ActionTools:
 
     @staticmethod
     def listed(tools: Iterable[ActionTool]) -> list[ActionTool]:
-        """Return the action tools as clients list them: a long parameter that several tools share stands in the
-        first."""
+        """Return the action tools as clients list them: a long parameter of several stands in the first."""
         first: dict[str, str] = {}
         found = []
         for tool in tools:

@@ -6,25 +6,9 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from django.db import DatabaseError, NotSupportedError
-from django.db.models import (
-    BooleanField,
-    Case,
-    Count,
-    F,
-    IntegerField,
-    Q,
-    QuerySet,
-    Value,
-    When,
-    Window,
-)
+from django.db.models import BooleanField, Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
 from django.db.models.expressions import OrderBy
-from django.db.models.functions import (
-    Cast,
-    Lag,
-    NullIf,
-    RowNumber,
-)
+from django.db.models.functions import Cast, Lag, NullIf, RowNumber
 from django.db.models.lookups import IsNull
 
 from ..context.admin_page import go_to
@@ -38,11 +22,7 @@ from ..orm.arithmetic import FLOAT
 from ..orm.conditions import opening_hint
 from ..orm.pagination import narrowed
 from ..orm.suggestions import naming
-from ..orm.tool_arguments import (
-    flag_argument,
-    limit_argument,
-    limit_hint,
-)
+from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
 from ..orm.undecodable_values import is_out_of_range, is_undecodable, salvaged_tuples
 from ..schema.value_types import FREE_OBJECT, any_of
 from .base import RecordTool
@@ -109,8 +89,7 @@ def _order_of(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group 
     titles = [term.title for term in terms]
 
     def placed(text: str) -> tuple[str, str]:
-        """Split an ordering text of ``aggregate_records``, ``-total:nulls_first``, into the column and the place of
-        null."""
+        """Split an ordering of ``aggregate_records``, ``-total:nulls_first``, into the column and the place of null."""
         name, _, place = text.rpartition(":")
         return (name, place) if place in NULL_PLACES else (text, "")
 
@@ -134,8 +113,7 @@ def _ordered(order: Sequence[tuple[str, Way]]) -> list[OrderBy]:
 
 
 def _behind(measures: Iterable[Measure]) -> list[Measure]:
-    """Return the plain aggregates of rows that aggregates are derived from, each once; a plain one stands for
-    itself."""
+    """Return the plain aggregates of rows that others are derived from, each once; a plain one stands for itself."""
     found = (item for measure in measures for item in (_behind(measure.sources) if measure.sources else [measure]))
     return list({item.alias: item for item in found}.values())
 
@@ -166,8 +144,7 @@ def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any,
 def _grouped(
     rows: QuerySet[Any], groups: Sequence["Group"], measures: Sequence[Measure], place: Any = None
 ) -> QuerySet[Any]:
-    """Aggregate rows by groups: return the queryset of groups with their aggregates, and the ``place`` of each
-    group."""
+    """Aggregate rows: return the queryset of groups with their aggregates, and the ``place`` of each group."""
     names = {group.alias: group.expression for group in groups}
     if place is not None:
         names[PLACE] = place
@@ -251,8 +228,7 @@ class Question:
         return any(measure.has_change for measure in self.measures)
 
     def answer(self, rows: QuerySet[Any]) -> Answer:
-        """Aggregate the rows and return the groups; a second query sums up the groups that ``limit`` or ``top`` leaves
-        out."""
+        """Aggregate the rows and return the groups; a second query sums up the groups left out."""
         if not self.groups:
             return Answer(_totals(rows, self.measures))
         question = self._settled(rows)
@@ -297,8 +273,7 @@ class Question:
         return replace(self, measures=measures, rank=(made.get(measure, measure), way))
 
     def _meeting(self, found: QuerySet[Any], condition: Q) -> QuerySet[Any]:
-        """Filter aggregated groups by a condition; a change is from the group before, whether or not the condition
-        keeps that group."""
+        """Filter aggregated groups; a change is from the group before, whether or not the condition keeps that."""
         if condition and self.has_change:
             return found.filter(AfterWindows(condition, output_field=BooleanField()))
         return found.filter(condition)
@@ -374,8 +349,7 @@ class Question:
         return [*none, *dated] if way.nulls_first else [*dated, *none]
 
     def shown(self, request: MCPRequest, answer: Answer, notes: Iterable[str]) -> dict[str, Any]:
-        """Return the result of ``aggregate_records`` as ``{returned, truncated?, rest?, hint?, columns, rows}``, with
-        ``notes`` in the hint."""
+        """Return the result of ``aggregate_records``: ``{returned, truncated?, rest?, hint?, columns, rows}``."""
         shown: dict[str, Any] = {"returned": len(answer.rows)}
         if answer.more:
             shown["truncated"] = True
@@ -454,8 +428,7 @@ class AggregateRecords(RecordTool):
         call.search()
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Run ``aggregate_records``: return a row for each group, and the aggregates of the groups left out
-        together."""
+        """Run ``aggregate_records``: a row for each group, and one for those left out together."""
         call = RecordCall.read(request, self, arguments)
         given, exposure = call.given, call.exposure
         go_to(request, exposure, "changelist")

@@ -71,8 +71,7 @@ class Tool:
         return False
 
     def for_caller(self, request: MCPRequest) -> Tool:
-        """Return the tool as ``tools/list`` shows the tool to this caller, who may see it; unchanged in the base
-        class."""
+        """Return the tool as ``tools/list`` shows it to this caller; unchanged in the base class."""
         return self
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:

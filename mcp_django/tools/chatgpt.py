@@ -74,8 +74,7 @@ class Search(RecordTool):
 
 
 def _rows(model: ModelAccess, text: str) -> list[Model]:
-    """Search one model for ChatGPT's ``search``: the first rows with all words, or with all but the model's name and
-    stop words."""
+    """Search one model for ChatGPT's ``search``: first rows with all words, or all but the model's name."""
     request, exposure = model.request, model.exposure
     go_to(request, exposure, "changelist")
     for term in _terms(exposure, text):

@@ -19,8 +19,7 @@ from .model_overview import may_write
 
 
 class ConnectionInfo(Tool):
-    """``connection_info``: tell callers about their connection; offered where there are budgets, or something is
-    switched off."""
+    """``connection_info``: tell callers about their connection, where there are budgets or something is off."""
 
     name = "connection_info"
     title = "Connection info"

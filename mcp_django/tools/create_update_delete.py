@@ -68,8 +68,7 @@ class WriteTool(Tool):
         return True
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the caller may repeat a create, update or delete: may still write to the model, and to the
-        updated row."""
+        """Return whether the caller may repeat a create, update or delete: may write to the model, and the row."""
         if "model" not in arguments:
             return True
         try:
@@ -167,10 +166,7 @@ class CreateRecord(WriteTool):
         go_to(request, exposure, "add")
         self.check_allowed(access_of(request)[exposure])
         values = as_object(given["values"], "values")
-        with (
-            write_refusals(access_of(request)[exposure]),
-            one_transaction(exposure.model, request),
-        ):
+        with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
             return self.saved(Saving.of(request, exposure, None, values, self.name), "created")
 
 
@@ -205,10 +201,7 @@ class UpdateRecord(WriteTool):
         if many := self.bulk(model, given):
             return many.update()
         values = as_object(given["values"], "values")
-        with (
-            write_refusals(access_of(request)[exposure]),
-            one_transaction(exposure.model, request),
-        ):
+        with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
             return self.saved(Saving.of(request, exposure, row, values, self.name), "updated")
 
@@ -254,7 +247,7 @@ class DeleteRecord(WriteTool):
             goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
             named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
             told = f"{warning} With all that goes with it: {goes}.\n\n{named}"
-            if asked := confirmation.asked(given.get("confirm_token"), warning, told, shown, NEXT):
+            if asked := confirmation.confirm(given.get("confirm_token"), warning, told, shown, NEXT):
                 return asked
             messages: list[dict[str, str]] = []
             with as_page(request, "POST", [("post", "yes")], messages):

@@ -101,11 +101,10 @@ class Record:
         return payload
 
     def full(self, fields: Sequence[str] | None = None, inlines: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the record in full for ``get_record``, with its ``version`` and the rows of its ``inlines``, None for
-        all."""
+        """Return the record in full for ``get_record``, with its ``version`` and ``inlines``, None for all."""
         payload = self.payload(fields)
         page = PageInlines(self.request, self.exposure, self.row)
-        found = page.read()
+        found = page.shown_rows()
         rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
         values = payload.pop("fields")
         hints = [payload.pop("hint")] if "hint" in payload else []
@@ -142,8 +141,7 @@ class Record:
         return payload
 
     def related(self, value: Any) -> dict[str, Any]:
-        """Return the first related rows of the record for each relation that ``get_record`` names in ``related``, with
-        their number."""
+        """Return the first related rows of the record for each relation in ``related``, with their number."""
         request, found = self.request, dict[str, Any]()
         for text in names_argument(value, "related", MAX_RELATIONS):
             name, _, number = text.partition(":")
@@ -166,8 +164,7 @@ class Record:
 
 
 def _cut(values: dict[str, Any], limit: int) -> list[str]:
-    """Cut the longest values of a record until the record fits into the result of ``get_record``, and return their
-    names."""
+    """Cut the longest values of a record until it fits into the result of ``get_record``; return their names."""
     # Whole, they have commas too: where all of it fits, each need not be measured.
     if len(orjson.dumps(list(values.values()))) <= limit:
         return []

@@ -227,7 +227,7 @@ class Description(Overview):
         first: list[tuple[str, Mapping[str, Any]]] = []
         for name, action in self.access.actions.items() if may_write(self.request) else ():
             entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
-            schema = action.told(self.request)
+            schema = action.schema_for(self.request)
             arguments = schema.get("properties", {})
             other = next((known for known, told in first if told == arguments), "")
             if arguments:
@@ -280,8 +280,7 @@ class Examples:
         conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
         conditions = (*self._conditions(exposure), *self._through_relations())
         part = self._first(
-            ({**conditional, "where": where} for where in conditions),
-            lambda item: reader.read([measure, item]),
+            ({**conditional, "where": where} for where in conditions), lambda item: reader.read([measure, item])
         )
         periods = (f"{column.name}:month" for column in columns if column.is_period())
         # Of few values.

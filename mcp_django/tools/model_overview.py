@@ -22,7 +22,7 @@ from ..orm.filters import filters_of
 from ..orm.named_filters import named_filters_of
 from ..orm.path import computed_word
 from ..orm.search import unsearched
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from ..schema.form_schemas import form_schema
 from ..schema.secrets import clean_text
 from ..scopes import WRITE
@@ -34,8 +34,7 @@ SPEAKING: Final = 4
 
 
 def may_write(request: MCPRequest) -> bool:
-    """Return whether the caller may write anything, for the model overview: the token, the site and its switches
-    decide."""
+    """Return whether the caller may write anything, for the model overview: token, site and switches decide."""
     off = request.mcp.off
     return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
 
@@ -192,11 +191,11 @@ class Overview:
         if not may_write(self.request):
             return None, None
         exposure, (may_add, may_change) = self.exposure, map(self.access.may, ("add", "change"))
-        add = asked(exposure.label, "The add page", self._form, None, default=None) if may_add else None
+        add = call_hook(exposure.label, "The add page", self._form, None, default=None) if may_add else None
         added = {*add.names} if add is not None else set()
         best: Writing | None = None
         for number, row in enumerate(self.access.sample_rows() if may_change else ()):
-            found = asked(exposure.label if number else "", "The change page", self._form, row, default=None)
+            found = call_hook(exposure.label if number else "", "The change page", self._form, row, default=None)
             if found is not None and (best is None or len(found.names) > len(best.names)):
                 best = found
             if best is not None and (not exposure.options.has_own_pages or (best.names and added <= {*best.names})):
@@ -244,11 +243,11 @@ class Overview:
             yield f"{inline.name}({', '.join(names)})"
 
     def inline_lines(self) -> Iterator[str]:
-        """Yield a line of the model overview for each inline: name, model, fields, and the caller's permissions on its
-        rows."""
+        """Yield an overview line for each inline: name, model, fields, and the caller's permissions on its rows."""
         page = PageInlines.of_any_row(self.request, self.exposure)
         for inline in page.all:
-            admin, obj = inline.admin, None if self.access.may("add") else page.obj
+            admin, label = inline.admin, self.exposure.label
+            obj = None if self.access.may("add") else page.obj
             may = {
                 "view": admin.has_view_or_change_permission,
                 "add": admin.has_add_permission,
@@ -259,7 +258,7 @@ class Overview:
                 verb
                 for verb, verdict in may.items()
                 if (verb == "view" or may_write(self.request))
-                and asked(self.exposure.label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
+                and call_hook(label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
             ]
             rows, fields = self.exposure.options.of_inline(admin), self._fields_of_inline(inline, page.obj)
             words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
@@ -272,7 +271,7 @@ class Overview:
     def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
         """Return the form fields of a new inline row, for the model overview."""
         hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
-        formset = asked(self.exposure.label, hook, ask, self.request, row, default=None)
+        formset = call_hook(self.exposure.label, hook, ask, self.request, row, default=None)
         return formset.form.base_fields if formset is not None else {}
 
 

@@ -22,7 +22,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column
 from ..orm.fields import choices_of
-from ..runtime.failing_hooks import asked
+from ..runtime.failing_hooks import call_hook
 from .model_overview import Overview, may_write
 
 # What a word counts for, by where it stands; a title is divided among its words.
@@ -76,7 +76,7 @@ def _seen(model: ModelAccess) -> tuple[Any, ...]:
     """Return the cache key of a model's search words: all that they depend on for this caller."""
     request, exposure = model.request, model.exposure
     actions: Mapping[str, Any] = model.actions if may_write(request) else {}
-    terms = asked(exposure.label, "get_search_terms", exposure.get_search_terms, request, default=())
+    terms = call_hook(exposure.label, "get_search_terms", exposure.get_search_terms, request, default=())
     return (
         exposure,
         model.fields,

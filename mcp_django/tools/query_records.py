@@ -90,8 +90,7 @@ class RecordCall(RowArguments):
         return cls(access_of(request)[exposure_argument(request, given.get("model"), fits)], given)
 
     def query(self) -> PageQuery:
-        """Return the page query of ``query_records`` from ``fields``, ``filters``, ``search``, ``ordering``, ``limit``,
-        ``cursor``."""
+        """Return the page query of ``query_records`` from fields, filters, search, ordering, limit and cursor."""
         request, exposure, given = self.request, self.exposure, self.given
         clock = cache(local_now)
         conditions = self.filters(clock)
@@ -172,8 +171,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
 
 
 def _order_hint(query: PageQuery) -> list[str]:
-    """Return the hint of ``query_records`` on a long table that no index serves in this order: faster orders and
-    filters."""
+    """Return the hint of ``query_records`` on a long table that no index serves in this order: faster ones."""
     request, exposure = query.request, query.exposure
     if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
         return []

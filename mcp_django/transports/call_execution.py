@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Mapping
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import async_to_sync
@@ -29,8 +30,7 @@ LANES: Final[Mapping[str, LaneName]] = dict.fromkeys(
 
 
 def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
-    """Begin the execution of a call: fill in the request's context, load permissions, and run what runs in this
-    thread."""
+    """Begin the execution of a call: fill in the request's context, load permissions, run what runs in this thread."""
     context = request.mcp
     if context.record.method:
         # Others of a batch have the same request.
@@ -57,7 +57,12 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
     """Execute the deferred part of a call: on the event loop, or in the thread pool for the project's own code."""
     if later.is_async:
         return await Kernel(request, call).resume_async(later)
-    work = partial(Kernel(request, call).resume, later)
+    record, since = request.mcp.record, perf_counter()
+
+    def work() -> Reply | Asked:
+        record.waiting = (record.waiting or 0.0) + (perf_counter() - since) * 1000
+        return Kernel(request, call).resume(later)
+
     sensitive = request.mcp.site.needs_middleware
     try:
         return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)

@@ -1,14 +1,16 @@
 """Configuration of each client program for this server: a command to run, a file to edit, or where to click."""
 
+import base64
 import json
-import os
+import re
 import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
+from urllib.parse import quote, urlencode
 
 from django.utils.translation import gettext
 
@@ -16,6 +18,8 @@ from ..conf import settings
 
 # Marks a text for translation: the command prints it as it is, pages in their own language.
 _ = str
+# What every client takes as the name of a server.
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class SetupError(Exception):
@@ -34,33 +38,76 @@ class Connection:
     token: str = ""
     command: tuple[str, ...] = ()
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
-
 
 @dataclass(frozen=True, slots=True)
 class Client:
     """One client program: where its configuration file is, and the entry for this server in that file.
 
-    ``path`` is of the project (relative) or of the person (below the home directory); None: the client keeps none.
+    ``file`` is of the project or below the home directory (~); "": the client keeps none. ``key`` is that of the
+    servers in it; "": the vendor hosts the client. ``add`` are commands that add the server as a command and as a URL.
     """
 
     title: str
-    path: Callable[[], Path] | None
-    entry: Callable[[Connection], dict[str, Any]]
+    file: str = ""
     key: str = "mcpServers"
-    shell: Callable[[Connection], str] | None = None
+    # Of an entry: keys of the URL and of headers, the type where there is one, what is always there, and a command.
+    url_key: str = "url"
+    headers_key: str = "headers"
+    kind: str = ""
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    command: Callable[[tuple[str, ...]], dict[str, Any]] = lambda words: {"command": words[0], "args": [*words[1:]]}
+    add: tuple[str, str] = ("", "")
+    # Opens the client, which asks whether to add the server.
+    link: Callable[[str, str], str] = lambda name, url: ""
     after: str = ""
     # What to do where the client can only start a command, or reach a server that the internet reaches.
     remote: str = ""
-    is_toml: bool = False
+    format: Literal["json", "toml", "yaml"] = "json"
+    mac: str = ""
+    windows: str = ""
+
+    @property
+    def path(self) -> Path | None:
+        file = {"darwin": self.mac, "win32": self.windows}.get(sys.platform) or self.file
+        return Path(file).expanduser() if file else None
+
+    def then(self, after: str, remote: str = "") -> "Client":
+        """Return the client with the words for people."""
+        return replace(self, after=after, remote=remote)
+
+    def entry(self, connection: Connection) -> dict[str, Any]:
+        """Return the entry for the server in the client's configuration."""
+        rest = {key: connection.name if value == "NAME" else value for key, value in self.rest.items()}
+        if connection.command:
+            return ({"type": "stdio"} if self.kind else {}) | self.command(connection.command) | rest
+        headers = {self.headers_key: {"Authorization": f"Bearer {connection.token}"}} if connection.token else {}
+        return ({"type": self.kind} if self.kind else {}) | {self.url_key: connection.url} | headers | rest
 
     def text(self, connection: Connection) -> str:
-        """Return the client's configuration for this server as text."""
-        if self.is_toml:
-            return _toml(f"{self.key}.{connection.name}", self.entry(connection))
-        return json.dumps({self.key: {connection.name: self.entry(connection)}}, indent=2, ensure_ascii=False) + "\n"
+        """Return the client's configuration for this server as text, "" where there is none to write."""
+        entry = self.entry(connection)
+        if self.format == "toml":
+            return _toml(f"{self.key}.{connection.name}", entry)
+        if self.format == "yaml":
+            # A JSON value is one of YAML too.
+            values = [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+            return "\n".join([f"{self.key}:", f"  {connection.name}:", *values]) + "\n"
+        found = {self.key: {connection.name: entry}}
+        return json.dumps(found, indent=2, ensure_ascii=False) + "\n" if self.key else ""
+
+    def shell(self, connection: Connection) -> str:
+        """Return the command that adds the server to the client, "" where it has none."""
+        words = {
+            "NAME": [connection.name],
+            "URL": [connection.url],
+            "COMMAND": connection.command,
+            "HEADER": ["--header", f"Authorization: Bearer {connection.token}"] if connection.token else [],
+            "JSON": [json.dumps({"name": connection.name} | self.entry(connection))],
+        }
+        template = self.add[not connection.command]
+        if connection.token and not {"HEADER", "JSON"} & {*template.split()} and "URL" in template:
+            return ""
+        return shlex.join(word for part in template.split() for word in words.get(part, [part]))
 
 
 def merged(client: Client, connection: Connection, before: str) -> str:
@@ -69,18 +116,26 @@ def merged(client: Client, connection: Connection, before: str) -> str:
     All else in the file stays as it is, comments of a TOML file too.
     """
     entry = client.entry(connection)
+    if client.format == "yaml":
+        # Nothing here reads YAML.
+        if before.strip() and client.text(connection).partition("\n")[2] not in before:
+            raise SetupError("It is YAML. Add the lines above by hand.")
+        return before if before.strip() else client.text(connection)
     try:
-        content = (tomllib.loads if client.is_toml else json.loads)(before) if before.strip() else {}
+        content = (tomllib.loads if client.format == "toml" else json.loads)(before) if before.strip() else {}
         servers = content.setdefault(client.key, {})
+        # Where OpenCode has them since its version 2.
+        inner = servers.get("servers")
+        servers = inner if isinstance(inner, dict) and not {"type", "command"} & {*inner} else servers
         known = servers.get(connection.name)
     except (ValueError, AttributeError):
-        kind = "TOML" if client.is_toml else "JSON without comments"
+        kind = "TOML" if client.format == "toml" else "JSON without comments"
         raise SetupError(f"It is not {kind}. Add the lines above by hand.") from None
-    if known is not None and known != entry:
-        raise SetupError(f"It already has another server {connection.name!r}. Remove that, or choose another --name.")
-    if known is not None:
+    if known == entry:
         return before
-    if client.is_toml:
+    if known is not None:
+        raise SetupError(f"It already has another server {connection.name!r}. Remove that, or choose another --name.")
+    if client.format == "toml":
         after = "\n\n".join(part for part in (before.rstrip("\n"), client.text(connection)) if part)
         try:
             tomllib.loads(after)
@@ -101,128 +156,114 @@ def _toml(table: str, entry: Mapping[str, Any]) -> str:
     return "\n".join([f"[{table}]", *plain, *nested]) + "\n"
 
 
-def _command(connection: Connection) -> dict[str, Any]:
-    program, *arguments = connection.command
-    return {"command": program, "args": arguments}
-
-
-def _entry(url_key: str = "url", kind: str | None = None) -> Callable[[Connection], dict[str, Any]]:
-    """Return a builder of the usual configuration entry, with the URL under ``url_key`` and ``kind`` as type."""
-
-    def build(connection: Connection) -> dict[str, Any]:
-        if connection.command:
-            return ({"type": "stdio"} if kind else {}) | _command(connection)
-        headers = {"headers": connection.headers} if connection.token else {}
-        return ({"type": kind} if kind else {}) | {url_key: connection.url} | headers
-
-    return build
-
-
-def _codex_entry(connection: Connection) -> dict[str, Any]:
-    if connection.command:
-        return _command(connection)
-    return {"url": connection.url} | ({"http_headers": connection.headers} if connection.token else {})
-
-
-def _claude_shell(connection: Connection) -> str:
-    if connection.command:
-        return shlex.join(["claude", "mcp", "add", connection.name, "--", *connection.command])
-    header = ["--header", f"Authorization: Bearer {connection.token}"] if connection.token else []
-    return shlex.join(["claude", "mcp", "add", "--transport", "http", connection.name, connection.url, *header])
-
-
-def _codex_shell(connection: Connection) -> str:
-    if connection.command:
-        return shlex.join(["codex", "mcp", "add", connection.name, "--", *connection.command])
-    return "" if connection.token else shlex.join(["codex", "mcp", "add", connection.name, "--url", connection.url])
-
-
-def _gemini_shell(connection: Connection) -> str:
-    if connection.command:
-        return shlex.join(["gemini", "mcp", "add", connection.name, *connection.command])
-    header = ["--header", f"Authorization: Bearer {connection.token}"] if connection.token else []
-    return shlex.join(["gemini", "mcp", "add", "--transport", "http", *header, connection.name, connection.url])
-
-
-def _vscode_shell(connection: Connection) -> str:
-    return shlex.join(["code", "--add-mcp", json.dumps({"name": connection.name} | _entry(kind="http")(connection))])
-
-
-def _claude_desktop_path() -> Path:
-    """Return the path of Claude Desktop's configuration file on this operating system."""
-    home = Path.home()
-    base = {
-        "darwin": home / "Library" / "Application Support",
-        "win32": Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming"),
-    }.get(sys.platform, home / ".config")
-    return base / "Claude" / "claude_desktop_config.json"
+def _cursor_link(name: str, url: str) -> str:
+    config = base64.b64encode(json.dumps({"url": url}).encode()).decode()
+    return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode({'name': name, 'config': config})}"
 
 
 CLIENTS: Final[Mapping[str, Client]] = {
     "claude-code": Client(
         "Claude Code",
-        lambda: Path(".mcp.json"),
-        _entry(kind="http"),
-        shell=_claude_shell,
-        after=_("In claude, enter /mcp, choose {name} and then Authenticate."),
+        ".mcp.json",
+        kind="http",
+        add=("claude mcp add NAME -- COMMAND", "claude mcp add --transport http NAME URL HEADER"),
+    ).then(_("In claude, enter /mcp, choose {name} and then Authenticate.")),
+    "claude-ai": Client("claude.ai", key="").then(
+        "",
+        _(
+            "In claude.ai, open Customize, Connectors, choose + and Add custom connector, and enter {url}. Then choose "
+            "Connect and sign in. In a Team or Enterprise plan, an owner adds it first, under Organization settings, "
+            "Connectors. The internet has to reach this address over https."
+        ),
     ),
     "claude-desktop": Client(
         "Claude Desktop",
-        _claude_desktop_path,
-        _entry(),
-        remote=_("Where the internet reaches the server over https: Settings, Connectors, Add custom connector, {url}"),
-        after=_("Restart Claude Desktop."),
+        "~/.config/Claude/claude_desktop_config.json",
+        mac="~/Library/Application Support/Claude/claude_desktop_config.json",
+        windows="~/AppData/Roaming/Claude/claude_desktop_config.json",
+    ).then(
+        _("Restart Claude Desktop."),
+        _("Where the internet reaches the server over https: Settings, Connectors, Add custom connector, {url}"),
+    ),
+    "chatgpt": Client("ChatGPT", key="").then(
+        "",
+        _(
+            "In ChatGPT on the web, open Plugins, choose + and Add custom MCP server, enter {url}, choose OAuth and "
+            "Create as a plugin, and sign in. If it is not there, turn on Developer mode under Settings, Security and "
+            "login; a workspace has to permit it. The internet has to reach this address over https."
+        ),
     ),
     "codex": Client(
         "Codex",
-        lambda: Path.home() / ".codex" / "config.toml",
-        _codex_entry,
-        key="mcp_servers",
-        shell=_codex_shell,
-        after=_("Run: codex mcp login {name}"),
-        is_toml=True,
-    ),
-    "cursor": Client(
-        "Cursor",
-        lambda: Path(".cursor") / "mcp.json",
-        _entry(),
-        after=_("In Cursor, open Settings, MCP, and choose Connect beside {name}."),
+        "~/.codex/config.toml",
+        "mcp_servers",
+        format="toml",
+        headers_key="http_headers",
+        add=("codex mcp add NAME -- COMMAND", "codex mcp add NAME --url URL"),
+    ).then(_("Run: codex mcp login {name}")),
+    "cursor": Client("Cursor", ".cursor/mcp.json", link=_cursor_link).then(
+        _("In Cursor, open Settings, MCP, and choose Connect beside {name}.")
     ),
     "vscode": Client(
         "VS Code",
-        lambda: Path(".vscode") / "mcp.json",
-        _entry(kind="http"),
-        key="servers",
-        shell=_vscode_shell,
-        after=_("In VS Code, choose Start above the server in the file, and allow it to sign in."),
-    ),
+        ".vscode/mcp.json",
+        "servers",
+        kind="http",
+        add=("code --add-mcp JSON", "code --add-mcp JSON"),
+        link=lambda name, url: "vscode:mcp/install?" + quote(json.dumps({"name": name, "type": "http", "url": url})),
+    ).then(_("In VS Code, choose Start above the server in the file, and allow it to sign in.")),
     "gemini": Client(
         "Gemini CLI",
-        lambda: Path.home() / ".gemini" / "settings.json",
-        _entry("httpUrl"),
-        shell=_gemini_shell,
-        after=_("In gemini, enter /mcp auth {name}."),
+        "~/.gemini/settings.json",
+        url_key="httpUrl",
+        add=("gemini mcp add NAME COMMAND", "gemini mcp add --transport http HEADER NAME URL"),
+    ).then(_("In gemini, enter /mcp auth {name}.")),
+    "goose": Client(
+        "Goose",
+        "~/.config/goose/config.yaml",
+        "extensions",
+        format="yaml",
+        url_key="uri",
+        kind="streamable_http",
+        windows="~/AppData/Roaming/Block/goose/config/config.yaml",
+        rest={"name": "NAME", "description": "", "enabled": True, "timeout": 300},
+        command=lambda words: {"cmd": words[0], "args": [*words[1:]]},
+        link=lambda *of: "goose://extension?type=streamable_http&id={0}&name={0}&url={1}".format(*map(quote, of)),
+    ).then(_("Start Goose: it opens the browser, where you sign in.")),
+    "opencode": Client(
+        "OpenCode", "opencode.json", "mcp", kind="remote", command=lambda words: {"type": "local", "command": [*words]}
+    ).then(_("In opencode, enter /mcps, choose {name} and sign in. In version 1, run: opencode mcp auth {name}")),
+    "windsurf": Client("Windsurf", "~/.codeium/windsurf/mcp_config.json", url_key="serverUrl").then(
+        _("In Windsurf, open the MCPs of Cascade and press the refresh button. It opens the browser to sign in.")
     ),
+    "zed": Client(
+        "Zed", "~/.config/zed/settings.json", "context_servers", windows="~/AppData/Roaming/Zed/settings.json"
+    ).then(_("In Zed, open Settings, AI, MCP Servers, and sign in beside {name}.")),
     "inspector": Client(
         "MCP Inspector",
-        None,
-        _entry(kind="streamable-http"),
-        shell=lambda connection: shlex.join(["npx", "@modelcontextprotocol/inspector", *connection.command]),
-        after=_("Choose Streamable HTTP, enter {url}, open Authentication and sign in."),
-    ),
+        kind="streamable-http",
+        add=("npx @modelcontextprotocol/inspector COMMAND", "npx @modelcontextprotocol/inspector"),
+    ).then(_("Choose Streamable HTTP, enter {url}, open Authentication and sign in.")),
+    "json": Client(_("Another client (JSON)"), kind="http"),
 }
+
+
+def server_name() -> str:
+    """Return the name of this server in clients' configuration: that of ``SERVER``, in letters that all take."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", str(settings.SERVER["name"]))[:40].strip("-") or "django"
 
 
 def set_ups(url: str) -> Iterator[dict[str, str]]:
     """Yield the configuration of each client: title, what to run or put into which file, and what to do then."""
-    connection = Connection(str(settings.SERVER["name"]), url=url)
+    connection = Connection(server_name(), url=url)
     for client in CLIENTS.values():
-        shell = client.shell(connection) if client.shell is not None else ""
-        words = client.remote if client.remote else client.after
+        shell = client.shell(connection)
+        words = client.remote or client.after
         yield {
-            "title": client.title,
+            "title": gettext(client.title),
             "shell": shell,
-            "place": "" if shell or client.remote or client.path is None else str(client.path()),
+            "link": client.link(connection.name, url),
+            "place": "" if shell or client.remote else client.file,
             "text": "" if shell or client.remote else client.text(connection),
-            "after": gettext(words).format(name=connection.name, url=url),
+            "after": gettext(words).format(name=connection.name, url=url) if words else "",
         }

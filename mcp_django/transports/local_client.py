@@ -30,8 +30,7 @@ class CallFailed(Exception):
 
 
 class LocalUser:
-    """The local client's user on this machine, who calls ``site`` with ``scopes``; account and permissions are read for
-    each call."""
+    """The local client's user, who calls ``site`` with ``scopes``; account and permissions are read for each call."""
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
         self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)

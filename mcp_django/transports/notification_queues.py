@@ -70,8 +70,7 @@ class Outbox(Box):
         self.ring()
 
     async def next(self) -> list[bytes] | None:
-        """Return the queued notifications of the call, as soon as there are any or ``patience`` is over; None after the
-        end."""
+        """Return the call's queued notifications, once there are any or ``patience`` is over; None after the end."""
         if not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.patience):
@@ -107,8 +106,7 @@ class Mailbox(Box):
     async def subscribed(
         self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
     ) -> Subscription:
-        """Have a subscription fill this queue of notifications, opened from the event loop; one given up meanwhile is
-        closed once open."""
+        """Have a subscription fill this queue of notifications, opened from the event loop; one given up is closed."""
         opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
         try:
             return await asyncio.shield(opening)

@@ -13,15 +13,16 @@ from django.utils import timezone
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
+from tests.cases import whole
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import call
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
 ZONE = ZoneInfo("America/New_York")
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-ROWS, QUESTIONS, SEEDS = 60, 40, [1, 2, 3, 4, 5]
+ROWS, QUESTIONS, SEEDS = 60, 40, [1, *whole([2, 3, 4, 5])]
 
 Row = Any
 # What a row is grouped by: the value to sort by, and how it is shown.

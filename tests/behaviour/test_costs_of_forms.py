@@ -22,7 +22,7 @@ from tests.testapp.models import Author, Book, Loan, Section, Tag
 from tests.tool_calls import call, refusal
 from tests.unit.orm.test_query_limits import ENDLESS, limited, text_of
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql]
 
 QUERY, TOTALS, GET = QueryRecords(), AggregateRecords(), GetRecord()
 TOTAL: Mapping[str, Any] = {"function": "count", "where": {"loans": {"some": {}}}, "as": "lent"}

@@ -19,13 +19,14 @@ from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
+from tests.cases import drawn
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import call
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
-QUESTIONS = int(os.environ.get("DRAWN_QUESTIONS", "200"))
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
+QUESTIONS = int(os.environ.get("DRAWN_QUESTIONS", drawn(200)))
 HIDDEN = "hidden"
 NAMES = ("ann", "bob", "cid", HIDDEN)
 DAYS = tuple(date(2024, 1, 1) + timedelta(days=31 * number) for number in range(6))

@@ -18,7 +18,7 @@ from tests.fieldapp.models import Sample, folder
 from tests.library import query_of, read, reader, shown
 from tests.tool_calls import call, refusal, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
 
 CREATE, UPDATE, GET, QUERY = CreateRecord(), UpdateRecord(), GetRecord(), QueryRecords()
 KEY = str(uuid.UUID(int=7))

@@ -26,6 +26,7 @@ from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
+from tests.cases import SOME, some
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import request_of
@@ -225,7 +226,7 @@ def answer(request: MCPRequest, tool: Tool, arguments: dict[str, Any]) -> str:
 
 def answers(user: Any, site: MCPSite, world: World) -> dict[str, str]:
     """Return the answers by what was asked, each call on a request of its own."""
-    given = [(ListModels(), {}), *reads(request_of(user, site), world), *writes(world)]
+    given = [(ListModels(), {}), *some(reads(request_of(user, site), world), 7), *writes(world)]
     found = {f"{tool.name} {arguments}": answer(request_of(user, site), tool, arguments) for tool, arguments in given}
     for label in ("testapp.book", "testapp.author", "testapp.tag", "testapp.profile"):
         for name in ("pk", "title", "name", "born", "author", "tags", "books", "price", "email", *PATHS):
@@ -259,4 +260,4 @@ def test_rows_112_121_125_135_no_answer_depends_on_what_is_hidden(options: Any, 
     told = {asked: (first[asked], second[asked]) for asked in first if first[asked] != second[asked]}
     assert not told, json.dumps(told, indent=1)[:6_000]
     # The calls do find something.
-    assert sum('"rows": [[' in text for text in first.values()) > 50
+    assert sum('"rows": [[' in text for text in first.values()) > (5 if SOME else 50)

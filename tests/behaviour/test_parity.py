@@ -28,6 +28,7 @@ if not apps.is_installed("tests.parity.depot"):
     pytest.skip("needs the settings of the parity project", allow_module_level=True)
 
 from example_project.shop.models import Document, Order, Product, Review, Shipment, StaffProfile, StockMovement
+from tests.cases import drawn
 from tests.parity import outcomes
 from tests.parity.admin_side import AdminSide, request_as, seen
 from tests.parity.cases import ZONES, contents_for, lines_for, make_person, missing_key, named_rows, value_for
@@ -45,7 +46,7 @@ QUICK = {
     "MCP_DJANGO": settings.MCP_DJANGO | {"BASE_URL": "http://testserver", "RATES": {"calls": None}},
 }
 # Of 2,000 cases in all.
-CASES = int(os.environ.get("PARITY_CASES", "2000"))
+CASES = int(os.environ.get("PARITY_CASES", drawn(2000)))
 MODELS = sorted(
     (model for model in admin.site._registry if model._meta.app_label in ("shop", "places")),
     key=lambda model: model._meta.label,

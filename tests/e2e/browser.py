@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import re
 import secrets
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -44,7 +46,7 @@ class FormReader(HTMLParser):
         form, kind = self.forms[-1], given.get("type", "text")
         if tag == "button" or kind == "submit":
             form.buttons.add(given["name"])
-        elif tag == "input" and (kind != "checkbox" or "checked" in given):
+        elif tag == "input" and (kind != "checkbox" or {"checked", "required"} & {*given}):
             form.fields.append((given["name"], given.get("value", "")))
 
 
@@ -77,14 +79,17 @@ class Browser:
     def _submit(self, client: httpx2.Client, response: httpx2.Response) -> httpx2.Response:
         self.pages.append(response.text)
         for form in FormReader(response.text).forms:
-            if "username" in form.names():
-                return self._post(client, response, form, username=self.username, password=self.username)
+            # Django's page, and that of allauth.
+            for name in {"username", "login"} & form.names():
+                return self._post(client, response, form, **{name: self.username, "password": self.username})
             if "allow" in form.buttons:
                 form.fields = [pair for pair in form.fields if pair[0] != "granted" or self._grants(pair[1])]
                 for model in self.models:
                     assert f'name="models" value="{model}"' in response.text
                 form.fields += [("models", model) for model in self.models]
                 return self._post(client, response, form, allow="1")
+        if named := re.search(r"<a [^>]*rel=\"next\" href=\"([^\"]+)\">", response.text):
+            return client.get(urljoin(str(response.url), unescape(named[1])))
         raise AssertionError(f"no form that a person could answer: {response.status_code} {response.text}")
 
     def _grants(self, scope: str) -> bool:

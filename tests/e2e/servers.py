@@ -16,7 +16,7 @@ import httpx2
 from tests.e2e.commands import ROOT, run_command
 
 HOST = "127.0.0.1"
-START_TIMEOUT = 60
+START_TIMEOUT = 180
 STOP_TIMEOUT = 10
 # Fills an empty database: small, but with several pages of everything.
 PREPARE = """
@@ -119,11 +119,13 @@ def manage(server: Server, *arguments: str) -> str:
 
 
 @contextmanager
-def run(command_line: Sequence[str], port: int, env: Mapping[str, str], log: Path) -> Iterator[str]:
+def run(
+    command_line: Sequence[str], port: int, env: Mapping[str, str], log: Path, directory: Path = ROOT
+) -> Iterator[str]:
     """Run a server until the block ends, and give its origin. It must not have logged a traceback by then."""
     with (
         log.open("wb") as output,
-        subprocess.Popen(command_line, env=env, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process,
+        subprocess.Popen(command_line, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT) as process,
     ):
         try:
             origin = f"http://{HOST}:{port}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.cases import whole
 from tests.e2e.browser import FormReader
 from tests.e2e.proxy import run_proxy
 from tests.e2e.python_client import Person, call
@@ -24,9 +25,9 @@ ROADS = {
 # Road, server, what tells the project its prefix, whether the proxy takes it off, whether it passes on the documents.
 SETUPS = [
     ("plain", "uvicorn", "--root-path", True, True),
-    ("fast", "uvicorn", "--root-path", True, True),
     ("fast", "daphne", "setting", False, False),
     ("wsgi", "gunicorn", "setting", True, True),
+    *whole([("fast", "uvicorn", "--root-path", True, True)]),
 ]
 
 

@@ -21,9 +21,11 @@ USERNAME = "warehouse"
 LANGUAGES = ["en", "ar"]
 WEB = "https://chat.assistant.co.uk/oauth/callback"
 # A page with faults that must be found, so that finding none means something.
-FAULTY = "data:text/html,<main><img src=data:,><p style='width:2000px;color:%23ddd'>wide and faint"
+FAULTY = "data:text/html,<main><img src=data:,><p style='width:2000px;color:%23ddd'>wide and faint</p>"
+FAULTY += "<p class=buttons style='display:flex;flex-direction:row-reverse'><button>A</button><button>B</button>"
+FAULTY += "<p><input type=checkbox style='margin:0'><input type=checkbox style='margin:0'>"
 NAMES = ["endpoint", "refused", "start", "login", "consent", "web", "unknown", "error", "document", "tokens", "remove"]
-NAMES += ["access"]
+NAMES += ["access", "endpoint of a user", "before login", "unnamed"]
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +54,17 @@ def authorization(server: Server, redirect_uri: str, scope: str, client_id: str 
 def pages(server: Server) -> list[dict[str, Any]]:
     tokens = f"{server.origin}/oauth/authorized_tokens/"
     web = authorization(server, WEB, "mcp:read")
+    before = authorization(server, WEB, "mcp:read mcp:write")
     return [
-        {"name": "endpoint", "url": server.url, "anonymous": True},
+        {"name": "endpoint", "url": server.url, "anonymous": True, "copies": True},
+        {"name": "endpoint of a user", "url": server.url},
         {"name": "refused", "url": server.url.replace("127.0.0.1", "elsewhere.example"), "anonymous": True},
         {"name": "start", "url": f"{server.origin}/", "anonymous": True},
         {"name": "login", "url": f"{server.origin}/login/", "anonymous": True},
         {"name": "consent", "url": authorization(server, CALLBACK, "mcp:read mcp:write mcp:admin")},
         {"name": "web", "url": web},
+        {"name": "before login", "url": before, "anonymous": True},
+        {"name": "unnamed", "url": web.replace("scope=mcp%3Aread&", "")},
         {"name": "unknown", "url": authorization(server, WEB, "mcp:read", "gone")},
         {"name": "error", "url": web.replace("chat.assistant", "evil.example")},
         {"name": "document", "url": authorization(server, WEB, "mcp:read", f"https://localhost/{'client' * 30}.json")},
@@ -87,6 +93,8 @@ def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict
     obtain_token(server.origin, USERNAME)
     manage(server, "mcp_token", USERNAME, "--name", "nightly report")
     task = {"languages": LANGUAGES, "widths": [320, 768, 1600], "pages": pages(server)}
+    # Which axe leaves out by itself: what is touched is 24 px in size, or apart from the rest.
+    task["also"] = ["target-size"]
     return look_at(server, node, chromium, USERNAME, **task)
 
 
@@ -130,6 +138,9 @@ def test_a_page_is_in_the_language_of_the_browser(seen: dict[tuple[str, str], di
         ("tokens", "(this computer)"),
         ("remove", "loses access now"),
         ("access", "shop.order"),
+        ("endpoint of a user", "What it would see as warehouse"),
+        ("before login", "Assistant wants to connect to this site"),
+        ("unnamed", "did not say what it needs"),
     ],
 )
 def test_the_browser_came_to_the_page_that_was_meant(
@@ -157,7 +168,12 @@ def test_the_pages_of_administrators_are_fit_for_everybody(
     assert not [problem for problem in found["problems"] if "404 (Not Found)" not in problem]
 
 
+def test_the_address_is_copied_by_the_keyboard(seen: dict[tuple[str, str], Any], server: Server) -> None:
+    for language in LANGUAGES:
+        assert seen["endpoint", language]["seen"]["copied"] == server.url
+
+
 def test_faults_are_found(seen: dict[tuple[str, str], dict[str, Any]]) -> None:
     problems = "\n".join(seen["faulty", "en"]["problems"])
-    for fault in ("image-alt", "color-contrast", "html-has-lang", "scrolls sideways: "):
+    for fault in ("image-alt", "color-contrast", "html-has-lang", "scrolls sideways: ", "buttons: ", "target-size"):
         assert fault in problems

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import whole
 from tests.e2e.conftest import NODE_MODULES
 from tests.e2e.fixture_project import run_conformance_project
 
@@ -18,7 +19,7 @@ GOOD = {"SUCCESS", "SKIPPED", "INFO"}
 TASKS = "tasks-"
 
 
-@pytest.fixture(scope="module", params=["uvicorn", "daphne"])
+@pytest.fixture(scope="module", params=["uvicorn", *whole(["daphne"])])
 def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The project under two workers, which know of each other through Redis, and under one without it."""
     directory = tmp_path_factory.mktemp("conformance")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.servers import Server, manage, run_example
 from tests.e2e.test_browser import look_at
+from tests.e2e.test_console_views import OURS, WIDTHS
 
 LANGUAGES = ["en", "ar"]
 PAGES: dict[str, tuple[str, str]] = {
@@ -38,7 +39,6 @@ SENT: dict[str, dict[str, Any]] = {
         "press": RUN,
     },
     "connect": {"press": SEND},
-    "health": {"press": SEND},
     "try-question": {"fill": SUPPLIER, "tick": ["[name=confirmed]"], "press": RUN},
 }
 
@@ -55,7 +55,7 @@ def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict
     manage(server, "mcp_token", "warehouse", "--name", "nightly report")
     console = f"{server.origin}/admin/mcp_django/callentry/"
     pages = [{"name": name, "url": f"{console}{path}", "sent": SENT.get(name)} for name, (path, _) in PAGES.items()]
-    task: dict[str, Any] = {"languages": LANGUAGES, "widths": [320, 768, 1600], "pages": pages}
+    task: dict[str, Any] = {"languages": LANGUAGES, "widths": WIDTHS, "within": OURS, "pages": pages}
     if kept := os.environ.get("SCREENSHOTS"):
         task["screenshots"] = kept
     return look_at(server, node, chromium, "admin", **task)

@@ -11,6 +11,10 @@ from tests.e2e.servers import Server, manage, run_example
 from tests.e2e.test_browser import look_at
 
 LANGUAGES = ["en", "ar"]
+# A phone, a tablet, a laptop, and a wide screen.
+WIDTHS = [375, 768, 1280, 1920]
+# What is the console's of a page of the admin.
+OURS = "#content-main"
 # A log as a day of several clients leaves it, one of which has a name that would break a page.
 DAY = """
 from datetime import timedelta
@@ -36,9 +40,11 @@ print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
 """
 PAGES = {
     "overview": ("overview/", "Calls by outcome"),
-    "calls": ("", "The log has about 600 calls"),
-    "refused": ("?ended=refused", "refused:scope"),
-    "call": ("{call}/change/", "The same caller before and after"),
+    "calls": ("", "Calls found: 600"),
+    "refused": ("?q=refused", "missing scope"),
+    "call": ("{call}/change/", "Where the time went"),
+    "conversations": ("conversations/", "Calls of one session"),
+    "conversation": ("conversations/?call={call}", "Its calls"),
     "seen": ("seen/?user=warehouse", "query_records"),
     "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
 }
@@ -64,7 +70,8 @@ def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict
     call = manage(server, "shell", "-c", DAY).rpartition("call ")[2].strip()
     task: dict[str, Any] = {
         "languages": LANGUAGES,
-        "widths": [320, 1600],
+        "widths": WIDTHS,
+        "within": OURS,
         "pages": [{"name": name, "url": f"{console}{path.format(call=call)}"} for name, (path, _) in PAGES.items()],
     }
     return look_at(server, node, chromium, "admin", **task, **screenshots())

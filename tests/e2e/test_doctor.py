@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.cases import whole
 from tests.e2e.commands import run_command
 from tests.e2e.proxy import run_proxy
 from tests.e2e.servers import manage, run_example
@@ -41,7 +42,7 @@ def seen(done, mark="ok"):
     return [title for title in titles if title != "Documents of clients"]
 
 
-@pytest.fixture(scope="module", params=["uvicorn", "daphne"])
+@pytest.fixture(scope="module", params=["uvicorn", *whole(["daphne"])])
 def server(request, prepared: Path, tmp_path_factory: pytest.TempPathFactory):
     application = "example_project.asgi:application"
     with run_example(prepared, tmp_path_factory.mktemp("doctor"), request.param, application) as found:

@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from mcp_django.resources.model_resources import LIST_PAGE
+from tests.cases import whole
 from tests.e2e.fixture_project import run_conformance_project
-from tests.e2e.matrix.clients import CASES, Case, Walk, send
+from tests.e2e.matrix.clients import CASES, KINDS, Case, Walk, send
 from tests.e2e.servers import ROOT, Server, manage
 
 AT_ONCE = 4
@@ -52,7 +53,7 @@ def walks(request: pytest.FixtureRequest, node: str, server: Server) -> Iterator
         yield {case: pool.submit(send, case, node, way(server, case.transport)) for case in dict.fromkeys(chosen)}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=[*KINDS, *whole(case for case in CASES if case not in KINDS)], ids=str)
 def walk(request: pytest.FixtureRequest, walks: dict[Case, "Future[Walk]"]) -> Walk:
     return walks[request.param].result()
 

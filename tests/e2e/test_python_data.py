@@ -16,6 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import BlobResourceContents, ElicitResult
 
+from tests.cases import whole
 from tests.e2e.orm import Orm, new_postgres_database, orm_of
 from tests.e2e.python_client import TIMEOUT, call, every, text_of
 from tests.e2e.servers import Server, manage, prepare_example, run_example
@@ -30,7 +31,7 @@ ERAS = {"sqlite": "2026-07-28", "postgresql": "legacy"}
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-@pytest.fixture(scope="module", params=list(ERAS))
+@pytest.fixture(scope="module", params=["postgresql", *whole(["sqlite"])])
 def vendor(request: pytest.FixtureRequest) -> str:
     return request.param
 

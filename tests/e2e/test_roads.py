@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.cases import whole
 from tests.e2e.browser import obtain_token
 from tests.e2e.servers import run_example
 
@@ -27,13 +28,9 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
 }
-STREAMING = [
-    ("fast", "uvicorn"),
-    ("fast", "daphne"),
-    ("fast", "hypercorn"),
-    ("plain", "uvicorn"),
-    ("plain", "daphne"),
-]
+# Each road and each server once.
+KINDS = [("fast", "uvicorn"), ("fast", "hypercorn"), ("plain", "daphne")]
+STREAMING = [*KINDS, *whole([("fast", "daphne"), ("plain", "uvicorn")])]
 ROADS = [*STREAMING, ("wsgi", "gunicorn")]
 # For tests of what WSGI cannot do.
 streaming = pytest.mark.parametrize("road", STREAMING, indirect=True, ids="-".join, scope="module")

@@ -80,7 +80,7 @@ class Worker:
             )
 
     def wait(self) -> "Worker":
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log.read_text()
             try:

@@ -7,7 +7,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-BY_DEFAULT = 1_500
+from tests.cases import drawn
+
+BY_DEFAULT = drawn(1_500)
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", BY_DEFAULT))
 
 

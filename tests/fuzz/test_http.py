@@ -15,7 +15,10 @@ from tests.fuzz.shapes import Draw, chance, pick
 from tests.fuzz.wire import Request, Target, Wire, eventually, post, serving
 from tests.protocol_messages import LEGACY, META, MODERN, PARAMS
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell what is open")
+pytestmark = [
+    pytest.mark.one_django,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell what is open"),
+]
 
 TOGETHER = 20
 VERSIONS = {"legacy": LEGACY, "modern": (MODERN,)}

@@ -20,6 +20,8 @@ from tests.fuzz.shapes import Draw, chance, pick
 from tests.fuzz.wire import BAD_LINES, PATIENCE, ROOT
 from tests.protocol_messages import LEGACY, META, MODERN, PARAMS
 
+pytestmark = pytest.mark.one_django
+
 # Seconds that a database may take to be made, on a machine with much else to do.
 START = 120
 TOGETHER = 25

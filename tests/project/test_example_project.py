@@ -24,7 +24,7 @@ from example_project.shop.management.commands.demo import Command as Demo
 from example_project.shop.models import Document, Order, PaymentAudit, Product, Shipment, StaffProfile
 from example_project.shop.views import ACCOUNTS, QUESTIONS
 from mcp_django.testing import MCPClient
-from mcp_django.transports.client_configs import CLIENTS
+from mcp_django.transports.client_configs import CLIENTS, Connection
 from tests.schema_walk import check_schemas
 
 pytestmark = pytest.mark.django_db
@@ -228,8 +228,10 @@ def test_every_permission_of_the_warehouse_exists():
 def test_the_start_page_says_where_to_connect_with_whom_and_what_to_ask():
     page = Client().get("/").text
     assert f"<code>{settings.MCP_BASE_URL}/mcp</code>" in page
+    connection = Connection("shop", url=f"{settings.MCP_BASE_URL}/mcp")
     for client in CLIENTS.values():
-        assert (client.title in page) is not bool(client.remote)
+        has_set_up = bool(client.file or client.shell(connection)) and not client.remote
+        assert (client.title in page) is has_set_up, client.title
     for text in [*ACCOUNTS, *QUESTIONS, f"claude mcp add --transport http shop {settings.MCP_BASE_URL}/mcp"]:
         assert escape(text) in page
 

@@ -1,4 +1,7 @@
-"""The wheel, in a virtual environment and a project that know nothing of this repository."""
+"""What a release is made of, built once: the source distribution, and the wheel that is made from it.
+
+Each is installed into a virtual environment that knows nothing of this repository.
+"""
 
 import json
 import os
@@ -6,6 +9,8 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
+import tomllib
 import urllib.error
 import urllib.request
 import venv
@@ -102,22 +107,50 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in {"DJANGO_SETTINGS_MODULE", "PYTHONPATH"}}
 
 
+def environment_in(directory: Path, *installed: str | Path) -> Path:
+    """Make a virtual environment, have pip install these with its options, and return its interpreter."""
+    venv.create(directory, with_pip=True)
+    interpreter = directory / "bin" / "python"
+    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *installed, cwd=directory)
+    return interpreter
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--quiet", "--wheel-dir", target, cwd=target)
-    [built] = target.glob("django_mcp_orm-*.whl")
-    return built
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with what a release is made with."""
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["release"]
+    return environment_in(tmp_path_factory.mktemp("tools"), *group)
+
+
+@pytest.fixture(scope="module")
+def built(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the source distribution and the wheel."""
+    target = tmp_path_factory.mktemp("dist")
+    run(tools, "-m", "build", "--no-isolation", "--outdir", target, ROOT, cwd=target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    [found] = built.glob("django_mcp_orm-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that the source distribution holds."""
+    target = tmp_path_factory.mktemp("unpacked")
+    [found] = built.glob("django_mcp_orm-*.tar.gz")
+    with tarfile.open(found) as archive:
+        archive.extractall(target, filter="data")
+    [directory] = target.iterdir()
+    return directory
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of a new virtual environment that holds the wheel and what it asks for."""
-    directory = tmp_path_factory.mktemp("environment")
-    venv.create(directory, with_pip=True)
-    interpreter = directory / "bin" / "python"
-    run(interpreter, "-m", "pip", "install", "--quiet", wheel, cwd=directory)
-    return interpreter
+    return environment_in(tmp_path_factory.mktemp("environment"), wheel)
 
 
 def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
@@ -132,15 +165,85 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_the_readme_of_the_index_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+def metadata_of(wheel: Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
         [name] = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = archive.read(name).decode()
+        return archive.read(name).decode()
+
+
+def test_the_index_takes_both_and_shows_the_readme(tools: Path, built: Path) -> None:
+    files = sorted(built.iterdir())
+    assert len(files) == 2
+    assert run(tools, "-m", "twine", "--no-color", "check", "--strict", *files, cwd=built).count("PASSED") == 2
+
+
+def test_the_version_is_that_of_the_project(wheel: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert version == "0.2.0"
+    assert f"\nVersion: {version}\n" in metadata_of(wheel)
+    assert wheel.name.startswith(f"django_mcp_orm-{version}-")
+
+
+def test_the_readme_of_the_index_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
     assert "# django-mcp-orm" in metadata
     links = re.findall(r"\]\(([^)]*)\)", metadata)
     assert links
     assert [link for link in links if not link.startswith("https://")] == []
     assert "Provides-Extra: dev" not in metadata
+    assert "\nProject-URL:" not in metadata
+
+
+def test_with_the_address_of_the_repository_links_and_pictures_are_absolute(tools: Path, tmp_path: Path) -> None:
+    address = "https://git.example/shop/mcp"
+    for name in ("LICENSE", "README.md", "hatch_build.py"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    text = (ROOT / "pyproject.toml").read_text()
+    assert text.count('\nrepository = ""\n') == 1
+    (tmp_path / "pyproject.toml").write_text(text.replace('repository = ""', f'repository = "{address}/"'))
+    metadata = json.loads(run(tools, "-m", "hatchling", "metadata", cwd=tmp_path))
+    at = metadata["version"]
+    assert metadata["urls"] == {
+        "Repository": address,
+        "Documentation": f"{address}/blob/v{at}/docs/index.md",
+        "Changelog": f"{address}/blob/v{at}/CHANGELOG.md",
+        "Issues": f"{address}/issues",
+    }
+    readme = metadata["readme"]["text"]
+    own = {name for name in re.findall(r"\]\(([^)]*)\)", (ROOT / "README.md").read_text()) if "://" not in name}
+    assert own
+    for name in own:
+        kind = "raw" if re.search(rf"!\[[^]]*\]\({re.escape(name)}\)", (ROOT / "README.md").read_text()) else "blob"
+        assert f"]({address}/{kind}/v{at}/{name})" in readme
+        assert f"]({name})" not in readme
+
+
+def test_the_source_distribution_has_all_that_the_repository_has(unpacked: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("it is a source distribution itself")
+    tracked = set(run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines())
+    held = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
+    present = {name for name in tracked if (ROOT / name).exists()}
+    assert present - held == set()
+    assert held - present == {"PKG-INFO"}
+
+
+def test_the_tests_run_in_the_source_distribution(unpacked: Path) -> None:
+    place = run(sys.executable, "-c", "import mcp_django; print(mcp_django.__file__)", cwd=unpacked)
+    assert Path(place.strip()).is_relative_to(unpacked)
+    some = ["tests/unit/test_scopes.py", "tests/unit/test_routing.py", "tests/unit/transports/test_client_configs.py"]
+    assert " passed" in run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, cwd=unpacked)
+
+
+def test_what_is_installed_from_the_source_distribution_is_what_is_in_the_wheel(
+    built: Path, wheel: Path, tmp_path: Path
+) -> None:
+    [source] = built.glob("django_mcp_orm-*.tar.gz")
+    python = environment_in(tmp_path / "environment", "--no-deps", source)
+    code = "import importlib.metadata as m; print('\\n'.join(map(str, m.files('django-mcp-orm'))))"
+    files = {name for name in run(python, "-c", code, cwd=tmp_path).splitlines() if name.startswith("mcp_django/")}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("mcp_django/")}
+    assert {name for name in files if not name.endswith(".pyc")} == held
 
 
 def test_a_project_of_three_files_lists_its_tools(python: Path, tmp_path: Path) -> None:

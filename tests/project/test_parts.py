@@ -31,7 +31,7 @@ def test_what_runs_and_how_long_it_takes_is_told_first_and_the_longest_last(
     assert parts.main([LONGEST, PASSING]) == 0
     head, *lines = capsys.readouterr().out.partition("\n\n")
     assert head.split("\n") == [
-        "== 2 parts, 2 at a time; the output of each is shown when it is over:",
+        "== 2 parts, 3 at a time; the output of each is shown when it is over:",
         "   longest (9 min)",
         "   passing (1.5 min)",
         "   About 10 processor minutes: 5 minutes on two processors.",
@@ -91,10 +91,10 @@ def test_what_is_compiled_is_kept_whatever_the_environment_says(monkeypatch: pyt
 def test_every_file_of_tests_belongs_to_a_part(with_django6: bool) -> None:
     commands = [part.command for part in parts.parts(with_django6)]
     assert len({part.name for part in parts.parts(with_django6)}) == len(commands)
-    left_out = {Path(word.partition("=")[2]).name for word in commands[0] if word.startswith("--ignore=")}
+    left_out = {word.partition("=")[2] for word in commands[0] if word.startswith("--ignore=")}
     assert left_out
-    assert left_out <= {path.name for path in TESTS.rglob("test_*.py")}
-    named = {Path(word).name for command in commands[1:] for word in command if word.startswith("tests/")}
+    assert all((parts.ROOT / name).exists() for name in left_out)
+    named = {word for command in commands[1:] for word in command if word.startswith("tests/")}
     assert left_out <= named
     assert any(".venv-django6" in command[0] for command in commands) is with_django6
 
@@ -111,8 +111,30 @@ def test_the_protocol_and_its_tests_work_without_django() -> None:
 def test_what_runs_on_one_django_alone_runs_on_the_other_one_with_everything() -> None:
     made = {everything: [part.command for part in parts.parts(True, everything)] for everything in (True, False)}
     ignored = {f"--ignore={name}" for name in parts.ONE_DJANGO}
-    assert ignored <= {*made[False][1]}
-    assert not ignored & {*made[False][0], *made[True][0], *made[True][1]}
+    assert ignored <= {*made[False][2]}
+    assert not ignored & {*made[False][0], *made[True][0], *made[True][2]}
+
+
+def test_cases_that_are_alike_are_left_out_by_all_but_the_run_of_everything() -> None:
+    assert all(part.environment == parts.SOME for part in [*parts.parts(True), *parts.quick()])
+    assert not any(part.environment for part in parts.parts(True, everything=True))
+
+
+@pytest.mark.parametrize("chosen", ["all", "some"])
+def test_a_module_whose_cases_are_alike_runs_with_some_of_them_at_least(chosen: str, tmp_path: Path) -> None:
+    (tmp_path / "test_alike.py").write_text(
+        "import pytest\n"
+        "from tests.cases import drawn, some, whole\n"
+        "@pytest.mark.parametrize('case', ['a', *whole(['b', 'c'])])\n"
+        "def test_it(case): print('ran', case, drawn(8), some('uvwxyz', 4))\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-qs", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "SOME_CASES"}
+    if chosen == "some":
+        environment |= parts.SOME
+    done = subprocess.run(command, cwd=parts.ROOT, env=environment, capture_output=True, text=True)
+    seen = re.findall("ran (.*)", done.stdout)
+    assert seen == (["a 2 ['u', 'y']"] if chosen == "some" else [f"{name} 8 {[*'uvwxyz']}" for name in "abc"])
 
 
 @pytest.mark.parametrize("mark", ["postgresql", "one_django", "walk"])

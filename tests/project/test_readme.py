@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 from django.core.management import get_commands, load_command_class
+from django.utils import timezone
+from PIL import Image
 
+import mcp_django
+from docs.pictures.film import MOVING
 from evals import trials
 from mcp_django.checks.oauth import TOOLKIT_RULES
 from mcp_django.conf.defaults import DEFAULTS, FIXED, REPLACED
@@ -24,15 +28,20 @@ from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
 from tests.factories import make_superuser
 from tests.readme_project.builder import Project, ask, made, readme_file
 
+pytestmark = pytest.mark.one_django
+
 PAGES = [
     README,
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "example_project/README.md")),
     *sorted(DOCS.glob("*.md")),
+    *sorted((DOCS / "clients").glob("*.md")),
 ]
 # Their snippets are run by tests of their own.
-FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "cookbook.md"}
+FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "existing-project.md", DOCS / "cookbook.md"}
 # Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
-FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "gunicorn", "npx", "uvicorn"}
+FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "git", "gunicorn", "npx", "opencode", "uvicorn"}
+# Modules that others made, for a release.
+TOOLS = {"build", "tarfile", "twine"}
 
 
 BLOCKS = [block for page in PAGES if page not in FOLLOWED for block in blocks_of(page)]
@@ -111,6 +120,7 @@ def test_every_python_block_has_a_test_here() -> None:
     # The page of metrics is tested with what it shows: tests/unit/operating/test_metrics.py. So is the router of
     # replicas: tests/unit/context/test_databases.py, and the limit of costs: tests/unit/orm/test_query_limits.py.
     tested |= {
+        "shop/alerts.py",
         "shop/costs.py",
         "shop/routers.py",
         "shop/receivers.py",
@@ -121,7 +131,7 @@ def test_every_python_block_has_a_test_here() -> None:
     }
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
-    assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml"}
+    assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml", "yaml"}
 
 
 @pytest.mark.django_db
@@ -139,6 +149,7 @@ def test_changes_are_off_while_stock_is_taken() -> None:
 @pytest.mark.django_db
 def test_the_receiver_tells_the_user(mailoutbox: list[Any], settings: Any) -> None:
     from django.contrib.auth.models import User
+    from oauth2_provider.models import get_application_model
 
     from mcp_django.signals import client_connected
 
@@ -149,10 +160,38 @@ def test_the_receiver_tells_the_user(mailoutbox: list[Any], settings: Any) -> No
     settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
     try:
         user = User(username="ada", email="ada@shop.example")
-        client_connected.send(None, application=None, user=user, scopes=[])
+        client_connected.send(None, application=get_application_model()(name="Robot"), user=user, scopes=[])
     finally:
         client_connected.disconnect(names["tell_user"])
     assert [mail.to for mail in mailoutbox] == [["ada@shop.example"]]
+
+
+def test_the_receiver_of_alerts_passes_on_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    from mcp_django.models import CallEntry
+    from mcp_django.signals import alert_raised
+
+    (block,) = [block for block in snippets("python") if block.file == "shop/alerts.py"]
+    names: dict[str, Any] = {"__name__": "shop.alerts"}
+    exec(block.text, names)
+    try:
+        for kind in ("failures", "budget"):
+            alert_raised.send(CallEntry, kind=kind, text="Calls fail.", facts={"failed": 6, "calls": 20, "minutes": 5})
+    finally:
+        alert_raised.disconnect(names["pass_on"])
+    assert capsys.readouterr().out == "Calls fail. (6 of 20)\n"
+
+
+@pytest.mark.django_db
+def test_the_console_reads_the_queries_that_its_page_shows() -> None:
+    from mcp_django.console.call_query import CallQuery
+
+    rows = re.findall(r"^\| (.+) \| (.+) \|$", section(DOCS / "console.md", "The query"), re.MULTILINE)
+    queries = [text for row in rows for cell in row for text in re.findall(r"`([^`]+)`", cell)]
+    assert len(queries) > 25
+    for text in queries:
+        query = CallQuery.parse(text.replace("…", "ab12"), timezone.now())
+        assert query.terms, text
+        assert not query.problems, text
 
 
 def test_the_projects_own_sink_of_calls_refuses_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,6 +249,8 @@ def test_commands_exist_with_their_options(where: str, command: list[str]) -> No
             extra = re.fullmatch(r"\.\[(\w+)\]", what)
             assert extra is not None
             assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        case ["python", "-m", program, *_] if program in TOOLS:
+            pass
         case [".venv/bin/python", "-m", "pytest", *arguments]:
             assert all((ROOT / name).exists() for name in arguments if name.endswith(".py"))
         case [".venv/bin/python", "-m", "evals", "run", *arguments]:
@@ -234,7 +275,7 @@ def test_client_set_ups_are_those_of_mcp_install() -> None:
         Connection("shop", url=url) for url in ("http://127.0.0.1:8000/mcp", "https://shop.example/mcp")
     ):
         ready += [client.text(connection) for client in CLIENTS.values()]
-        ready += [client.shell(connection) for client in CLIENTS.values() if client.shell]
+        ready += [client.shell(connection) for client in CLIENTS.values()]
         ready += [client.after.format(name=connection.name, url=connection.url) for client in CLIENTS.values()]
     (table,) = re.findall(r"^\| client .*?\n\n", README.read_text(), re.MULTILINE | re.DOTALL)
     commands = [code for code in re.findall(r"`([^`]+)`", table) if re.match(r"(claude|codex|code|gemini|npx) ", code)]
@@ -244,12 +285,19 @@ def test_client_set_ups_are_those_of_mcp_install() -> None:
         assert any("".join(text.split()) in "".join(set_up.split()) for set_up in ready)
 
 
-@pytest.mark.parametrize("client", CLIENTS.values(), ids=list(CLIENTS))
-def test_the_page_about_clients_says_what_mcp_install_prints(client: Client) -> None:
+# What `json` prints is for clients that have no page.
+PAGED = {key: client for key, client in CLIENTS.items() if key != "json"}
+
+
+@pytest.mark.parametrize(("key", "client"), PAGED.items(), ids=list(PAGED))
+def test_the_page_of_a_client_says_what_mcp_install_prints(key: str, client: Client) -> None:
     connection = Connection("shop", url="https://shop.example/mcp")
-    text = "".join(section(DOCS / "clients.md", client.title).replace("`", "").split())
-    said = [client.shell(connection) if client.shell else "", client.remote.format(url=connection.url)]
-    said.append("" if client.shell or client.remote else client.text(connection))
+    page = (DOCS / "clients" / f"{key}.md").read_text()
+    assert page.startswith(f"# {client.title}\n")
+    assert re.search(r"^Checked against \[[^]]+\]\(https://", page, re.MULTILINE)
+    text = "".join(page.replace("`", "").split())
+    said = [client.shell(connection), client.remote.format(url=connection.url)]
+    said.append("" if said[0] or client.remote else client.text(connection))
     after = client.after.format(name=connection.name, url=connection.url)
     said.append(re.split("Run: ", after)[-1].rstrip("."))
     for part in said:
@@ -266,14 +314,35 @@ def texts_of(path: Path) -> Iterator[str]:
             yield node.value
 
 
-def test_the_messages_of_the_page_about_trouble_are_those_of_the_code() -> None:
-    known = "\n".join(text for path in (ROOT / "mcp_django").rglob("*.py") for text in texts_of(path))
+@pytest.fixture(scope="module")
+def said_by_the_code() -> str:
+    python = "\n".join(text for path in (ROOT / "mcp_django").rglob("*.py") for text in texts_of(path))
+    return python + "".join(path.read_text() for path in (ROOT / "mcp_django" / "templates").rglob("*.html"))
+
+
+def not_said(messages: list[str], code: str) -> list[str]:
+    """Return the parts of messages, between what varies in them, that the code does not say."""
+    parts = [part.strip() for message in messages for part in message.split("…") if len(part.strip(" .,;:")) > 2]
+    return [part for part in parts if part not in code]
+
+
+def test_the_messages_of_the_page_of_messages_are_those_of_the_code(said_by_the_code: str) -> None:
     headings = ("The server refuses requests", "A command says", "The model says")
-    tables = "".join(section(DOCS / "troubleshooting.md", heading) for heading in headings)
+    tables = "".join(section(DOCS / "messages.md", heading) for heading in headings)
     messages = re.findall(r"^\| `(.+?)` \| ", tables, re.MULTILINE)
     assert len(messages) > 25
-    parts = [part.strip() for message in messages for part in message.split("…") if len(part.strip(" .,;:")) > 2]
-    assert [part for part in parts if part not in known] == []
+    assert not_said(messages, said_by_the_code) == []
+
+
+def test_each_trouble_has_a_cause_a_sign_and_a_remedy_and_quotes_the_code(said_by_the_code: str) -> None:
+    page = (DOCS / "troubleshooting.md").read_text()
+    troubles = re.split(r"^### .+\n", page.partition("## Starting")[0], flags=re.MULTILINE)[1:]
+    assert len(troubles) > 25
+    for trouble in troubles:
+        assert re.findall(r"^- \*\*(\w+(?: it)?)\.\*\*", trouble, re.MULTILINE) == ["Cause", "See it", "Do"]
+    quoted = re.findall(r"\bsays\s+`([^`]+)`", page)
+    assert len(quoted) > 15
+    assert not_said(quoted, said_by_the_code) == []
 
 
 # Tables, links, ids
@@ -281,7 +350,7 @@ def test_the_messages_of_the_page_about_trouble_are_those_of_the_code() -> None:
 
 # The changelog, and the page that leads to all others.
 WITHOUT_QUESTION = {DOCS / f"{name}.md" for name in ("changes", "index", "checks", "settings")}
-WRITTEN = sorted({*DOCS.glob("*.md")} - WITHOUT_QUESTION)
+WRITTEN = sorted({*DOCS.glob("*.md"), *DOCS.glob("clients/*.md")} - WITHOUT_QUESTION)
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
@@ -332,6 +401,12 @@ def test_the_options_and_hooks_of_exposures_are_those_of_the_class() -> None:
     assert hooks == public
 
 
+def test_the_reference_has_every_public_name() -> None:
+    text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.rst"))
+    listed = set(re.findall(r"^\.\. \w+:: mcp_django\.(\w+)$", text, re.MULTILINE))
+    assert listed == {*mcp_django.__all__, "testing"}
+
+
 def test_every_check_is_listed_and_every_listed_check_exists() -> None:
     listed = set(re.findall(r"`([EIW]\d{3})`", (DOCS / "checks.md").read_text()))
     code = "".join(path.read_text() for path in (ROOT / "mcp_django" / "checks").glob("*.py"))
@@ -357,7 +432,37 @@ def test_the_documentation_names_the_dialect_of_schemas() -> None:
     assert "JSON Schema 2020-12" in (DOCS / "functions.md").read_text()
 
 
-def test_the_image_is_small() -> None:
-    image = DOCS / "images" / "consent.png"
-    assert image.read_bytes().startswith(b"\x89PNG")
-    assert image.stat().st_size < 150_000
+# Pictures
+
+
+def test_each_picture_is_shown_and_small() -> None:
+    shown = set(
+        re.findall(r"!\[[^]]+\]\((?:docs/|\.\./)?images/([\w.-]+)\)", "".join(page.read_text() for page in PAGES))
+    )
+    kept = {path.name for path in (DOCS / "images").iterdir()}
+    assert kept == shown
+    for path in (DOCS / "images").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size < 200_000
+
+
+def test_the_moving_picture_of_the_readme_is_short_and_small() -> None:
+    path = DOCS / "images" / MOVING
+    assert f"](docs/images/{MOVING})" in README.read_text().partition("\n## ")[0]
+    assert path.stat().st_size < 1_500_000
+    with Image.open(path) as picture:
+        assert (picture.width, picture.is_animated) == (1000, True)
+        durations = []
+        for number in range(picture.n_frames):
+            picture.seek(number)
+            picture.load()
+            durations.append(picture.info["duration"])
+    assert 15_000 < sum(durations) < 26_000
+
+
+def test_the_lines_that_the_readme_begins_with_are_those_that_it_has_run() -> None:
+    first, *rest = blocks_of(README)
+    lines = first.text.strip().splitlines()
+    run = {line.strip().rstrip(",").partition(",  #")[0] for block in rest for line in block.text.splitlines()}
+    assert len(lines) == 3
+    assert set(lines) <= run

@@ -16,7 +16,7 @@ from django.utils.translation import trim_whitespace
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mcp_django"
 LOCALE = PACKAGE / "locale"
-LANGUAGES = ["ar", "de", "es", "fr", "ja", "zh_Hans"]
+LANGUAGES = ["ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "zh_Hans"]
 TEMPLATES = sorted(path.relative_to(PACKAGE / "templates") for path in PACKAGE.glob("templates/**/*.html"))
 # How a text is marked, and what separates its context from it in a catalogue.
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}

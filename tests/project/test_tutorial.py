@@ -20,12 +20,14 @@ import pytest
 
 from tests.documentation import DOCS, ROOT, Block, blocks_of
 
+pytestmark = pytest.mark.one_django
+
 PAGE = DOCS / "tutorial.md"
 PASSWORD = "a long and private sentence"
 START = 60
 # What the environment of the tests provides, and what only people's machines have.
 PROVIDED = ("python3 -m venv", "source ", "python -m pip install")
-PROGRAMS = {"django-admin": ["-m", "django"], "daphne": ["-m", "daphne"]}
+PROGRAMS = {"django-admin": ["-m", "django"], "daphne": ["-m", "daphne"], "uvicorn": ["-m", "uvicorn"]}
 # Runs commands of `manage.py` in children of one process, which has loaded the project once.
 RUNNER = """
 import json, os, runpy, sys
@@ -127,8 +129,8 @@ class Reader:
                 step.compare(self.type_answers(step))
             case ["python", "manage.py", "runserver"]:
                 self.serve(step, ["manage.py", "runserver", "--noreload", f"127.0.0.1:{self.port}"])
-            case ["daphne", *arguments]:
-                self.serve(step, [*PROGRAMS["daphne"], *arguments])
+            case [("daphne" | "uvicorn") as program, *arguments]:
+                self.serve(step, [*PROGRAMS[program], *arguments])
             case ["python", "manage.py", "startapp", *_] as command:
                 step.compare(self.run(step, command[1:]))
             case ["python", *arguments]:

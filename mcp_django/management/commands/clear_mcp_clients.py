@@ -16,9 +16,7 @@ BATCH = 500
 
 class Command(BaseCommand):
     """Clear unused clients from the command line, in batches, and data kept of deleted tokens and expired assertions.
-
-    Clients can come back.
-    """
+    Clients can come back."""
 
     help = "Deletes clients that came by themselves and hold no live code or token. Run it daily, after cleartokens."
 

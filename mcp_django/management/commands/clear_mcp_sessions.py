@@ -11,8 +11,7 @@ from ...server.stored_streams import clear_streams
 
 
 class Command(BaseCommand):
-    """Clear old sessions, streams, keyed calls and uploads: delete rows older than ``SESSION_IDLE``, ``STREAM_MAX_AGE``
-    and ``IDEMPOTENCY_MAX_AGE``."""
+    """Clear old sessions, streams, keyed calls and uploads, by SESSION_IDLE, STREAM_MAX_AGE and IDEMPOTENCY_MAX_AGE."""
 
     help = "Delete MCP sessions unused for a week, and streams, calls and uploads of no more use."
 

@@ -16,13 +16,12 @@ from oauth2_provider.models import get_application_model
 from ...checks.oauth import login_admin
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, StepFailed
-from ...console.health_checks_page import of_parts, of_settings
+from ...console.health_checks_page import of_parts, of_settings, session_cookies
 from ..command_arguments import endpoint_url, find_user
 
 
 class Command(BaseCommand):
-    """Run the doctor from the command line: check this project, then try each step of a client up to the first
-    failure."""
+    """Run the doctor by command: check this project, then try each step of a client up to the first failure."""
 
     help = (
         "Looks at settings, tables, cache and channel layer, goes the whole way of a client over HTTP, from discovery "
@@ -104,8 +103,7 @@ def shut_out(person: Any) -> str:
 
 @contextmanager
 def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
-    """Sign in the ``--user`` of ``mcp_doctor`` until the block ends: yield a browser's cookies, None without a
-    person."""
+    """Sign in the ``--user`` of ``mcp_doctor`` until the block ends: yield a browser's cookies, None for nobody."""
     if person is None:
         yield None
         return
@@ -115,23 +113,15 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
     session.save()
     try:
-        name = django_settings.SESSION_COOKIE_NAME
-        cookies = SimpleCookie({name: session.session_key})
-        # A browser sends it where these say.
-        cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
-        cookies[name]["domain"] = django_settings.SESSION_COOKIE_DOMAIN or ""
-        cookies[name]["secure"] = django_settings.SESSION_COOKIE_SECURE
-        yield cookies
+        yield session_cookies(str(session.session_key))
     finally:
         session.delete()
 
 
 @contextmanager
 def cleaning(doctor: Doctor) -> Iterator[None]:
-    """Clean up after ``mcp_doctor``: delete the client that was registered, with its tokens.
-
-    Another server keeps its own until it cleans up.
-    """
+    """Clean up after ``mcp_doctor``: delete the client that was registered, with its tokens. Another server keeps its
+    own until it cleans up."""
     try:
         yield
     finally:

@@ -12,8 +12,7 @@ from ..command_arguments import CallerCommand, find_model
 
 
 class Command(CallerCommand):
-    """Inspect a user's view from the command line: print tools, resources, prompts, models, fields and actions, and the
-    reasons for hidden ones."""
+    """Inspect a user's view from the command line: print all that the user gets, and the reasons for what is hidden."""
 
     help = "Shows what a model that acts as USER would see, what it costs in tokens, and why something is not there."
 
@@ -43,8 +42,7 @@ class Command(CallerCommand):
         self.show_models(view)
 
     def show_lists(self, view: VisibilityReport) -> None:
-        """Print the lists of ``mcp_inspect``: each tool with the estimated tokens of its definition, then resources and
-        prompts."""
+        """Print the lists of ``mcp_inspect``: each tool with its definition's estimated tokens, resources, prompts."""
         sizes = f"about {view.tool_tokens:,} tokens; instructions about {view.instruction_tokens}"
         self.heading(f"Tools: {len(view.tools)}, {sizes}")
         for tool in view.tools:

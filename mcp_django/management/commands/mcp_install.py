@@ -1,25 +1,19 @@
 """``manage.py mcp_install``: print or write the configuration that connects a client to this server."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...conf import settings
-from ...transports.client_configs import CLIENTS, Client, Connection, SetupError, merged
+from ...transports.client_configs import CLIENTS, NAME, Client, Connection, SetupError, merged, server_name
 from ..command_arguments import endpoint_url, find_user
-
-# What every client takes as the name of a server.
-NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class Command(BaseCommand):
-    """Install this server in one client from the command line: print the client's configuration, and write its file
-    with ``--write``."""
+    """Install this server in one client from the command line: print its configuration, or ``--write`` its file."""
 
     help = "Prints how to connect a client to this server; --write adds it to the client's own file."
     requires_system_checks = ()
@@ -35,7 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
 
     def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
-        name = options["name"] or str(settings.SERVER["name"])
+        name = options["name"] or server_name()
         if NAME.fullmatch(name) is None:
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
         if options["stdio"] and (token or options["url"]):
@@ -47,6 +41,11 @@ class Command(BaseCommand):
         elif token:
             self.warn("The token is in the history of your shell now. Pipe it instead, with --token -.")
         known = CLIENTS[client]
+        if not known.key:
+            if options["stdio"] or token or write:
+                raise CommandError(f"{known.title} takes nothing but a URL: leave out --stdio, --token and --write.")
+            self.stdout.write(known.remote.format(url=options["url"] or endpoint_url()))
+            return
         if options["stdio"]:
             connection = Connection(name, command=_command(find_user(options["stdio"]).get_username(), options))
         else:
@@ -54,27 +53,25 @@ class Command(BaseCommand):
         if connection.url and known.remote:
             starts = f"{known.title} starts the servers in its file itself: use --stdio USER."
             raise CommandError(f"{starts} {known.remote.format(url=connection.url)}")
-        if write:
-            self.write(known, connection)
-        else:
-            self.show(known, connection)
-        self.stdout.write(_afterwards(known, connection))
+        (self.write if write else self.show)(known, connection)
+        if words := _afterwards(known, connection):
+            self.stdout.write(words)
 
     def show(self, client: Client, connection: Connection) -> None:
         """Print how to install this server in a client: the command to run and the lines of the file."""
-        shell = client.shell(connection) if client.shell is not None else ""
-        if shell:
+        if shell := client.shell(connection):
             self.stdout.write(f"Run:\n\n  {shell}\n\n")
         if client.path is not None:
-            place = client.path()
             either = "Or put this into" if shell else "Put this into"
-            self.stdout.write(f"{either} {place.absolute()}:\n\n{client.text(connection)}")
+            self.stdout.write(f"{either} {client.path.absolute()}:\n\n{client.text(connection)}")
+        elif not shell:
+            self.stdout.write(client.text(connection))
 
     def write(self, client: Client, connection: Connection) -> None:
         """Add the server to the client's file."""
         if client.path is None:
-            raise CommandError(f"{client.title} keeps no file: leave --write out and run the command.")
-        path = client.path().absolute()
+            raise CommandError(f"{client.title} keeps no file: leave --write out.")
+        path = client.path.absolute()
         try:
             before = path.read_text(encoding="utf-8") if path.exists() else ""
             after = merged(client, connection, before)
@@ -117,7 +114,7 @@ def _afterwards(client: Client, connection: Connection) -> str:
     """Return the next step in the client after the server is installed there, "" for none."""
     if connection.token:
         told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
-        return "" if client.path is not None else told
+        return "" if client.path is not None or not client.after else told
     return client.after.format(name=connection.name, url=connection.url) if connection.url or client.remote else ""
 
 

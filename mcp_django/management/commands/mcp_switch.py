@@ -117,8 +117,7 @@ def _period(text: str | None) -> timedelta | None:
 
 
 def _known(kind: str, target: str) -> str:
-    """Return the target on the command line of ``mcp_switch`` as a switch stores it; an unknown client, tool or action
-    is a ``ValueError``."""
+    """Return the target on ``mcp_switch``'s command line as a switch stores it; ``ValueError`` for an unknown one."""
     if kind == "client":
         if not apps.is_installed("oauth2_provider"):
             return target

@@ -18,8 +18,7 @@ NAME: Final = "name"
 
 
 class Command(BaseCommand):
-    """Create a bearer token from the command line, and print only the token on standard output; list tokens so made, or
-    revoke one."""
+    """Create a bearer token from the command line, and print it alone; list tokens so made, or revoke one."""
 
     help = "Prints a bearer token with which a client acts as USER. --list shows those made before, --revoke ends one."
 

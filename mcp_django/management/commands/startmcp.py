@@ -62,8 +62,7 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 
 
 def _exposure(model: type[models.Model]) -> str:
-    """Generate a model's class in the new ``mcp.py``: based on the admin if the model is registered there, else on its
-    fields."""
+    """Generate a model's class in the new ``mcp.py``: based on the admin where it is registered, else on its fields."""
     shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
     known = admin.site.is_registered(model)
     base = "AdminExposure" if known else "ModelExposure"
@@ -88,8 +87,7 @@ def _fields(model: type[models.Model]) -> list[Any]:
 
 
 def _filters(fields: Iterable[Any]) -> list[str]:
-    """Generate the lines of ``filter_fields`` in the new ``mcp.py``: choices and relations by value, dates and numbers
-    by range."""
+    """Generate ``filter_fields`` in the new ``mcp.py``: choices and relations by value, dates and numbers by range."""
     found = {}
     for field in fields:
         if field.is_relation or field.choices or isinstance(field, models.BooleanField):

@@ -16,8 +16,7 @@ logger = logging.getLogger("mcp_django")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Result of a method handler that defers slow work: ``work()`` gives the result, or an awaitable if
-    ``is_async``."""
+    """Result of a handler that defers slow work: ``work()`` gives the result, or an awaitable if ``is_async``."""
 
     work: Callable[[], Any]
     is_async: bool = False
@@ -26,8 +25,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Result of a method handler with questions to send to the client as requests, in the era in which questions are
-    requests."""
+    """Result of a method handler with questions for the client as requests, in the era in which they are."""
 
     questions: tuple[Question, ...]
     ends: ClassVar[str] = "asked"

@@ -75,8 +75,7 @@ class Connection:
         self._size = 0
 
     async def read_body(self, enough: int | None = None) -> bytes | None:
-        """Read the request's body from the ASGI server; return None once ``enough`` bytes have come and there are
-        more."""
+        """Read the request's body from the ASGI server; return None if ``enough`` have come and there are more."""
         while enough is None or self._size <= enough:
             message = await self._receive()
             if message["type"] == "http.disconnect":

@@ -272,8 +272,7 @@ class SessionCall(CallRunner):
         registry.keep(asyncio.ensure_future(self._run()))
 
     def hang_up(self) -> None:
-        """Close the connection of the running call, but not its stream (2025-11-25, Sending Messages); from any
-        thread."""
+        """Close the running call's connection, not its stream (2025-11-25, Sending Messages), from any thread."""
         self.loop.call_soon_threadsafe(self.hung_up.set)
         self.outbox.ring()
 
@@ -314,8 +313,7 @@ class SessionCall(CallRunner):
         stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def heard(self, news: Any) -> None:
-        """Cancel the session's running call when its client cancels it or ends the session
-        (basic/utilities/cancellation)."""
+        """Cancel the running call as the client cancels it or ends the session (basic/utilities/cancellation)."""
         if isinstance(news, dict) and (
             news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
         ):

@@ -232,8 +232,7 @@ class ListenStream(ChangeStream):
         self.call, self.id, self.wanted = call, call.id, wanted
 
     async def tell(self) -> None:
-        """Acknowledge ``subscriptions/listen``, then send the changes as an event stream; a bad filter gets the
-        error."""
+        """Acknowledge ``subscriptions/listen``, then send the changes as an event stream; errors for a bad filter."""
         exchange, wanted = self.exchange, self.wanted
         try:
             subscription = await self.mailbox.subscribed(
@@ -502,8 +501,7 @@ class Tail:
                 quiet_since = self.loop.time()
 
     async def read(self) -> stored_streams.Events:
-        """Return the next messages of the call's event stream: from its log if this worker runs it, or from the
-        database."""
+        """Return the next messages of the call's event stream: from this worker's log, or from the database."""
         self.log = registry.logs.get(self.stream_id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)

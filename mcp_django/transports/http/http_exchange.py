@@ -17,6 +17,8 @@ from typing import Any, Final, TypeVar
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.db import Error as DatabaseUnavailable
+from django.http import HttpRequest
+from django.middleware.csrf import get_token
 from django.template.loader import render_to_string
 from django.utils.functional import cached_property
 
@@ -29,8 +31,9 @@ from ...context.request import MCPRequest, read_scope
 from ...context.untrusted_text import plain
 from ...emulation.uploaded_files import upload_storage
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
+from ...oauth.access_page import seen_by
 from ...oauth.bearer import authenticate, challenge
-from ...oauth.page_frame import content_security_policy, frame, url_of
+from ...oauth.page_frame import content_security_policy, copy_script, frame, url_of
 from ...oauth.resource_urls import came_to, metadata_url, origin, resource_url
 from ...operating.call_lifecycle import outcome_of, refused
 from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
@@ -219,21 +222,29 @@ class Exchange:
             raise Refused(400, "Content-Length is given twice", "The client and a proxy may add one each.")
         if length is not None and length > settings.MAX_BODY_BYTES:
             raise self.too_large()
-        return self._endpoint_page() if self.wants_page else None
+        # Whether somebody is signed in, the database says.
+        return self._endpoint_page() if self.wants_page and not hasattr(self.original, "user") else None
 
     def _endpoint_page(self) -> Response:
         """Return the HTML response of the HTTP exchange to a person who opens the endpoint in a browser.
 
-        No cookie is read.
+        Who is signed in by the project's middleware sees what a client would see; without it no cookie is read.
         """
         elsewhere = came_to(self.request) if django_settings.DEBUG else None
         if elsewhere is not None:
             named = origin(self.request)
             report(200, f"the page was opened at {elsewhere}, and BASE_URL sends clients to {named}", IS_IT_RIGHT)
         with page_language(self.request):
-            url = resource_url(self.request, self.resource_path)
-            context = {"url": url, "set_ups": list(set_ups(url)), "access": url_of("access"), "elsewhere": elsewhere}
-            return _page("mcp_django/endpoint.html", context)
+            url, script = resource_url(self.request, self.resource_path), copy_script()
+            context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url)), "script": script}
+            context |= {"access": url_of("access"), "elsewhere": elsewhere}
+            user = getattr(self.original, "user", None)
+            visitor = self.original if user is not None and user.is_authenticated else None
+            if visitor is not None:
+                context |= {"page": "endpoint", "csrf_token": get_token(visitor)}
+                with suppress(Exception):  # hooks are the project's own
+                    context["seen"] = seen_by(visitor, self.request.mcp.site)
+            return _page("mcp_django/endpoint.html", context, visitor=visitor)
 
     # In a worker thread
 
@@ -250,6 +261,8 @@ class Exchange:
         """Authenticate the HTTP request, take its message, and return a response or what has to run elsewhere."""
         self.body = body
         try:
+            if self.wants_page:
+                return self._endpoint_page()
             self.admit()
             return self.take()
         except Exception as error:
@@ -264,7 +277,9 @@ class Exchange:
         if self._is_admitted:
             return
         self._is_admitted = True
-        request, context = self.request, self.request.mcp
+        request, context, record = self.request, self.request.mcp, self.request.mcp.record
+        began = time.perf_counter()
+        record.waiting = (began - record.began) * 1000
         if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
             raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
         try:
@@ -274,6 +289,8 @@ class Exchange:
             if not renew_connections():
                 raise
             authenticate(request, self.resource_path)
+        finally:
+            record.token_check = (time.perf_counter() - began) * 1000
         request.META.pop("HTTP_AUTHORIZATION", None)
         if self.original is not None:
             # Middleware that has kept the request asks it for the user when something is saved.
@@ -477,7 +494,8 @@ class Exchange:
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
 
 
-def _page(template: str, context: dict[str, Any], status: int = 200) -> Response:
-    body = render_to_string(template, {**context, **frame()}).encode()
-    headers = {"Content-Security-Policy": content_security_policy(), "X-Frame-Options": "DENY"}
-    return Response(status, body, "text/html; charset=utf-8", {**headers, "Vary": "Accept, Accept-Language"})
+def _page(template: str, context: dict[str, Any], status: int = 200, visitor: HttpRequest | None = None) -> Response:
+    body = render_to_string(template, {**context, **frame(visitor)}).encode()
+    policy = content_security_policy(context.get("script", ""))
+    headers = {"Content-Security-Policy": policy, "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin"}
+    return Response(status, body, "text/html; charset=utf-8", headers | {"Vary": "Accept, Accept-Language, Cookie"})

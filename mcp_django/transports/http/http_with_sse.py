@@ -121,8 +121,7 @@ class SharedStream:
             await run(session.end)
 
     async def forward(self, tail: Tail, is_listening: asyncio.Event) -> None:
-        """Write notifications of changes to the session's SSE stream (HTTP with SSE), with signs of life, until
-        cancelled."""
+        """Write notifications to the session's SSE stream (HTTP with SSE), and signs of life, until cancelled."""
         try:
             async with self.changes.followed():
                 is_listening.set()
@@ -132,8 +131,7 @@ class SharedStream:
         tail.leave()
 
     async def deliver(self) -> bool:
-        """Write waiting notifications, or a sign of life, to the stream of HTTP with SSE; return whether there were
-        any."""
+        """Write waiting notifications, or a sign of life, to the stream of HTTP with SSE; return whether any waited."""
         # Whoever changes what the session is subscribed to waits for a stream that has the place.
         await self.changes.hold()
         await self.changes.catch_up()

@@ -6,6 +6,7 @@ looked up before the message is read: it knows the revision and the client.
 
 from collections.abc import Mapping
 from functools import partial
+from time import perf_counter
 from typing import Any, Final
 
 from ...exceptions import InsufficientScope
@@ -73,9 +74,11 @@ class StreamableExchange(Exchange):
                     error = InvalidRequest("Invalid request: the session is initialized already")
                     raise Rejected(error, call.era, call.id)
                 self.request.mcp.live = session is not None and self.accepts_events
-                return Handover(LANES.get(call.method, "reads"), self.caller, partial(self._run, call))
+                return Handover(LANES.get(call.method, "reads"), self.caller, partial(self._run, call, perf_counter()))
 
-    def _run(self, call: Call) -> Outcome:
+    def _run(self, call: Call, since: float) -> Outcome:
+        record = self.request.mcp.record
+        record.waiting = (record.waiting or 0.0) + (perf_counter() - since) * 1000
         try:
             outcome = begin(self.request, call)
         except InsufficientScope as error:

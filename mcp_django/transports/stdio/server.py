@@ -360,8 +360,7 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
 
 
 def _wants_answer(line: bytes) -> bool:
-    """Return whether a line refused by the stdio server is a request: notifications and responses are never
-    answered."""
+    """Return whether a line that the stdio server refused is a request: others are never answered."""
     try:
         value = decode(line)
     except ProtocolError:

@@ -97,6 +97,15 @@ CASES = (
 )
 
 
+# Each client with the newest that it speaks, which is each revision at least once; the other transports, where the
+# client is the oldest or the newest of a language.
+KINDS = (
+    *(Case(client, client.newest, "http") for client in CLIENTS),
+    *(Case(client, LATEST_LEGACY, "sse") for client in CLIENTS if client.name in ("python-2.3", "typescript-1.32")),
+    *(Case(client, client.newest, "stdio") for client in CLIENTS if client.name in ("python-2.3", "typescript-1.10")),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Walk:
     """What a client told of its walk."""

@@ -13,7 +13,7 @@ function forms(page) {
     action: attributes(`form ${own}`).action ?? '',
     fields: [...body.matchAll(/<input\b[^>]*>/g)]
       .map(([tag]) => attributes(tag))
-      .filter(input => input.name && input.type !== 'submit' && (input.type !== 'checkbox' || 'checked' in input))
+      .filter(input => input.name && input.type !== 'submit' && (input.type !== 'checkbox' || 'checked' in input || 'required' in input))
       .map(input => [input.name, input.value ?? '']),
     buttons: [...body.matchAll(/<button\b[^>]*>/g)].map(([tag]) => attributes(tag).name),
   }));
@@ -50,6 +50,8 @@ export class Browser {
         return this.post(response, form, { allow: '1' });
       }
     }
+    const named = page.match(/<p class="buttons"><a [^>]*href="([^"]+)">Sign in<\/a>/);
+    if (named) return this.fetch(new URL(unescape(named[1]), response.url));
     throw new Error(`no form that a person could answer: ${response.status} ${page}`);
   }
 

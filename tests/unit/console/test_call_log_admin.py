@@ -1,11 +1,12 @@
-"""The list of calls, and the page of one."""
+"""The list of calls."""
 
+import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -13,11 +14,11 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from mcp_django.console import call_log_admin as module
-from mcp_django.console.call_log_admin import around, estimated
+from mcp_django.console import call_query
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
 from mcp_django.operating.call_log_storage import row_of, store
-from tests.factories import make_book, make_superuser, make_user
+from tests.factories import make_superuser, make_user
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 CALLS = "/admin/mcp_django/callentry/"
@@ -74,13 +75,14 @@ def test_calls_are_found_by_ids_and_by_the_name_of_a_user(browser: Client) -> No
     assert set(listed(browser, q="")) == {"one", "other"}
 
 
+@pytest.mark.parametrize("query", ["", "tool:tool_1", "failed", "failed client:c1 last 1h", "slow:1", "nonsense"])
 def test_the_list_takes_as_many_queries_for_many_calls_as_for_one(
-    browser: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+    browser: Client, query: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(120):
-        log(tool=f"tool_{number % 40}", user=str(number), client_id=f"c{number}")
-    with django_assert_max_num_queries(10):
-        browser.get(CALLS, {"by_tool": "tool_1"})
+        log(tool=f"tool_{number % 40}", user=str(number), client_id=f"c{number}", username=f"user{number}")
+    with django_assert_max_num_queries(17):
+        browser.get(CALLS, {"q": query})
 
 
 def test_no_more_rows_are_counted_than_the_list_leads_to(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,68 +95,161 @@ def test_no_more_rows_are_counted_than_the_list_leads_to(browser: Client, monkey
     counts = [query["sql"] for query in asked if "COUNT(" in query["sql"] and "callentry" in query["sql"]]
     assert counts
     assert all("LIMIT 60" in sql for sql in counts)
-    assert "about 70 calls" in page.content.decode()
+    assert "The newest 60 calls." in page.text
+    assert "The newest 60 calls that match." in browser.get(CALLS, {"q": "ok"}).text
 
 
-def test_the_number_of_calls_is_estimated() -> None:
-    assert estimated() == 0
+def links(page: Any) -> set[str]:
+    """The queries that a page leads to."""
+    return {parse_qs(url.partition("?")[2]).get("q", [""])[0] for url in re.findall(r'href="(\?[^"]*)"', page.text)}
+
+
+def test_each_value_of_a_call_narrows_the_list(browser: Client) -> None:
+    log(model="shop.order", username="ann", user="7", client_name="Claude Desktop", client_id="c", duration=1234.56)
+    log(tool="", method="tools/list", outcome="tool_error")
+    page = browser.get(CALLS, {"q": "today"})
+    expected = ["tool:query_records", "model:shop.order", "user:ann", 'client:"Claude Desktop"', "method:tools/list"]
+    assert {f"today {each}" for each in expected} <= links(page)
+    assert "1,234.6" in page.text
+    assert 'class="mcp-row-failed"' in page.text
+    page = browser.get(CALLS, {"q": "user:ann"})
+    assert '<span class="mcp-value" title="ann">' in page.text
+
+
+def test_chips_are_taken_off_one_by_one_or_all_at_once(browser: Client) -> None:
     log()
+    page = browser.get(CALLS, {"q": "ok tool:query_records last 1h"})
+    assert {"tool:query_records last 1h", "ok last 1h", "ok tool:query_records", ""} <= links(page)
+    assert 'aria-label="Take off answered"' in page.text
+    assert 'value="ok tool:query_records last 1h"' in page.text
+
+
+def test_what_the_newest_calls_have_most_of_is_proposed(browser: Client) -> None:
+    for number in range(6):
+        for _ in range(number + 1):
+            log(tool=f"tool_{number}", client_name=f"Client {number}")
+    found = links(browser.get(CALLS))
+    assert {"failed", "last 1h", "tool:tool_5", "tool:tool_3", 'client:"Client 5"'} <= found
+    # Each row leads to its own.
+    page = browser.get(CALLS, {"q": "tool:tool_0 failed"})
+    assert [str(term) for _query, term in page.context["cl"].proposals][:2] == ["last 1h", 'client:"Client 5"']
+    assert "tool:tool_5" not in {str(term) for _query, term in page.context["cl"].proposals}
+
+
+def test_an_empty_list_says_what_to_take_off(browser: Client) -> None:
+    log(outcome="tool_error", client_name="Codex", tool="aggregate_records")
+    log(client_name="Claude")
+    page = browser.get(CALLS, {"q": "failed client:Claude"})
+    assert "No call matches all of this." in page.text
+    assert [(str(term), str(query)) for term, query in page.context["cl"].narrower] == [
+        ("failed", "client:Claude"),
+        ("client:Claude", "failed"),
+    ]
+    page = browser.get(CALLS, {"q": "tool:aggregate_record last 1h"})
+    assert "tool:aggregate_records last 1h" in links(page)
+    page = browser.get(CALLS, {"q": "failed client:Claude user:nobody"})
+    assert "Removing one of them does not help either." in page.text
+
+
+def test_a_log_without_calls_says_so(browser: Client) -> None:
+    assert "No client has called yet." in browser.get(CALLS).text
+
+
+def test_a_word_that_cannot_be_read_is_said_with_the_nearest(browser: Client) -> None:
     log()
-    assert estimated() == 2
+    page = browser.get(CALLS, {"q": "faild <script>"})
+    assert page.context["cl"].result_count == 0
+    assert "Did you mean" in page.text
+    assert "<script>”" not in page.text
+    assert {"failed <script>", "<script>", "faild"} <= {unescape(each) for each in links(page)}
 
 
-def test_a_call_shows_what_the_same_caller_did_before_and_after(browser: Client) -> None:
-    same = {"user": "7", "client_id": "c"}
-    entries = [log(tool=f"tool_{number}", ago=timedelta(minutes=20 - number), **same) for number in range(13)]
-    log(tool="foreign", user="8", client_id="c", ago=timedelta(minutes=14))
-    log(tool="elsewhere", user="7", client_id="d", ago=timedelta(minutes=14))
-    found = around(entries[6])
-    assert [entry.tool for entry in found["before"]] == ["tool_1", "tool_2", "tool_3", "tool_4", "tool_5"]
-    assert [entry.tool for entry in found["after"]] == ["tool_7", "tool_8", "tool_9", "tool_10", "tool_11"]
-    text = browser.get(f"{CALLS}{entries[6].pk}/change/").content.decode()
-    assert f'<a href="../../{entries[5].pk}/change/">' in text
-    assert browser.get(f"{CALLS}{entries[5].pk}/change/").status_code == 200
+def test_a_minute_leads_to_what_was_around_it(browser: Client) -> None:
+    page = browser.get(CALLS, {"q": "2026-11-24 14:05"})
+    assert "2026-11-24 14:00-14:20" in links(page)
 
 
-def test_strangers_calls_have_nothing_in_common() -> None:
+def test_what_no_index_finds_is_looked_for_in_the_newest_calls_and_the_list_says_so(
+    browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_query, "LOOKED_THROUGH", 3)
+    for number in range(8):
+        log(ago=timedelta(minutes=number), writes=True, tool=f"tool_{number}")
+    page = browser.get(CALLS, {"q": "writes"})
+    assert [entry.tool for entry in page.context["cl"].result_list] == ["tool_0", "tool_1", "tool_2", "tool_3"]
+    assert "Looked for among the newest" in page.text
+    page = browser.get(CALLS, {"q": str(page.context["cl"].earlier)})
+    assert [entry.tool for entry in page.context["cl"].result_list][-1] != "tool_3"
+    assert "tool_4" in [entry.tool for entry in page.context["cl"].result_list]
+
+
+def test_the_oldest_come_first_for_whoever_asks(browser: Client) -> None:
+    for number in range(3):
+        log(tool=f"tool_{number}", ago=timedelta(minutes=5 - number))
+    assert listed(browser, o="0") == ["tool_0", "tool_1", "tool_2"]
+
+
+def test_pages_lead_to_each_other(browser: Client) -> None:
+    for _number in range(60):
+        log(username="ann", user="7")
+    page = browser.get(CALLS, {"q": "user:ann"})
+    assert 'rel="next" href="?q=user%3Aann&amp;p=2"' in page.text
+    page = browser.get(CALLS, {"q": "user:ann", "p": "2"})
+    assert 'rel="prev" href="?q=user%3Aann&amp;p=1"' in page.text
+    assert "51–60" in page.text
+
+
+def test_parameters_of_other_lists_find_nothing_out(browser: Client) -> None:
+    log(tool="one", rows_read=4)
+    for query in ({"rows_read__gt": "0"}, {"tool__exact": "one"}, {"client_name__startswith": "C"}):
+        assert browser.get(CALLS, query).status_code in (302, 400)
+
+
+NEW = f"{CALLS}new/"
+
+
+def test_new_calls_of_a_query_are_counted(browser: Client) -> None:
+    old = log(outcome="tool_error")
+    page = browser.get(CALLS, {"q": "failed"})
+    assert f'data-after="{old.pk}"' in page.text
+    assert 'data-url="new/?q=failed"' in page.text
+    assert browser.get(NEW, {"q": "failed", "after": old.pk}).json() == {"count": 0, "text": "0 new"}
+    log(outcome="tool_error")
     log()
-    assert around(log()) == {"before": [], "after": []}
+    assert browser.get(NEW, {"q": "failed", "after": old.pk}).json() == {"count": 1, "text": "1 new"}
+    assert browser.get(NEW, {"q": "", "after": old.pk}).json()["count"] == 2
+    assert browser.get(NEW, {"q": "nonsense", "after": old.pk}).json()["count"] == 0
 
 
-def test_a_call_leads_to_its_rows_and_to_the_history_that_it_wrote() -> None:
-    book = make_book("Emma")
-    entry = LogEntry.objects.create(
-        user=make_superuser(),
-        content_type=ContentType.objects.get_for_model(book),
-        object_id=str(book.pk),
-        object_repr="Emma",
-        action_flag=CHANGE,
-        change_message="Changed title.",
-    )
-    call = log(model="testapp.book", history=[str(entry.pk), "x"])
-    address = f"{CALLS}{call.pk}/change/"
-    text = signed_in(make_user("ann", "mcp_django.view_callentry", "testapp.view_book")).get(address).content.decode()
-    assert f'href="/admin/testapp/book/{book.pk}/history/"' in text
-    assert 'href="/admin/testapp/book/"' in text
-    assert "Changed title." in text
-    text = signed_in(make_user("bob", "mcp_django.view_callentry")).get(address).content.decode()
-    assert "a row that you may not see" in text
-    assert "Emma" not in text
-    assert "Changed title." not in text
-    assert 'href="/admin/testapp/book/"' not in text
+@pytest.mark.parametrize("after", ["", "x", "-1", "9" * 40, "²"])
+def test_a_number_that_is_none_counts_nothing(browser: Client, after: str) -> None:
+    log()
+    assert browser.get(NEW, {"after": after}).json()["count"] == 0
 
 
-def test_what_was_captured_takes_a_permission_of_its_own() -> None:
-    call = log()
-    CallEntry.objects.update(arguments='{"model": "secret canary"}', result="result canary")
-    address = f"{CALLS}{call.pk}/change/"
-    text = signed_in(make_user("ann", "mcp_django.view_callentry")).get(address).content.decode()
-    assert "canary" not in text
-    both = make_user("bob", "mcp_django.view_callentry", "mcp_django.view_bodies")
-    text = signed_in(both).get(address).content.decode()
-    assert "secret canary" in text
-    assert "result canary" in text
-    assert signed_in(make_user("cy", "mcp_django.view_bodies")).get(address).status_code == 403
+def test_few_new_calls_are_counted_by_one_look_at_the_newest(
+    browser: Client, monkeypatch: pytest.MonkeyPatch, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    monkeypatch.setattr(module, "MOST_NEW", 3)
+    for _number in range(5):
+        log()
+    with django_assert_max_num_queries(4), CaptureQueriesContext(connection) as asked:
+        assert browser.get(NEW, {"after": "0"}).json() == {"count": 3, "text": "3+ new"}
+    assert "LIMIT 3" in asked[-1]["sql"]
+
+
+@pytest.mark.parametrize("query", ["yesterday", "before 2026-01-01"])
+def test_a_list_of_a_time_that_is_over_asks_for_nothing_new(browser: Client, query: str) -> None:
+    log(ago=timedelta(days=1))
+    assert "mcp-new" not in browser.get(CALLS, {"q": query}).text
+    assert "mcp-new" in browser.get(CALLS, {"q": "today"}).text
+    assert "mcp-new" not in browser.get(CALLS, {"o": "0"}).text
+
+
+def test_new_calls_are_for_those_who_see_the_log() -> None:
+    assert signed_in(make_user("bob", "testapp.view_book")).get(NEW).status_code == 403
+    assert signed_in(make_user("ann", "mcp_django.view_callentry")).get(NEW).status_code == 200
+    assert Client().get(NEW).status_code == 302
 
 
 def test_nobody_asks_for_what_was_captured_through_the_list() -> None:
@@ -173,9 +268,3 @@ def test_what_clients_say_is_inert(browser: Client) -> None:
         text = browser.get(address).content.decode()
         assert "<img src=x" not in text
         assert "&lt;img src=x" in text
-
-
-def test_a_name_that_lies_is_told_on_the_page_of_a_call(browser: Client) -> None:
-    lying, honest = log(client_name="Сlaude"), log(client_name="Claude Code")
-    pages = [browser.get(f"{CALLS}{entry.pk}/change/").text for entry in (lying, honest)]
-    assert ["⚠" in page for page in pages] == [True, False]

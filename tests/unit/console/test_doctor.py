@@ -17,6 +17,8 @@ JSON = "application/json"
 class Handler(BaseHTTPRequestHandler):
     def answer(self):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.asked.append((self.command, self.path.partition("?")[0]))
+        self.server.cookies += self.headers.get("Cookie", "")
         status, kind, body, headers = self.server.answers.get(self.path.partition("?")[0], (404, "text/html", "", {}))
         data = body if isinstance(body, bytes) else body.encode()
         self.send_response(status)
@@ -37,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.daemon_threads, made.ahead = True, 0
+    made.daemon_threads, made.ahead, made.asked, made.cookies = True, 0, [], ""
     made.origin = f"http://127.0.0.1:{made.server_address[1]}"
     origin, known = made.origin, "/.well-known"
     resource = json.dumps({"resource": f"{origin}/mcp", "authorization_servers": [origin]})
@@ -329,6 +331,27 @@ def test_a_session_whose_cookie_does_not_reach_the_page_is_said(server):
     assert "SESSION_COOKIE_PATH" in failed.value.remedy
 
 
+@pytest.mark.parametrize("path", ["/admin", "/admin/", "/oauth/x"])
+def test_a_session_that_no_browser_sends_to_the_consent_page_is_said(server, path):
+    cookies = SimpleCookie({"sid": "s"})
+    cookies["sid"]["path"] = path
+    doctor = Doctor(f"{server.origin}/mcp", sign_in=lambda: cookies)
+    _, title, text = walk(doctor)
+    assert title == "Consent page"
+    assert f"sends no session to {server.origin}/oauth/authorize." in text
+    assert "SESSION_COOKIE_PATH" in text
+
+
+def test_the_steps_through_pages_take_a_sign_in_and_a_client_that_is_known(server):
+    doctor = Doctor(f"{server.origin}/mcp", client_id="c1")
+    assert [title for title, _ in doctor.page_steps()] == []
+    doctor.challenge = f"{server.origin}/.well-known/oauth-protected-resource/mcp"
+    doctor.read_server()
+    assert [title for title, _ in doctor.page_steps()] == ["Login page"]
+    doctor.sign_in = lambda: {"sessionid": "s"}
+    assert {title: step() for title, step in doctor.page_steps()}["Consent page"] == "with its styles"
+
+
 def test_a_circle_is_said(server):
     server.answers["/a"] = (302, "text/html", "", {"Location": "/b"})
     server.answers["/b"] = (302, "text/html", "", {"Location": "/a"})
@@ -358,7 +381,7 @@ def test_a_circle_is_said(server):
 def test_a_cookie_goes_where_a_browser_sends_it(cookie, url, is_sent):
     agent = Agent()
     agent.keep("http://127.0.0.1/admin/login/", SimpleCookie(cookie))
-    assert agent._sent_to(url) == ("a=1" if is_sent else "")
+    assert agent.sent_to(url) == ("a=1" if is_sent else "")
 
 
 @pytest.mark.parametrize("place", ["/mcp", "/.well-known/oauth-authorization-server", "/oauth/register"])

@@ -1,4 +1,4 @@
-"""What the log says about a stretch of time."""
+"""What the log says about a stretch of time, and about the one before it."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -9,12 +9,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django.console import overview_charts as module
-from mcp_django.console.overview_charts import SPANS, figures, group_of, percentile
+from mcp_django.console.call_query import CallQuery
+from mcp_django.console.overview_charts import Figures, Tally, figures
 from mcp_django.context.call_record import CallRecord
 from mcp_django.operating.call_log_storage import row_of, store
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 NOW = timezone.now()
+HOUR = timedelta(hours=1)
 
 
 def log(*, ago: timedelta = timedelta(minutes=5), **values: object) -> None:
@@ -22,85 +24,104 @@ def log(*, ago: timedelta = timedelta(minutes=5), **values: object) -> None:
     store([row_of(CallRecord(started=NOW - ago, **values))])
 
 
+def of(text: str = "", length: timedelta = HOUR) -> Figures:
+    return figures(CallQuery.parse(text, NOW), NOW - length, NOW)
+
+
 def test_calls_are_counted_by_outcome_and_step() -> None:
-    log(duration=10.0, size=400, rows_read=3)
-    log(ago=timedelta(minutes=59), duration=20.0, size=4, rows_changed=1)
-    log(outcome="refused:scope", duration=1.0, session="a")
-    log(outcome="error:-32603", session="a")
-    log(outcome="tool_error", session="b")
+    log(duration=10.0, size=400)
+    log(ago=timedelta(minutes=59), duration=20.0, size=4)
+    log(outcome="refused:scope", duration=1.0)
+    log(outcome="error:-32603")
+    log(outcome="tool_error")
     log(outcome="asked")
     log(ago=timedelta(minutes=61))
-    found = figures(SPANS["hour"], NOW)
-    assert (found.calls, found.part, found.tokens, found.sessions) == (6, 1, 101, 2)
-    assert (found.rows_read, found.rows_changed) == (3, 1)
-    groups = {group: found.of_group(group) for group in ("ok", "refused", "failed", "open")}
-    assert groups == {"ok": 2, "refused": 1, "failed": 2, "open": 1}
-    assert found.steps[0].counts == {"ok": 1}
-    assert sum(found.steps[-3].counts.values()) + sum(found.steps[-2].counts.values()) == 5
-    assert found.outcomes["refused:scope"] == 1
-    assert (found.p50, found.p95) == (0.0, 20.0)
+    found = of()
+    assert (found.now.calls, found.part, found.now.tokens) == (6, 1, 101)
+    assert found.now.counts == {"ok": 2, "refused": 1, "failed": 2, "open": 1}
+    assert (found.now.failed, found.now.failed_percent) == (2, pytest.approx(33.3, abs=0.1))
+    assert found.steps[0].tally.calls + found.steps[1].tally.calls == 1
+    assert sum(step.tally.calls for step in found.steps) == 6
+    assert (found.steps[0].begins, found.steps[-1].ends) == (NOW - HOUR, NOW)
+    assert all(step.begins.second == 0 for step in found.steps[1:])
+    assert (found.now.percentile(0.5), found.now.p95) == (0.0, 20.0)
 
 
-def test_those_who_call_most_come_first() -> None:
-    for number in range(12):
-        for _ in range(number + 1):
-            log(tool=f"tool_{number}", user=str(number), username=f"user {number}", client_id="c", client_name="Claude")
-    log(tool="tool_11", outcome="tool_error", size=40, client_id="c", client_name="")
-    tops = figures(SPANS["day"], NOW).tops
-    assert [entry.value for entry in tops["tool"]] == [f"tool_{number}" for number in range(11, 1, -1)]
-    assert (tops["tool"][0].calls, tops["tool"][0].failed, tops["tool"][0].tokens) == (13, 1, 10)
-    assert tops["user"][0].name == "user 11"
-    assert [(entry.name, entry.calls) for entry in tops["client_id"]] == [("Claude", 79)]
-    assert tops["model"] == []
+def test_the_time_before_is_counted_apart() -> None:
+    log(duration=100.0)
+    log(ago=timedelta(minutes=61), duration=10.0, outcome="tool_error")
+    log(ago=timedelta(minutes=119))
+    log(ago=timedelta(minutes=121))
+    found = of()
+    assert (found.now.calls, found.before.calls, found.before.failed) == (1, 2, 1)
+    ((value, now, before),) = found.tops[0]
+    assert (value, now.p95, before.p95) == ("query_records", 100.0, 10.0)
+
+
+def test_a_query_narrows_both_times() -> None:
+    for ago in (timedelta(minutes=5), timedelta(minutes=70)):
+        log(ago=ago, client_name="Codex")
+        log(ago=ago, client_name="Claude")
+    found = of("client:Codex last 1h")
+    assert (found.now.calls, found.before.calls) == (1, 1)
+
+
+def test_what_hurts_comes_first() -> None:
+    for number in range(20):
+        log(tool="often", duration=5.0)
+        log(tool=f"tool_{number}", duration=1.0)
+    log(tool="slow", duration=9_000.0)
+    for _ in range(3):
+        log(tool="broken", outcome="tool_error", duration=2.0)
+    tools = of().tops[0]
+    assert [value for value, _now, _before in tools[:3]] == ["broken", "slow", "often"]
+    assert len(tools) == module.TOP
+
+
+def test_what_a_call_does_not_have_is_in_no_list() -> None:
+    log(tool="", model="")
+    assert of().tops == [[], [], [], [], []]
 
 
 def test_many_calls_are_estimated_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 100)
     ids = [UUID(f"{number * 65536 // 1000:04x}{uuid4().hex[4:]}") for number in range(1000)]
-    store([row_of(CallRecord(id=found, started=NOW - timedelta(minutes=5), outcome="ok")) for found in ids])
-    found = figures(SPANS["hour"], NOW)
-    assert found.part == 16
-    assert 900 <= found.calls <= 1100
-    assert found.outcomes == {"ok": found.calls}
+    records = [CallRecord(id=found, started=NOW - timedelta(minutes=5), outcome="ok", tool="often") for found in ids]
+    store([row_of(record) for record in records])
+    log(tool="rare", client_name="Codex")
+    found = of()
+    assert found.part == 32
+    assert 900 <= found.now.calls <= 1100
+    # What an index finds is not estimated, where it is little.
+    for text in ("tool:rare", "tool:rare duration:<10"):
+        assert (of(text).part, of(text).now.calls) == (1, 1), text
+    # No index finds these.
+    assert of("duration:<10").part == 32
 
 
-def test_the_figures_take_two_queries_and_those_of_a_sample_three(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_take_two_queries_and_those_of_a_sample_four(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(20):
         log()
     with CaptureQueriesContext(connection) as asked:
-        figures(SPANS["month"], NOW)
+        of(length=timedelta(days=30))
     assert len(asked) == 2
     monkeypatch.setattr(module, "MOST", 10)
     with CaptureQueriesContext(connection) as asked:
-        assert figures(SPANS["month"], NOW).part > 1
-    assert len(asked) == 3
+        assert of(length=timedelta(days=30)).part > 1
+    assert len(asked) == 4
 
 
 def test_an_empty_log_has_figures() -> None:
-    found = figures(SPANS["week"], NOW)
-    assert (found.calls, found.p95, len(found.steps)) == (0, 0.0, 28)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "group"),
-    [
-        ("ok", "ok"),
-        ("refused:rate", "refused"),
-        ("asked", "open"),
-        ("cancelled", "open"),
-        ("tool_error", "failed"),
-        ("error:-32602", "failed"),
-        ("error:timeout", "failed"),
-    ],
-)
-def test_outcomes_are_of_four_groups(outcome: str, group: str) -> None:
-    assert group_of(outcome) == group
+    found = of(length=timedelta(days=7))
+    assert (found.now.calls, found.now.p95, found.now.failed_percent) == (0, 0.0, 0.0)
+    assert 56 <= len(found.steps) <= 58
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.95, 10), (0.1, 1), (1.0, 10)])
 def test_a_percentile_is_one_of_the_values(share: float, value: float) -> None:
-    assert percentile([float(number) for number in range(1, 11)], share) == value
+    rows = [(NOW, "ok", float(number), 0) for number in range(1, 11)]
+    assert Tally(rows).percentile(share) == value
 
 
 def test_nothing_has_no_percentile() -> None:
-    assert percentile([], 0.5) == 0
+    assert Tally([]).percentile(0.5) == 0

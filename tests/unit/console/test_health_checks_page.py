@@ -1,10 +1,15 @@
+import socket
 import uuid
 
 import pytest
+from django.contrib.sessions.models import Session
+from oauth2_provider.models import get_application_model, get_grant_model
 
 from mcp_django.console import health_checks_page
 from mcp_django.console.health_checks_page import CheckResult, reached
+from mcp_django.models import CallEntry
 from tests.unit.console.conftest import url
+from tests.unit.console.test_doctor import server as server
 
 pytestmark = pytest.mark.django_db
 NOBODY = "http://127.0.0.1:1"
@@ -16,13 +21,103 @@ def nobody_answers(settings):
 
 
 def found(browser):
-    return {item.title: item for item in browser.post(url("health")).context["findings"]}
+    return {item.title: item for item in browser.get(url("health")).context["findings"]}
 
 
-def test_nothing_is_checked_before_it_is_asked_for(admin, monkeypatch):
-    monkeypatch.setattr(health_checks_page, "reached", None)
-    monkeypatch.setattr(health_checks_page, "of_settings", None)
-    assert admin.get(url("health")).context["findings"] is None
+def at(server, settings):
+    """Let the endpoint of the project be at a server, with a client that is registered there."""
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_URL": server.origin}
+    settings.ALLOWED_HOSTS = ["*"]
+    model = get_application_model()
+    kind = model.GRANT_AUTHORIZATION_CODE
+    model.objects.create(name="x", redirect_uris="https://x.example/cb", authorization_grant_type=kind)
+    return server.origin.partition("//")[2]
+
+
+def told(browser, host, **environ):
+    """The results of the steps at a server, and the text of the page that a browser gets at a host."""
+    answer = browser.get(url("health"), headers={"host": host}, **environ)
+    pairs = [item for item in answer.context["findings"] if " · " in item.title]
+    return {item.title.partition(" · ")[0]: item for item in pairs}, answer.text
+
+
+def test_what_is_wrong_comes_first_with_what_mends_it(admin, settings):
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+    answer = admin.get(url("health"))
+    verdicts = [item.verdict for item in answer.context["findings"]]
+    assert set(verdicts) == {"error", "warning", "info", "ok"}
+    assert verdicts == sorted(verdicts, key=["error", "warning", "info", "ok"].index)
+    assert f"Wrong: {verdicts.count('error')}" in answer.text
+    assert answer.text.index("cannot be reached") < answer.text.index("Start the server")
+
+
+def test_the_pages_of_the_sign_in_are_walked_as_by_a_browser_and_nothing_is_left(admin, server, settings):
+    host = at(server, settings)
+    rows = [model.objects.count() for model in (get_application_model(), get_grant_model(), CallEntry, Session)]
+    findings, _ = told(admin, host)
+    assert [findings[title].verdict for title in ("Endpoint", "Login page", "Consent page")] == ["ok"] * 3
+    assert rows == [model.objects.count() for model in (get_application_model(), get_grant_model(), CallEntry, Session)]
+    assert not [path for method, path in server.asked if method == "POST" and path != "/mcp"]
+
+
+def test_a_cookie_of_the_session_that_stays_in_the_admin_is_told(admin, server, settings):
+    host = at(server, settings)
+    settings.SESSION_COOKIE_PATH = "/admin/"
+    findings, _ = told(admin, host)
+    assert findings["Consent page"].verdict == "error"
+    assert "SESSION_COOKIE_PATH" in findings["Consent page"].remedy
+
+
+def test_the_session_is_shown_to_the_host_of_the_page_alone(admin, server, settings):
+    at(server, settings)
+    findings, text = told(admin, "elsewhere.example")
+    assert "It was not opened" in text
+    assert findings["Login page"].verdict == "ok"
+    assert "Consent page" not in findings
+    assert "sessionid" not in server.cookies
+
+
+def test_a_login_page_that_may_lose_the_way_back_is_a_warning(admin, server, settings):
+    host = at(server, settings)
+    server.answers["/oauth/authorize"] = (302, "text/html", "", {"Location": "/login?next=/oauth/authorize"})
+    form = '<form action="/login"><input name="user"><input type="password" name="word"></form>'
+    server.answers["/login"] = (200, "text/html", form, {})
+    findings, _ = told(admin, host)
+    assert findings["Login page"].verdict == "warning"
+    assert "`next`" in findings["Login page"].remedy
+
+
+@pytest.mark.parametrize(
+    ("place", "location", "title", "said"),
+    [
+        ("/mcp", "/login?next=/mcp", "Endpoint", "asks for a login before /mcp"),
+        ("/oauth/authorize", "/oauth/authorize", "Login page", "in a circle"),
+        ("/oauth/authorize", "/nowhere", "Login page", "LOGIN_URL"),
+    ],
+)
+def test_a_redirect_that_leads_nowhere_is_told(admin, server, settings, place, location, title, said):
+    host = at(server, settings)
+    server.answers[place] = (302, "text/html", "", {"Location": location})
+    findings, _ = told(admin, host)
+    assert findings[title].verdict == "error"
+    assert said in f"{findings[title].seen} {findings[title].remedy}"
+
+
+def test_a_server_that_does_not_answer_itself_is_waited_for_a_moment_and_told(admin, settings, monkeypatch):
+    monkeypatch.setattr(health_checks_page, "PATIENCE", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_URL": f"http://127.0.0.1:{deaf.getsockname()[1]}"}
+        findings, _ = told(admin, "testserver")
+    assert list(findings) == ["Endpoint"]
+    assert "does not answer within 0." in findings["Endpoint"].seen
+    assert "one thread" in findings["Endpoint"].remedy
+
+
+def test_a_server_of_one_thread_does_not_call_itself(admin, server, settings):
+    host = at(server, settings)
+    _, text = told(admin, host, **{"wsgi.multithread": False, "wsgi.multiprocess": False})
+    assert "The server cannot call itself." in text
+    assert server.asked == []
 
 
 def test_an_endpoint_that_cannot_be_reached_is_told_with_what_mends_it(admin):

@@ -1,10 +1,14 @@
+import uuid
 from datetime import timedelta
+from html import unescape
+from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.models import Switch
+from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.switches import active, board, end_switch, set_switch
 from tests.factories import make_user
 from tests.unit.console.conftest import url
@@ -131,3 +135,124 @@ def test_the_number_of_queries_does_not_grow(admin, django_assert_max_num_querie
             end_switch(switch)
     with django_assert_max_num_queries(10):
         admin.get(url("switches"))
+
+
+def make_entry(**values):
+    return CallEntry.objects.create(call_id=uuid.uuid4().hex, **{"time": timezone.now(), "outcome": "ok"} | values)
+
+
+def links_of(text):
+    """The addresses of the buttons that turn something off."""
+    return [unescape(part.partition('"')[0]) for part in text.split('class="mcp-off" href="')[1:]]
+
+
+def form_of(answer):
+    """The fields of the form that turns something off, as the page shows them filled."""
+    form = answer.context["form"]
+    fields = {name: str(form[name].value() or "") for name in form.fields}
+    return fields | {"back": answer.context["back"]}
+
+
+def test_something_is_off_two_clicks_from_where_it_is_seen(admin):
+    make_user("mallory")
+    page = admin.get(url("seen"), {"user": "mallory"})
+    link = next(link for link in links_of(page.text) if "mallory" in link)
+    opened = admin.get(link)
+    # A browser gives no element the focus where the address has a fragment.
+    assert not urlsplit(link).fragment
+    assert 'value="Turn off" autofocus' in opened.text
+    assert form_of(opened)["lasts"] == "60"
+    done = admin.post(url("switches"), form_of(opened))
+    switch = active().get()
+    assert (switch.kind, switch.name) == ("user", "mallory")
+    assert switch.reason
+    assert timedelta(minutes=59) < switch.until - timezone.now() <= timedelta(hours=1)
+    assert done.url == page.wsgi_request.get_full_path()
+
+
+@pytest.mark.parametrize("page", ["admin:mcp_django_callentry_changelist", "admin:mcp_django_console_overview"])
+def test_what_calls_are_narrowed_to_is_turned_off_from_there(admin, browser_of, page):
+    make_entry(tool="delete_record", model="testapp.book")
+    narrowed = f"{reverse(page)}?q=tool%3Adelete_record+model%3Atestapp.book+failed"
+    links = links_of(admin.get(narrowed).text)
+    assert [form_of(admin.get(link))["target"] for link in links] == ["delete_record", "testapp.book"]
+    assert admin.post(url("switches"), form_of(admin.get(links[0]))).url == narrowed
+    viewer = browser_of("viewer", "mcp_django.view_callentry")
+    assert links_of(viewer.get(narrowed).text) == []
+
+
+def test_the_reason_and_the_end_that_are_proposed_can_be_changed(admin):
+    opened = admin.get(url("switches"), {"kind": "tool", "target": "delete_record"})
+    admin.post(url("switches"), form_of(opened) | {"reason": "Ask Ann first", "lasts": ""})
+    assert (active().get().reason, active().get().until) == ("Ask Ann first", None)
+
+
+@pytest.mark.parametrize("kind", ["tool", "client", "user"])
+def test_a_switch_in_force_is_changed_by_its_link(admin, kind):
+    target = {"tool": "delete_record", "client": "client-1", "user": make_user("ann").username}[kind]
+    set_switch(kind, target, reason="A & B?")
+    text = admin.get(url("switches")).text
+    link = unescape(text.partition('<a href="?kind=')[2].partition('"')[0])
+    opened = admin.get(f"{url('switches')}?kind={link}")
+    assert form_of(opened)["reason"] == "A & B?"
+    admin.post(url("switches"), form_of(opened) | {"reason": "Still"})
+    assert (active().get().kind, active().get().reason) == (kind, "Still")
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "x", "/" * 3000],
+)
+def test_only_a_path_of_this_site_leads_back(admin, back):
+    opened = admin.get(url("switches"), {"kind": "writes", "back": back})
+    assert opened.context["back"] == ""
+    assert admin.post(url("switches"), {"kind": "writes", "back": back}).url == url("switches")
+
+
+@pytest.mark.parametrize("query", [{"kind": "x" * 5000}, {"target": "\0<b>", "kind": "tool"}, {"lasts": "no"}])
+def test_what_a_link_fills_in_is_checked_as_if_it_was_typed(admin, query):
+    opened = admin.get(url("switches"), query)
+    assert "<b>" not in opened.text.partition('id="turn-off"')[2].partition("</form>")[0]
+    assert admin.post(url("switches"), form_of(opened)).status_code == 200
+    assert not Switch.objects.exists()
+
+
+def test_each_page_says_what_is_off_and_turns_it_on_in_one_click(admin):
+    set_switch("tool", "delete_record", reason="<i>Audit</i>", by="night shift", until=timedelta(hours=2))
+    for page in (reverse("admin:mcp_django_callentry_changelist"), url("overview"), url("try"), url("connect")):
+        banner = admin.get(page).text.partition('class="mcp-banner"')[2].partition("</section>")[0]
+        assert all(word in banner for word in ("delete_record", "night shift", "until", "&lt;i&gt;Audit", 'name="on"'))
+        assert f'name="back" value="{page}"' in banner
+    back = url("try") + "?tool=list_models"
+    answer = admin.post(url("switches"), {"on": active().get().pk, "back": back}, follow=True)
+    assert answer.redirect_chain == [(back, 302)]
+    assert "mcp-banner" not in answer.text
+
+
+def test_the_page_of_a_call_says_what_is_off(admin):
+    set_switch("writes")
+    entry = make_entry()
+    assert "mcp-banner" in admin.get(reverse("admin:mcp_django_callentry_change", args=[entry.pk])).text
+
+
+def test_what_is_to_be_off_later_or_was_is_in_no_banner(admin):
+    set_switch("writes", begins=timezone.now() + timedelta(hours=1))
+    end_switch(set_switch("tool", "delete_record"))
+    assert "mcp-banner" not in admin.get(url("overview")).text
+
+
+def test_the_banner_and_the_buttons_keep_to_permissions(browser_of):
+    set_switch("tool", "delete_record", reason="Audit")
+    reader = browser_of("reader", "mcp_django.view_callentry").get(url("connections")).text
+    assert "mcp-banner" not in reader
+    viewer = browser_of("viewer", "mcp_django.view_callentry", VIEW).get(url("connections")).text
+    assert "mcp-banner" in viewer
+    assert 'name="on"' not in viewer
+    assert "mcp-off" not in viewer
+
+
+def test_a_client_is_called_as_it_called_itself_last(admin):
+    make_entry(client_id="abc", client_name="Old", time=timezone.now() - timedelta(days=1))
+    make_entry(client_id="abc", client_name="Co\u202edex")
+    assert set_switch("client", "abc").name == "Co\ufffddex"
+    assert set_switch("client", "unknown").name == ""

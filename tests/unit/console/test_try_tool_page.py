@@ -1,9 +1,13 @@
+import ast
+import html
 import json
 import re
 import shlex
 
 import pytest
+from django.utils import timezone
 
+from mcp_django.console import try_tool_page
 from mcp_django.console.try_tool_page import MAX_CELL, MAX_ROWS, cell, table_of
 from mcp_django.models import CallEntry
 from tests.factories import make_author, make_book
@@ -194,6 +198,159 @@ def test_calls_are_in_the_log_and_looking_is_not(admin, call_log):
 def test_a_site_that_is_none_is_an_error_of_the_form(admin):
     assert admin.get(url("try"), {"site": "none"}).context["form"].errors["site"]
     assert run(admin, "query_records", site="none").status_code == 200
+
+
+# What the model is made of
+
+
+def choose(browser, tool, **query):
+    """The form of a tool for books."""
+    return browser.get(url("try"), {"tool": tool, "model": "testapp.book", **query}).context["arguments"]
+
+
+def test_the_models_are_those_of_the_person_and_one_is_chosen(browser_of):
+    reader = browser_of("reader", VIEW, "testapp.view_book")
+    form = reader.get(url("try"), {"tool": "query_records"}).context["form"]
+    labels = [value for value, _ in form.fields["model"].choices]
+    assert "testapp.book" in labels
+    assert "testapp.author" not in labels
+    answer = run(reader, "query_records", model="testapp.book", **{"arg-model": "testapp.book"})
+    assert not answer.context["answer"].is_error
+    assert "arg-model" in reader.get(url("try"), {"tool": "query_records", "model": "testapp.author"}).text
+
+
+def test_fields_filters_orders_and_choices_of_the_model_are_offered(admin):
+    form = choose(admin, "query_records")
+    assert {"title", "status", "price"} <= {*form.fields["fields"].suggested}
+    assert {"title", "-title"} <= {*form.fields["ordering"].suggested}
+    assert {"status=draft", "status=published", "price__gt="} <= {*form.fields["filters"].suggested}
+    assert {"publish", "withdraw"} <= {*form.base_fields, *choose(admin, "run_action").fields["action"].values}
+
+
+def test_what_the_person_may_not_see_is_offered_nowhere(browser_of):
+    reader = browser_of("reader", VIEW, "testapp.view_author")
+    text = reader.get(url("try"), {"tool": "query_records", "model": "testapp.author"}).text
+    assert "secret_token" not in text
+    assert "name" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "titles"),
+    [
+        ("status=published", ["Emma"]),
+        ("status = published\r\npages__gt=100\r\n", ["Emma"]),
+        ("pages__gt=1000", []),
+        ('{"or": [{"title": "Emma"}, {"title": "Sanditon"}]}', ["Emma", "Sanditon"]),
+        ("", ["Emma", "Sanditon"]),
+    ],
+)
+def test_filters_are_lines_or_json(admin, lines, titles):
+    make_book("Emma", status="published", pages=300)
+    make_book("Sanditon", pages=50)
+    sent = {"arg-model": "testapp.book", "arg-filters": lines, "arg-fields": "title", "arg-ordering": "title"}
+    table = run(admin, "query_records", model="testapp.book", **sent).context["answer"].table
+    found = [row[table.columns.index("title")] for row in table.rows] if table is not None else []
+    assert found == titles
+
+
+def test_a_filter_that_is_no_json_is_an_error_of_its_field(admin):
+    answer = run(admin, "query_records", model="testapp.book", **{"arg-filters": "{broken"})
+    assert "This is not JSON." in answer.text
+
+
+def test_a_new_row_is_entered_in_the_fields_of_its_form(admin):
+    jane = make_author("Jane")
+    form = choose(admin, "create_record")
+    assert form.fields["values.published"].widget.input_type == "date"
+    assert ("published", "published") in form.fields["values.status"].choices
+    assert (str(jane.pk), "Jane") in form.fields["values.author"].choices
+    assert form.fields["values.title"].is_asked_for
+    values = {"title": "Emma", "author": jane.pk, "isbn": "9780000000001", "price": "9.50", "published": "1815-12-23"}
+    values |= {"status": "draft", "active": "true", "pages": "300"}
+    sent = {f"arg-values.{name}": value for name, value in values.items()}
+    answer = run(admin, "create_record", model="testapp.book", confirmed="1", **{"arg-model": "testapp.book", **sent})
+    assert not answer.context["answer"].is_error, answer.context["answer"].texts
+    book = Book.objects.get()
+    assert (book.title, book.author, str(book.price), book.published.year) == ("Emma", jane, "9.50", 1815)
+
+
+def test_a_relation_to_many_rows_is_entered_by_its_key(admin, monkeypatch):
+    monkeypatch.setattr(try_tool_page, "MAX_CHOICES", 2)
+    for name in ("Ann", "Bea", "Cid"):
+        make_author(name)
+    assert not hasattr(choose(admin, "create_record").fields["values.author"], "choices")
+    assert "Ann" not in admin.get(url("try"), {"tool": "create_record", "model": "testapp.book"}).text
+
+
+def test_a_form_has_no_value_but_what_was_entered(admin):
+    book = make_book("Emma", pages=300)
+    sent = {"arg-model": "testapp.book", "arg-pk": book.pk, "arg-values.title": "Persuasion"}
+    run(admin, "update_record", model="testapp.book", confirmed="1", **sent)
+    book.refresh_from_db()
+    assert (book.title, book.pages) == ("Persuasion", 300)
+
+
+# Links that fill it in
+
+
+def test_a_link_fills_in_model_and_arguments(admin):
+    given = {"model": "testapp.book", "fields": ["title", "author.name"], "filters": {"or": [{"pages": 1}]}, "limit": 3}
+    form = choose(admin, "query_records", arguments=json.dumps(given))
+    assert form["fields"].value() == "title\nauthor.name"
+    assert json.loads(form["filters"].value()) == {"or": [{"pages": 1}]}
+    assert form["limit"].value() == 3
+    answer = admin.get(url("try"), {"tool": "query_records", "arguments": json.dumps(given)})
+    assert answer.context["form"].cleaned_data["model"] == "testapp.book"
+    assert "answer" not in answer.context
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "7",
+        '"x"',
+        "[" * 100_000,
+        '{"model": []}',
+        '{"model": {"a": 1}}',
+        '{"values": 1}',
+        "{}" + " " * 30_000,
+    ],
+)
+@pytest.mark.parametrize("tool", ["query_records", "create_record"])
+def test_arguments_of_a_link_that_make_no_sense_leave_the_form_empty(admin, tool, text):
+    answer = admin.get(url("try"), {"tool": tool, "model": "testapp.book", "arguments": text})
+    assert answer.status_code == 200
+    assert answer.context["arguments"]
+
+
+def test_the_arguments_of_a_logged_call_are_for_those_who_may_read_them(admin, browser_of):
+    entry = CallEntry.objects.create(
+        call_id="a" * 32, time=timezone.now(), outcome="ok", arguments='{"model": "testapp.book", "search": "canary"}'
+    )
+    form = choose(admin, "query_records", call=entry.pk)
+    assert form["search"].value() == "canary"
+    reader = browser_of("reader", VIEW, "testapp.view_book")
+    assert "canary" not in reader.get(url("try"), {"tool": "query_records", "call": entry.pk}).text
+    for key in ("0", "x", "9" * 30, "-1"):
+        assert choose(admin, "query_records", call=key)["search"].value() is None
+
+
+def test_the_call_is_shown_as_json_and_as_python(admin):
+    answer = run(admin, "query_records", json='{"model": "testapp.book", "search": "it\'s </pre>", "count": true}')
+    given = {"model": "testapp.book", "search": "it's </pre>", "count": True}
+    assert json.loads(answer.context["call"]) == {"name": "query_records", "arguments": given}
+    assert ast.literal_eval(answer.context["python"]["arguments"]) == given
+    assert "</pre>&quot;" not in answer.text.replace("&lt;/pre&gt;", "")
+    compile(snippet_of(answer.text), "snippet", "exec")
+
+
+def snippet_of(text):
+    """The text that the button beside the Python code copies."""
+    return html.unescape(
+        next(part for part in text.split('data-copied="Copied">') if "import asyncio" in part).split("</pre>")[0]
+    )
 
 
 def test_the_number_of_queries_is_bounded(admin, django_assert_max_num_queries):

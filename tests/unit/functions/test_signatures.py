@@ -11,6 +11,7 @@ from django.http import Http404
 from django.utils.asyncio import async_unsafe
 from jsonschema import Draft202012Validator
 
+from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import Cancelled, NotFound, ToolError
 from mcp_django.functions.signatures import (
     ArgumentSchema,
@@ -52,7 +53,7 @@ class Site:
         return Author(pk=7)
 
 
-REQUEST: Any = SimpleNamespace(mcp=SimpleNamespace(site=Site()))
+REQUEST: Any = SimpleNamespace(mcp=SimpleNamespace(site=Site(), record=CallRecord()))
 
 
 def refused(schema: ArgumentSchema, arguments: dict[str, Any]) -> str:
@@ -286,7 +287,7 @@ class SyncSite:
 
 def request_of(*permissions: str) -> Any:
     user = SimpleNamespace(has_perms=lambda wanted: set(wanted) <= set(permissions))
-    return SimpleNamespace(user=user, mcp=SimpleNamespace(site=SyncSite()))
+    return SimpleNamespace(user=user, mcp=SimpleNamespace(site=SyncSite(), record=CallRecord()))
 
 
 def double(request: Any, number: int = 1) -> int:

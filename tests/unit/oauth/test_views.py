@@ -11,13 +11,14 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client, override_settings
 from django.utils import timezone
+from django.utils.html import escape
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from mcp_django.context import refused_request_log as log
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
-from tests.oauth_flow import ORIGIN, REDIRECT_URI, RESOURCE, STATE, Flow, redirected
+from tests.oauth_flow import ORIGIN, RESOURCE, STATE, Flow, redirected
 
 pytestmark = pytest.mark.django_db
 TOKENS_URL = "/oauth/authorized_tokens/"
@@ -180,10 +181,75 @@ def test_a_request_without_scope_asks_for_reading_only(flow: Flow) -> None:
 
 
 def test_an_anonymous_user_signs_in_and_comes_back(flow: Flow) -> None:
+    get_user_model().objects.update(is_staff=True)
     flow.browser.logout()
-    response = flow.ask()
-    assert response.status_code == 302
-    assert response["Location"].startswith("/admin/login/?next=/oauth/authorize/%3F")
+    page = flow.ask()
+    assert page.status_code == 200
+    assert page.context["login"].startswith("/admin/login/?next=/oauth/authorize/%3F")
+    sign_in = flow.browser.get(page.context["login"])
+    assert sign_in.status_code == 200
+    came = flow.browser.post(page.context["login"], {"username": "ada", "password": "pw"})
+    assert "to act for you?" in flow.browser.get(came["Location"]).text
+
+
+@pytest.mark.parametrize("login", ["admin:login", "/accounts/login/", "https://sign-in.example/"])
+def test_who_has_to_sign_in_is_told_which_application_asks_whatever_the_login_page(settings: Any, login: str) -> None:
+    settings.LOGIN_URL = login
+    flow = Flow(registered=(WEB,))
+    page = Client().get("/oauth/authorize/", flow.query(redirect_uri=WEB))
+    assert '<bdi class="client">Robot</bdi> wants to connect to this site' in page.text
+    assert "Sign in to go on." in page.text
+    assert "The name is what the application calls itself." in page.text
+    assert f'<a class="button primary" rel="next" href="{escape(page.context["login"])}">Sign in</a>' in page.text
+    assert "no-store" in page["Cache-Control"]
+    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
+
+
+def test_the_name_of_an_application_at_sign_in_is_untrusted_text(flow: Flow) -> None:
+    Application.objects.update(name="\u202eClaude\n<script>alert(1)</script>")
+    page = Client().get("/oauth/authorize/", flow.query())
+    assert "&lt;script&gt;" in page.text
+    assert "<script" not in page.text
+    assert "\u202e" not in page.text
+    assert 'class="notice doubt"' in page.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"client_id": "gone"},
+        {"client_id": "\x00"},
+        {"client_id": "https://claude.ai/oauth/metadata.json"},
+        {"redirect_uri": "https://evil.example/"},
+        {"redirect_uri": None},
+    ],
+)
+def test_what_is_not_registered_so_has_no_name_at_sign_in(flow: Flow, changes: dict[str, Any]) -> None:
+    answer = Client().get("/oauth/authorize/", flow.query(**changes))
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/admin/login/?next=")
+
+
+def test_an_application_that_administrators_registered_has_the_name_that_they_gave_it(flow: Flow) -> None:
+    Application.objects.update(registration_source="manual")
+    assert "what the application calls itself" not in Client().get("/oauth/authorize/", flow.query()).text
+
+
+def test_nothing_is_ticked_that_was_not_asked_for_in_words(flow: Flow) -> None:
+    page = flow.ask(scope=None)
+    assert " checked" not in page.text.partition("</style>")[2]
+    assert '<input type="checkbox" name="granted" value="mcp:read" required>' in page.text
+    assert "did not say what it needs" in page.text
+    asked = flow.ask(scope="mcp:write").text.partition("</style>")[2]
+    assert asked.count(" checked") == 1
+    assert 'value="mcp:write" checked' in asked
+    assert "did not say what it needs" not in asked
+    assert 'name="models"' not in asked or 'name="models" checked' not in asked
+
+
+def test_denying_stands_before_allowing(flow: Flow) -> None:
+    page = flow.ask().text
+    assert 0 < page.index('name="deny"') < page.index('name="allow"')
 
 
 def test_another_user_can_sign_in(flow: Flow) -> None:
@@ -440,8 +506,9 @@ def _middleware() -> list[str]:
 
 def test_an_inactive_user_gets_no_code(flow: Flow) -> None:
     get_user_model().objects.update(is_active=False)
-    assert flow.ask().status_code == 302
-    assert REDIRECT_URI not in flow.ask()["Location"].split("next=")[0]
+    page = flow.ask()
+    assert "wants to connect to this site" in page.text
+    assert page.context["login"].startswith("/admin/login/?next=")
 
 
 # Private-use schemes
@@ -700,8 +767,7 @@ def test_a_browser_that_comes_back_without_its_session_is_told_so(
     settings.SESSION_COOKIE_PATH = "/admin/"
     browser = Client()
     sent = browser.get("/oauth/authorize/", flow.query())
-    assert sent.status_code == 302
-    back = parse_qs(urlsplit(sent["Location"]).query)["next"][0]
+    back = parse_qs(urlsplit(sent.context["login"]).query)["next"][0]
     answered = browser.get(back)
     assert answered.status_code == 403
     page = answered.content.decode()

@@ -1,19 +1,24 @@
 from contextlib import suppress
 from copy import copy
+from types import SimpleNamespace
 
 import pytest
+from channels.db import database_sync_to_async
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection
 from django.db.models.signals import post_save
 
+from mcp_django.context import call_record
 from mcp_django.context.call_record import CallRecord, new_id
 from mcp_django.exceptions import CallRefused, Cancelled
 from mcp_django.operating import call_log_storage
 from mcp_django.operating.call_lifecycle import counted, finish
 from mcp_django.signals import call_finished, call_started
 from mcp_django.testing import MCPClient, MCPError
-from tests.factories import make_author, make_superuser
+from mcp_django.transports.http import streamable_http
+from tests.factories import make_author, make_book, make_superuser
+from tests.session_client import SessionClient
 from tests.testapp.models import Author
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -186,3 +191,55 @@ def test_a_query_that_fails_is_one(transactional_db):
         cursor.execute("SELECT nothing FROM nowhere")
     assert record.queries == 1
     assert not connection.execute_wrappers
+
+
+def test_where_the_time_of_a_call_went_is_measured(client, call_log):
+    client.call("query_records", model="testapp.author")
+    (row,) = call_log()
+    parts = (row.waiting, row.token_check, row.query_time, row.rendering)
+    assert all(part > 0 for part in parts)
+    assert sum(parts) < row.duration
+    assert row.own_code is None
+
+
+def test_the_projects_function_is_measured_without_its_queries(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(call_record, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    record = CallRecord()
+    for _ in range(2):
+        with record.in_own_code():
+            record.query_time += 400
+    # A second each.
+    assert record.own_code == pytest.approx(1200)
+    with suppress(ValueError), record.in_own_code():
+        raise ValueError
+    assert record.own_code == pytest.approx(2200)
+    # Its threads may ask the database for longer than it lasts.
+    with record.in_own_code():
+        record.query_time += 5_000
+    assert record.own_code == pytest.approx(2200)
+
+
+def test_an_action_is_code_of_the_project(client, call_log):
+    book = make_book("Emma")
+    client.call("run_action", model="testapp.book", action="withdraw", pks=[str(book.pk)])
+    (row,) = call_log()
+    assert row.outcome == "ok", row.detail
+    assert 0 < row.own_code < row.duration - row.query_time
+
+
+def test_a_token_that_is_refused_was_checked_all_the_same(call_log):
+    with suppress(MCPError):
+        MCPClient().call("query_records", model="testapp.author")
+    (row,) = call_log()
+    assert (row.outcome, row.rendering) == ("refused:token", None)
+    assert 0 < row.token_check < row.duration
+
+
+async def test_the_wait_for_a_thread_is_part_of_a_call(token, monkeypatch, call_log):
+    # The clock of whoever hands the call over goes on by two seconds.
+    clock = iter((5.0, 7.0))
+    monkeypatch.setattr(streamable_http, "perf_counter", lambda: next(clock))
+    await SessionClient(token).result("tools/list")
+    (row,) = await database_sync_to_async(call_log)()
+    assert row.waiting > 2000

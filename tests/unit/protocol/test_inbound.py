@@ -21,6 +21,7 @@ from mcp_django.protocol.eras import (
 )
 from mcp_django.protocol.messages import ClientResponse
 from mcp_django.protocol.versions import SUPPORTED
+from tests.cases import drawn
 from tests.protocol_messages import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
@@ -423,19 +424,19 @@ def check_call(call: Call) -> None:
     assert isinstance(call.request_state, str | None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.binary(), st.none() | header_dicts, sessions)
 def test_212_any_bytes_are_read_or_rejected(body: bytes, headers: Headers, session: SessionFacts | None) -> None:
     check_outcome(body, headers, session)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(json_values, st.none() | header_dicts, sessions)
 def test_212_any_json_is_read_or_rejected(value: Any, headers: Headers, session: SessionFacts | None) -> None:
     check_outcome(json.dumps(value).encode(), headers, session)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(messages | responses, st.none() | header_dicts, sessions)
 def test_212_anything_like_a_message_is_read_or_rejected(
     value: Any, headers: Headers, session: SessionFacts | None
@@ -443,13 +444,13 @@ def test_212_anything_like_a_message_is_read_or_rejected(
     check_outcome(json.dumps(value).encode(), headers, session)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(st.lists(messages | responses | json_values, max_size=4), sessions)
 def test_212_anything_like_a_batch_is_read_or_rejected(value: list[Any], session: SessionFacts | None) -> None:
     check_outcome(json.dumps(value).encode(), {}, session)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(st.sampled_from(list(PARAMS)), parameters)
 def test_212_any_params_under_honest_headers_are_a_call_or_a_rejection(method: str, params: dict[str, Any]) -> None:
     body = body_of(method, params)

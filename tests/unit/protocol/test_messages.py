@@ -23,6 +23,7 @@ from mcp_django.protocol.messages import (
     request,
     result_response,
 )
+from tests.cases import drawn
 from tests.protocol_messages import check_error
 
 pytestmark = pytest.mark.one_django
@@ -44,7 +45,7 @@ def nested(depth: int) -> bytes:
 # Decoding
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(json_values)
 def test_every_value_survives_encoding_and_decoding(value: Any) -> None:
     found = decode(encode(value))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.protocol.messages import KEEP_ALIVE, encode, event, event_id, parse_event_id, priming, retry
+from tests.cases import drawn
 
 pytestmark = pytest.mark.one_django
 
@@ -90,7 +91,7 @@ def test_55_row_text_cannot_forge_fields_or_events(text: str) -> None:
     check(event(encode(value), identifier="a.1"), value, "a.1")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(st.text() | st.text(alphabet='\r\n\x85\u2028\u2029:dat \\"'))
 def test_55_no_text_can_forge_fields_or_events(text: str) -> None:
     check(event(encode({"text": text})), {"text": text})
@@ -101,7 +102,7 @@ def test_json_on_many_lines_is_one_event() -> None:
     check(event(json.dumps(value, indent=2).replace("\n", "\r\n").encode()), value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 @given(st.binary())
 def test_even_bytes_that_are_not_json_end_no_event(data: bytes) -> None:
     lines = event(data).replace(b"\r", b"\n").split(b"\n")
@@ -204,7 +205,7 @@ def test_93_what_could_not_be_read_again_is_not_written(stream: str, seq: int) -
         event_id(stream, seq)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=drawn(200), deadline=None)
 @given(st.text() | st.from_regex(r"[A-Za-z0-9_.-]{1,70}\.[0-9]{1,12}"))
 def test_93_whatever_is_read_is_what_was_written(text: str) -> None:
     found = parse_event_id(text)

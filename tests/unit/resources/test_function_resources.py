@@ -8,6 +8,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import Http404
 
+from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.protocol.content import EmbeddedResource, Image, Text
 from mcp_django.protocol.errors import InvalidParams
@@ -25,7 +26,9 @@ class Site:
         return Author(pk=7, name="Ada")
 
 
-REQUEST: Any = SimpleNamespace(mcp=SimpleNamespace(site=Site()), user=SimpleNamespace(has_perms=lambda wanted: False))
+REQUEST: Any = SimpleNamespace(
+    mcp=SimpleNamespace(site=Site(), record=CallRecord()), user=SimpleNamespace(has_perms=lambda wanted: False)
+)
 
 
 def policy(request: Any) -> str:

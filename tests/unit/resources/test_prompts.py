@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
+from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.protocol.content import EmbeddedResource, Image
 from mcp_django.protocol.errors import InvalidParams
@@ -31,7 +32,9 @@ class Site:
         return Author(pk=7, name="Ada")
 
 
-REQUEST: Any = SimpleNamespace(mcp=SimpleNamespace(site=Site()), user=SimpleNamespace(has_perms=lambda wanted: False))
+REQUEST: Any = SimpleNamespace(
+    mcp=SimpleNamespace(site=Site(), record=CallRecord()), user=SimpleNamespace(has_perms=lambda wanted: False)
+)
 
 
 def review(request: Any, author: Author, since: date | None = None, tone: Literal["dry", "kind"] = "kind") -> str:

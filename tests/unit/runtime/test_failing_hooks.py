@@ -11,7 +11,7 @@ from django.urls import include, path
 from django.utils import timezone
 
 from mcp_django import MCPSite
-from mcp_django.runtime.failing_hooks import asked
+from mcp_django.runtime.failing_hooks import call_hook
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
@@ -287,7 +287,7 @@ def test_what_refuses_is_not_logged_and_what_the_database_says_passes(caplog: py
     def away() -> int:
         raise OperationalError("gone")
 
-    assert asked("a.b", "refuse", refuse, default=7) == 7
+    assert call_hook("a.b", "refuse", refuse, default=7) == 7
     assert not caplog.records
     with pytest.raises(OperationalError):
-        asked("a.b", "away", away, default=7)
+        call_hook("a.b", "away", away, default=7)

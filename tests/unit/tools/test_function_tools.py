@@ -11,6 +11,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from jsonschema import Draft202012Validator
 
+from mcp_django.context.call_record import CallRecord
 from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import Cancelled, ToolError
 from mcp_django.protocol.content import Audio, EmbeddedResource, Image, Text
@@ -20,7 +21,9 @@ from mcp_django.tools.function_tools import FunctionTool
 from tests.testapp.models import Author
 from tests.tool_calls import request_of
 
-REQUEST: Any = SimpleNamespace(user=SimpleNamespace(has_perms=lambda wanted: False))
+REQUEST: Any = SimpleNamespace(
+    mcp=SimpleNamespace(record=CallRecord()), user=SimpleNamespace(has_perms=lambda wanted: False)
+)
 
 
 @dataclass

@@ -66,7 +66,7 @@ def test_what_is_wrong_with_this_project_is_said_before_the_way_and_is_a_failure
         call_command("mcp_doctor", "http://127.0.0.1:9/mcp")
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "ok    Tables of mcp_django: All migrations are applied." in lines
-    assert any(line.startswith("FAIL  Cache: It does not keep what it is given.") for line in lines)
+    assert any(line.startswith("FAIL  Cache: It loses what is stored in it.") for line in lines)
     assert lines.index("ok    Endpoint: well") > lines.index("The way of a client to http://127.0.0.1:9/mcp")
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
@@ -14,6 +15,9 @@ from mcp_django.transports.client_configs import CLIENTS
 
 ROOT = Path(__file__).resolve().parents[4]
 URL = "http://testserver/mcp"
+# Those that a vendor hosts, and those that keep a file of their own.
+HOSTED = {name for name, client in CLIENTS.items() if not client.key}
+WITH_FILE = sorted(name for name, client in CLIENTS.items() if client.file and name != "claude-desktop")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +40,7 @@ def test_the_endpoint_is_shown_and_nothing_is_written(capsys, home, client):
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop", "inspector"}))
+@pytest.mark.parametrize("client", WITH_FILE)
 def test_it_is_written_when_told_to_for_the_owner_alone(capsys, home, client):
     out = run(capsys, client, "--write", "--token", "tok-1")
     (path,) = (path for path in home.rglob("*") if path.is_file())
@@ -190,7 +194,7 @@ def test_a_token_is_read_from_standard_input(capsys, monkeypatch):
         run(capsys, "cursor", "--token", "-")
 
 
-@pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop", "inspector"}))
+@pytest.mark.parametrize("client", WITH_FILE)
 def test_a_url_that_narrows_is_written_as_it_is(capsys, home, client):
     url = f"{URL}?read_only=1&models=shop.order,crm"
     out = run(capsys, client, "--write", "--url", url)
@@ -202,3 +206,94 @@ def test_a_url_that_narrows_is_written_as_it_is(capsys, home, client):
 def test_a_shell_takes_a_url_that_narrows_as_one_word(capsys):
     url = f"{URL}?read_only=1&models=shop"
     assert f"'{url}'" in run(capsys, "claude-code", "--url", url)
+
+
+@pytest.mark.parametrize("client", sorted(set(CLIENTS) - HOSTED - {"claude-desktop", "inspector"}))
+def test_a_client_that_signs_in_needs_no_token(capsys, client):
+    out = run(capsys, client)
+    assert URL in out
+    assert "Authorization" not in out
+    assert "Bearer" not in out
+
+
+@pytest.mark.parametrize(
+    ("client", "entry"),
+    [
+        ("zed", {"context_servers": {"django": {"url": URL}}}),
+        ("windsurf", {"mcpServers": {"django": {"serverUrl": URL}}}),
+        ("opencode", {"mcp": {"django": {"type": "remote", "url": URL}}}),
+        ("cursor", {"mcpServers": {"django": {"url": URL}}}),
+        ("vscode", {"servers": {"django": {"type": "http", "url": URL}}}),
+    ],
+)
+def test_each_client_has_the_entry_that_it_documents(capsys, home, client, entry):
+    run(capsys, client, "--write")
+    (path,) = (path for path in home.rglob("*") if path.is_file())
+    assert json.loads(path.read_text()) == entry
+
+
+def test_plain_json_is_all_that_is_printed(capsys):
+    assert json.loads(run(capsys, "json")) == {"mcpServers": {"django": {"type": "http", "url": URL}}}
+    told = json.loads(run(capsys, "json", "--token", "tok-1"))
+    assert told["mcpServers"]["django"]["headers"] == {"Authorization": "Bearer tok-1"}
+
+
+def test_goose_gets_yaml_in_a_new_file_and_by_hand_in_another(capsys, home):
+    run(capsys, "goose", "--write", "--token", "tok-1")
+    path = home / "home" / ".config" / "goose" / "config.yaml"
+    (entry,) = yaml.safe_load(path.read_text())["extensions"].values()
+    assert (entry["type"], entry["uri"], entry["enabled"]) == ("streamable_http", URL, True)
+    assert entry["headers"] == {"Authorization": "Bearer tok-1"}
+    path.write_text("GOOSE_MODEL: x\nextensions: {}\n")
+    with pytest.raises(CommandError, match="by hand"):
+        run(capsys, "goose", "--write")
+    assert path.read_text() == "GOOSE_MODEL: x\nextensions: {}\n"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("client", ["goose", "opencode", "zed", "windsurf", "json"])
+def test_the_newer_clients_can_start_the_server_too(capsys, client):
+    get_user_model().objects.create_user("ada")
+    out = run(capsys, client, "--stdio", "ada")
+    text = out if client == "json" else out.split(":\n\n", 1)[1]
+    servers, *_ = yaml.safe_load(text).values()
+    entry = servers["django"]
+    command = entry["command"] if client == "opencode" else [entry.get("command", entry.get("cmd")), *entry["args"]]
+    assert command[0] == sys.executable
+    assert command[2:5] == ["mcp_stdio", "--user", "ada"]
+
+
+def test_servers_of_the_second_version_of_opencode_stay_together(capsys):
+    path = Path("opencode.json")
+    path.write_text('{"mcp": {"servers": {"other": {"type": "local", "command": ["x"]}}}}')
+    run(capsys, "opencode", "--write")
+    assert set(json.loads(path.read_text())["mcp"]["servers"]) == {"other", "django"}
+    path.write_text('{"mcp": {"servers": {"type": "local", "command": ["x"]}}}')
+    run(capsys, "opencode", "--write")
+    assert set(json.loads(path.read_text())["mcp"]) == {"servers", "django"}
+
+
+@pytest.mark.parametrize(("client", "steps"), [("claude-ai", "Add custom connector"), ("chatgpt", "Developer mode")])
+def test_what_a_vendor_hosts_is_connected_by_steps_in_words(capsys, home, client, steps):
+    out = run(capsys, client, "--url", "https://shop.example/mcp")
+    assert steps in out
+    assert "https://shop.example/mcp" in out
+    for option in (["--write"], ["--stdio", "ada"], ["--token", "tok-1"]):
+        with pytest.raises(CommandError, match="takes nothing but a URL"):
+            run(capsys, client, *option)
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+def test_a_site_with_an_odd_name_is_called_something_that_clients_take(capsys, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "SERVER": {"name": "Ada's Söhne"}}
+    assert "[mcp_servers.Ada-s-S-hne]" in run(capsys, "codex")
+
+
+def test_windows_and_macos_have_places_of_their_own(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert CLIENTS["goose"].path == Path.home() / Path("AppData/Roaming/Block/goose/config/config.yaml")
+    assert CLIENTS["claude-desktop"].path == Path.home() / Path("AppData/Roaming/Claude/claude_desktop_config.json")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert CLIENTS["zed"].path == Path.home() / ".config/zed/settings.json"
+    support = Path.home() / "Library/Application Support"
+    assert CLIENTS["claude-desktop"].path == support / "Claude/claude_desktop_config.json"

@@ -16,6 +16,8 @@ from mcp_django import MCPSite
 from mcp_django.management.command_arguments import find_site
 from mcp_django.management.commands import mcp_stdio
 
+pytestmark = [pytest.mark.walk, pytest.mark.one_django]
+
 ROOT = Path(__file__).resolve().parents[4]
 TIMEOUT = 60
 SETTINGS = """

@@ -8,6 +8,8 @@ import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
 
+pytestmark = [pytest.mark.walk, pytest.mark.one_django]
+
 ROOT = Path(__file__).resolve().parents[4]
 OWN = ["testapp", "inlineapp", "fieldapp", "fileapp", "filterapp", "restapp", "sitesapp"]
 MODELS = """

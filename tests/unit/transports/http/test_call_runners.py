@@ -17,7 +17,7 @@ from mcp_django import site
 from mcp_django.models import Stream, StreamEvent
 from mcp_django.server import stored_streams
 from mcp_django.transports.http import asgi_consumer, call_runners, streamable_http
-from tests.asgi_client import events, http_scope
+from tests.asgi_client import PATIENCE, Waiting, events, http_scope
 from tests.configured import configured
 from tests.session_client import ELICITATION, SessionClient
 from tests.unit.transports.http.test_consumer import MCP, calling, exchange
@@ -78,25 +78,14 @@ async def test_C50_a_quiet_call_becomes_a_stream_that_is_kept_alive(token, tools
 
 
 async def test_C46_closing_the_connection_cancels_a_modern_call_of_an_async_tool(token, tools):
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(request) -> str:
-        """Wait."""
-        begun.set()
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.set()
-        return "waited"
-
-    tools(wait, read_only=True)
+    waiting = Waiting(tools)
     body, headers = calling("wait", "2026-07-28")
     asked = exchange(token, **headers)
     await asked.send(body)
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(waiting.begun.wait(), PATIENCE)
     await asked.disconnect()
-    await asyncio.wait_for(ended.wait(), 2)
-    await asked.communicator.wait(2)
+    await asyncio.wait_for(waiting.ended.wait(), PATIENCE)
+    await asked.over()
     assert await asked.communicator.receive_nothing()
 
 
@@ -119,10 +108,10 @@ async def test_C46_closing_the_connection_stops_a_modern_call_in_a_thread_at_its
     body, headers = calling("work", "2026-07-28")
     asked = exchange(token, **headers)
     await asked.send(body)
-    assert await sync_to_async(begun.wait, thread_sensitive=False)(5)
+    assert await sync_to_async(begun.wait, thread_sensitive=False)(PATIENCE)
     await asked.disconnect()
-    assert await sync_to_async(ended.wait, thread_sensitive=False)(2)
-    await asked.communicator.wait(2)
+    assert await sync_to_async(ended.wait, thread_sensitive=False)(PATIENCE)
+    await asked.over()
 
 
 async def test_C47_a_legacy_call_goes_on_when_its_connection_drops(token, tools):
@@ -139,22 +128,17 @@ async def test_C47_a_legacy_call_goes_on_when_its_connection_drops(token, tools)
     body, headers = calling("wait")
     asked = exchange(token, **headers)
     await asked.send(body)
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), PATIENCE)
     await asked.disconnect()
     await asyncio.sleep(0)
     release.set()
-    await asyncio.wait_for(finished.wait(), 20)
-    await asked.communicator.wait(5)
+    await asyncio.wait_for(finished.wait(), PATIENCE)
+    await asked.over()
 
 
 @override_settings(MCP_DJANGO=MCP | {"CALL_TIMEOUT": 0.05})
 async def test_H154_a_call_over_its_time_is_stopped_and_said_to_be(token, tools):
-    async def wait(request) -> str:
-        """Wait."""
-        await asyncio.sleep(30)
-        return "waited"
-
-    tools(wait, read_only=True)
+    Waiting(tools)
     body, headers = calling("wait")
     asked = exchange(token, **headers)
     await asked.send(body)
@@ -166,17 +150,7 @@ async def test_H154_a_call_over_its_time_is_stopped_and_said_to_be(token, tools)
 async def test_V4_a_client_that_reads_nothing_is_given_up(token, tools, monkeypatch):
     monkeypatch.setattr(asgi_consumer, "WRITE_TIMEOUT", 0.05)
     monkeypatch.setattr(call_runners, "STREAM_AFTER", 0.01)
-    ended = asyncio.Event()
-
-    async def wait(request) -> str:
-        """Wait."""
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.set()
-        return "waited"
-
-    tools(wait, read_only=True)
+    waiting = Waiting(tools)
     body, headers = calling("wait")
     messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
 
@@ -188,7 +162,7 @@ async def test_V4_a_client_that_reads_nothing_is_given_up(token, tools, monkeypa
 
     scope = http_scope(authorization=token, **headers)
     await asyncio.wait_for(streamable_http.as_application(site)(scope, receive, send), 5)
-    await asyncio.wait_for(ended.wait(), 2)
+    await asyncio.wait_for(waiting.ended.wait(), PATIENCE)
 
 
 async def test_A4_a_stream_lets_an_allowed_page_have_it(token, tools):
@@ -244,7 +218,7 @@ async def client(token):
 
 
 async def wait_for(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await database_sync_to_async(condition, thread_sensitive=False)():
             await asyncio.sleep(0.01)
 

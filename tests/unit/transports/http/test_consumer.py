@@ -12,7 +12,7 @@ from mcp_django.runtime import cache_and_rate_limits
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http import asgi_consumer, streamable_http
 from mcp_django.transports.http.http_exchange import SHORT_BODY
-from tests.asgi_client import Exchange, http_scope
+from tests.asgi_client import PATIENCE, Exchange, http_scope
 from tests.configured import configured
 from tests.factories import make_superuser
 
@@ -77,9 +77,9 @@ async def test_C46_a_slow_read_is_let_go_when_its_client_leaves(token, slow_read
     begun, _ = slow_reads
     asked = exchange(token)
     await asked.send(PING)
-    assert await sync_to_async(begun.wait, thread_sensitive=False)(5)
+    assert await sync_to_async(begun.wait, thread_sensitive=False)(PATIENCE)
     await asked.disconnect()
-    await asked.communicator.wait(2)
+    await asked.over()
     assert await asked.communicator.receive_nothing()
 
 
@@ -87,7 +87,7 @@ async def test_L207_a_slow_read_is_answered_when_it_is_done(token, slow_reads):
     begun, release = slow_reads
     asked = exchange(token)
     await asked.send(PING)
-    assert await sync_to_async(begun.wait, thread_sensitive=False)(5)
+    assert await sync_to_async(begun.wait, thread_sensitive=False)(PATIENCE)
     release.set()
     assert (await asked.answer())[0] == 200
 
@@ -158,7 +158,7 @@ async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_l
 
 async def reading(size):
     """Wait until long bodies of this size are being read."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while sum(cache_and_rate_limits.held_bodies.values()) != size:
             await asyncio.sleep(0.01)
 

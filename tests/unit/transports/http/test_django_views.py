@@ -12,7 +12,7 @@ from django.test import RequestFactory
 from mcp_django import site
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http.django_views import endpoint, middleware_attributes, run_consumer
-from tests.asgi_client import Exchange, events, http_scope
+from tests.asgi_client import PATIENCE, Exchange, Waiting, events, http_scope
 from tests.factories import make_superuser
 from tests.unit.transports.http.test_consumer import MCP
 
@@ -62,25 +62,14 @@ async def test_C57_events_come_through_the_middleware_one_by_one(token, tools, s
 
 
 async def test_C46_closing_the_connection_cancels_a_modern_call(token, tools):
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(request) -> str:
-        """Wait."""
-        begun.set()
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.set()
-        return "waited"
-
-    tools(wait, read_only=True)
+    waiting = Waiting(tools)
     body, headers = modern("wait")
     asked = exchange(token, **headers)
     await asked.send(body)
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(waiting.begun.wait(), PATIENCE)
     await asked.disconnect()
-    await asyncio.wait_for(ended.wait(), 2)
-    await asked.communicator.wait(5)
+    await asyncio.wait_for(waiting.ended.wait(), PATIENCE)
+    await asked.over()
 
 
 @pytest.mark.parametrize(("size", "encoding"), [(1_000, "gzip"), (200_000, "gzip"), (1_000_000, "identity")])
@@ -140,7 +129,7 @@ async def test_a_client_that_left_stays_gone_whoever_asks():
     chunks = aiter(await run_consumer(application, request))
     assert await anext(chunks) == b"event"
     await chunks.aclose()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while len(told) < 3:
             await asyncio.sleep(0.01)
     assert told == ["http.disconnect", "http.disconnect", "over"]

@@ -18,6 +18,10 @@ def test_each_client_has_its_set_up_with_the_address_of_the_site(admin):
         assert f"<summary>{client.title}</summary>" in text
     assert f"{NOBODY}/mcp" in text
     assert "data-copy=" in text
+    for scheme in ("cursor://", "vscode:mcp/install?", "goose://extension?"):
+        assert f'<a class="button" href="{scheme}' in text
+    # What has no file of its own is shown as well.
+    assert "&quot;type&quot;: &quot;http&quot;" in text.partition("Another client (JSON)")[2]
 
 
 def test_nothing_is_reached_before_it_is_asked_for(admin):

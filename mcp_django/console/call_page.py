@@ -1,0 +1,70 @@
+"""The console's page of one call: what came of it, what came and went, where its time went, and its conversation."""
+
+import json
+from typing import Any, Final
+
+from django.apps import apps
+from django.contrib.admin.utils import unquote
+from django.http import Http404, HttpRequest, HttpResponseBase
+
+from ..context.untrusted_text import doubts_about
+from ..models import CallEntry
+from .call_log_admin import BODIES
+from .console_pages import Page
+from .conversations_page import Conversation, admin_url, written
+
+# Calls of the conversation that are shown before and after the call.
+AROUND: Final = 3
+# The fields of the parts of a call's time.
+PARTS: Final = ("waiting", "token_check", "query_time", "own_code", "rendering")
+
+
+def show(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Render the page of the call that the address names."""
+    match: Any = request.resolver_match
+    user: Any = request.user
+    call = page.home.get_object(request, unquote(match.kwargs["object_id"]))
+    if call is None:
+        raise Http404
+    may_see_bodies, bodies = user.has_perm("mcp_django.view_bodies"), ("", "")
+    if may_see_bodies:
+        bodies = CallEntry._default_manager.values_list(*BODIES).get(pk=call.pk)
+    try:
+        model: Any = apps.get_model(call.model)
+    except (LookupError, ValueError):
+        model = None
+    context = {
+        "entry": call,
+        "arguments": pretty(bodies[0]),
+        "result": pretty(bodies[1]),
+        "may_see_bodies": may_see_bodies,
+        "doubts": doubts_about(call.client_name, [call.client_host] if call.client_host else ()),
+        "parts": parts_of(call),
+        "conversation": Conversation.around(call, AROUND),
+        "model_link": admin_url(page.home, request, model, "changelist"),
+        "written": list(written(page.home, request, [call])),
+    }
+    return page.render(request, context)
+
+
+def parts_of(call: CallEntry) -> list[dict[str, Any]]:
+    """Return the parts of a call's time that were measured and the rest: ms, and where in 100 the bar of each is."""
+    measured = {name: getattr(call, name) or 0.0 for name in PARTS}
+    took, begins, found = sum(measured.values()), 0.0, []
+    for name, ms in {**measured, "rest": call.duration - took}.items():
+        if ms > 0:
+            # What several threads did at a time is more than the time that went by.
+            share = 100 * ms / max(call.duration, took)
+            found.append({"name": name, "ms": ms, "share": share, "x": f"{begins:.2f}", "width": f"{share:.2f}"})
+            begins += share
+    return found
+
+
+def pretty(text: str) -> str:
+    """Return a captured JSON text of a call with line breaks and indents; one that was cut comes back as it is."""
+    try:
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+    # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)

@@ -1,0 +1,462 @@
+"""The query of the console: a text such as ``failed 14:05 client:Codex``, its terms, and the calls that it finds.
+
+A term is ``name:value``, a time, or a word that says enough, such as an id. Of each name, a call matches one term.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
+
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.contrib.auth import get_user_model
+from django.db.models import F, Min, Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ..context.untrusted_text import plain
+from ..models import CallEntry
+from ..templatetags.mcp_console import GROUPS, group_of, word_of
+
+# When calls came: from, and before; None where it is open.
+Period: TypeAlias = tuple[datetime | None, datetime | None]
+# By column, the values of which a call may have one.
+Look: TypeAlias = tuple[str, list[Any]]
+
+# Values that are proposed of each name, and the time that a minute is shown with.
+PROPOSED: Final = {"tool": 3, "client": 3}
+BEFORE, AFTER = timedelta(minutes=5), timedelta(minutes=15)
+# Rows whose values are known, and rows that are looked through for what no index finds.
+NEWEST: Final = 2_000
+LOOKED_THROUGH: Final = 5_000
+MOST_TERMS: Final = 30
+# The names of terms, and their columns where these have other names.
+COLUMNS: Final = {
+    **{"time": "time", "caller": "kind", "id": "call_id", "error": "error_id", "user": "username"},
+    **{"client": "client_name", "duration": "duration", "writes": "writes", "outcome": "outcome"},
+    **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
+}
+# A word is taken for one of these, in this order, if the newest calls have it.
+NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")
+ALIASES: Final = {"slow": "duration", "kind": "caller", "status": "outcome", "call": "id"}
+RELATIVE: Final = {"today": gettext_lazy("today"), "yesterday": gettext_lazy("yesterday")}
+# Words that are terms by themselves.
+WORDS: Final = {
+    **dict.fromkeys(("failed", "error", "errors", "failure", "failures"), ("outcome", "failed")),
+    **dict.fromkeys(("refused", "denied"), ("outcome", "refused")),
+    **{name: ("outcome", name) for name in ("ok", "open")},
+    **{"slow": ("duration", ">1000"), "writes": ("writes", "yes")},
+}
+TOKEN: Final = re.compile(r'(?:"(?:[^"]|"")*(?:"|$)|[^\s"])+')
+QUOTED: Final = re.compile(r'"((?:[^"]|"")*)(?:"|$)')
+OUTCOME: Final = re.compile(r"tool_error|asked|cancelled|error:(-?[0-9]{1,9}|[a-z_]{1,11})|refused:[a-z_.-]{1,32}")
+DURATION: Final = re.compile(r"([<>]?)=?([0-9]{1,9}(?:\.[0-9]{1,3})?) ?(ms|s)?")
+HEX: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}")
+WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+LENGTHS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+LAST: Final = re.compile(r"last ([0-9]{1,5})? ?(m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)")
+_DAY: Final = r"today|yesterday|20[0-9]{2}(?:-[0-9]{2}){2}|(?:mon|tues?|wed|wednes|thu|thurs|fri|sat|satur|sun)(?:day)?"
+_CLOCK: Final = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?"
+TIME: Final = re.compile(rf"(?:(since|before) )?(?:({_DAY})(?:[ t]|$))?(?:({_CLOCK})(?:-({_CLOCK}))?)?")
+DASH: Final = re.compile(r" ?\u2013 ?| - ?|- | to ")
+# What would be read as a part of a time beside other words; and the most words of one.
+TIMELY: Final = re.compile(rf"[0-9\u2013-]|to$|last|since|before|{_DAY}")
+TIME_WORDS: Final = 5
+DAY: Final = timedelta(days=1)
+INDEXED: Final = {"call_id", *(index.fields[0] for index in CallEntry._meta.indexes)}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a query. A word that could not be read has no name, but what is said of it, and a nearest text."""
+
+    name: str
+    value: str
+    period: Period = field(default=(None, None), compare=False)
+    said: str = field(default="", compare=False)
+    nearest: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        if self.name == "time" or (self.name == "outcome" and self.value in GROUPS):
+            return self.value
+        is_quoted = re.search(r'[\s"]|^$', self.value) or (not self.name and TIMELY.match(self.value.lower()))
+        value = '"' + self.value.replace('"', '""') + '"' if is_quoted else self.value
+        return "writes" if self.name == "writes" else f"{self.name}:{value}" if self.name else value
+
+    @property
+    def label(self) -> str:
+        """The text of the chip."""
+        if self.name in ("", "time"):
+            return str(RELATIVE.get(self.value, self.value))
+        if self.name == "outcome":
+            return _("asked or cancelled") if self.value == "open" else word_of(self.value)
+        title = CallEntry._meta.get_field(COLUMNS[self.name]).verbose_name  # type: ignore[union-attr]
+        return str(title) if self.name == "writes" else f"{title}: {self.value}"
+
+
+class KnownValues:
+    """What the log has: every outcome, the values of the newest calls, and the columns that a term looks at."""
+
+    @cached_property
+    def counts(self) -> dict[str, Counter[str]]:
+        """How many of the newest calls have which value, by the names of terms."""
+        rows = CallEntry._default_manager.order_by("-time", "-pk").values_list(*[COLUMNS[name] for name in NAMING])
+        columns = list(zip(*rows[:NEWEST], strict=True)) or [()] * len(NAMING)
+        return {name: Counter(filter(None, values)) for name, values in zip(NAMING, columns, strict=True)}
+
+    @cached_property
+    def outcomes(self) -> list[str]:
+        """Every outcome in the log, each by one look into the index."""
+        rows, found = CallEntry._default_manager.order_by(), [""]
+        while (least := rows.filter(outcome__gt=found[-1]).aggregate(least=Min("outcome"))["least"]) is not None:
+            found.append(least)
+        return found[1:]
+
+    def has(self, **values: Any) -> bool:
+        """Return whether a call has these values."""
+        return CallEntry._default_manager.filter(**values).exists()
+
+    def spelling(self, name: str, value: str) -> str:
+        """Return a value as the newest calls spell it, "" if they have none."""
+        values, low = self.counts.get(name, Counter()), value.lower()
+        return value if value in values else next((each for each in values if each.lower() == low), "")
+
+    def nearest(self, word: str) -> str:
+        """Return the text of the term that is most like a word, "" if none is."""
+        texts = {each.lower(): str(Term(name, each)) for name in NAMING for each in self.counts[name]}
+        texts |= {each: each for each in (*WORDS, *RELATIVE)}
+        return next((texts[each] for each in get_close_matches(word.rpartition(":")[2].lower(), texts, 1)), "")
+
+    def look(self, name: str, value: str) -> Look:
+        """Return what a term looks at: a column, and the values that it may have."""
+        if name == "outcome":
+            return name, [each for each in self.outcomes if group_of(each) == value] if value in GROUPS else [value]
+        if name == "duration":
+            return "duration__lt" if value[0] == "<" else "duration__gt", [float(value[1:])]
+        if name == "client" and self.has(client_id=value):
+            return "client_id", [value]
+        if name == "user":
+            users = get_user_model()._default_manager.filter(**{get_user_model().USERNAME_FIELD: value})
+            if keys := [str(key) for key in users.values_list("pk", flat=True)] or [value] * self.has(user=value):
+                return name, keys
+        return COLUMNS[name], [value == "yes" if name == "writes" else value]
+
+
+class Reader:
+    """The reader of queries; its times are local."""
+
+    def __init__(self, now: datetime, known: KnownValues) -> None:
+        self.known, self.is_aware = known, timezone.is_aware(now)
+        self.now = self.local(now)
+
+    def read(self, text: str) -> Iterator[Term]:
+        """Yield the terms of a text."""
+        tokens = TOKEN.findall(text.replace("\0", " "))
+        for _number in range(MOST_TERMS):
+            for size in range(min(TIME_WORDS, len(tokens)), 0, -1):
+                words = " ".join(tokens[:size])
+                if '"' not in words and (terms := self.times(words)):
+                    yield from terms
+                    del tokens[:size]
+                    break
+            else:
+                if tokens and (word := self._unquoted(tokens.pop(0))):
+                    yield self._term(word)
+        if tokens:
+            yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is more than can be read."))
+
+    def named(self, name: str, value: str) -> Term | None:
+        """Return the term of a name and a value, None if this is no value of it."""
+        low = value.lower()
+        if name == "outcome":
+            low = WORDS[low][1] if low in WORDS else low
+            return Term(name, low) if low in GROUPS or OUTCOME.fullmatch(low) else None
+        if name == "duration":
+            found = DURATION.fullmatch(low)
+            return found and Term(name, f"{found[1] or '>'}{float(found[2]) * (1000 if found[3] == 's' else 1):.15g}")
+        if name in ("caller", "writes"):
+            return Term(name, low) if low in ("yes", *CallEntry.Kind.values) else None
+        spelled = low if HEX.fullmatch(low) else self.known.spelling(name, value)
+        nearest = "" if spelled or name not in NAMING else self.known.nearest(f"{name}:{value}")
+        return Term(name, spelled or value, nearest=nearest) if value and name != "time" else None
+
+    def _term(self, word: str) -> Term:
+        name, _colon, value = word.partition(":")
+        name, value = ALIASES.get(name.lower(), name.lower()), value.strip()
+        if word.lower() in WORDS:
+            return Term(*WORDS[word.lower()])
+        if OUTCOME.fullmatch(word.lower()):
+            return Term("outcome", word.lower())
+        if found := self.named(name, value) if _colon and name in COLUMNS else self._guessed(word):
+            return found
+        said = _("This is not a time, and no call has it as id, user, client, tool or model.")
+        examples = {"caller": "caller:service", "outcome": "failed", "duration": "duration:>500", "time": "14:05"}
+        return Term("", word, said=said, nearest=examples.get(name) or self.known.nearest(word))
+
+    def _guessed(self, word: str) -> Term | None:
+        """Return the term that a word alone stands for."""
+        digits = word.lower().replace("-", "")
+        if HEX.fullmatch(digits):
+            names = [name for name in ("id", "session") if self.known.has(**{COLUMNS[name]: digits})]
+            return Term("error" if len(digits) == 12 else [*names, "trace"][0], digits)
+        for name in NAMING:
+            if value := self.known.spelling(name, word):
+                return Term(name, value)
+        for name in ("session", "tool", "model", "client", "user"):
+            column, values = self.known.look(name, word)
+            if column in INDEXED and self.known.has(**{f"{column}__in": values}):
+                return Term(name, word)
+        return None
+
+    def _unquoted(self, token: str) -> str:
+        return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
+
+    def local(self, moment: datetime) -> datetime:
+        """Return a moment as the clock on the wall shows it."""
+        return timezone.make_naive(moment) if timezone.is_aware(moment) else moment
+
+    def times(self, text: str) -> list[Term]:
+        """Return the terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
+        with suppress(ValueError, OverflowError):
+            text = DASH.sub("-", text.lower())
+            if last := LAST.fullmatch(text):
+                number, unit = int(last[1] or 1), last[2][0]
+                return [self._time(f"last {number}{unit}", self.now - timedelta(**{LENGTHS[unit]: number}), None)]
+            word, day, first, second = found.groups() if (found := TIME.fullmatch(text)) else ("", "", "", "")
+            if not (day or first) or (word and second):
+                return []
+            begins, ends = self._moment(day or "", first, second)
+            relative = day if day in RELATIVE and not first else ""
+            if word:
+                return [self._time(f"{word} {relative or self._text(begins)}", begins, None)]
+            terms = self.between(begins, ends)
+            return [Term("time", relative, terms[0].period)] if relative else terms
+        return []
+
+    def between(self, begins: datetime, ends: datetime) -> list[Term]:
+        """Return the terms of the period between two local times, to the second."""
+        begins, ends = begins.replace(microsecond=0), ends.replace(microsecond=0)
+        day, first, second = f"{begins:%Y-%m-%d}", self._clock(begins), self._clock(ends)
+        if ends - begins > DAY:
+            since, before = f"since {self._text(begins)}", f"before {self._text(ends)}"
+            return [self._time(since, begins, None), self._time(before, ends, None)]
+        if ends - begins == DAY and first == "00:00":
+            return [self._time(day, begins, ends)]
+        is_minute = ends - begins == timedelta(minutes=1) and not begins.second
+        return [self._time(f"{day} {first}" if is_minute else f"{day} {first}-{second}", begins, ends)]
+
+    def _moment(self, day: str, first: str | None, second: str | None) -> tuple[datetime, datetime]:
+        base, back = self._at(self.now, "0:00"), DAY
+        if day in RELATIVE:
+            base -= DAY * (day == "yesterday")
+        elif day[:3] in WEEKDAYS:
+            base, back = base - DAY * ((base.weekday() - WEEKDAYS.index(day[:3])) % 7), DAY * 7
+        elif day:
+            base = datetime.fromisoformat(day)
+        if not first:
+            return base, base + DAY
+        begins = self._at(base, first)
+        # A time alone is over: without a day, today's or yesterday's.
+        begins -= back * (begins > self.now and (not day or back > DAY))
+        if not second:
+            return begins, begins + timedelta(seconds=60 if first.count(":") == 1 else 1)
+        ends = self._at(begins, second)
+        return begins, ends + DAY * (ends <= begins)
+
+    def _time(self, value: str, begins: datetime, ends: datetime | None) -> Term:
+        moments = [timezone.make_aware(each) if each and self.is_aware else each for each in (begins, ends)]
+        return Term("time", value, (None, moments[0]) if value.startswith("before") else (moments[0], moments[1]))
+
+    def _at(self, day: datetime, clock: str) -> datetime:
+        hour, minute, second = map(int, f"{clock}:0".split(":")[:3])
+        return day.replace(hour=hour, minute=minute, second=second, microsecond=0)
+
+    def _clock(self, moment: datetime) -> str:
+        return f"{moment:%H:%M:%S}".removesuffix(":00")
+
+    def _text(self, moment: datetime) -> str:
+        return f"{moment:%Y-%m-%d} {self._clock(moment)}".removesuffix(" 00:00")
+
+
+@dataclass(frozen=True)
+class CallQuery:
+    """A query: its parts are terms, and words that could not be read, in order."""
+
+    parts: tuple[Term, ...]
+    now: datetime = field(compare=False)
+    known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, now: datetime) -> "CallQuery":
+        """Read a text; the log is asked only for words that need it."""
+        known = KnownValues()
+        return cls(tuple(dict.fromkeys(Reader(now, known).read(text))), now, known)
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.parts))
+
+    @property
+    def terms(self) -> list[Term]:
+        """The terms, in order."""
+        return [part for part in self.parts if part.name]
+
+    @property
+    def problems(self) -> list[Term]:
+        """The words that could not be read."""
+        return [part for part in self.parts if not part.name]
+
+    @property
+    def period(self) -> Period | None:
+        """When the calls came; None without a time."""
+        found = [term.period for term in self.terms if term.name == "time"]
+        begins, ends = [each for each, _ends in found if each], [each for _begins, each in found if each]
+        return (max(begins, default=None), min(ends, default=None)) if found else None
+
+    def url(self, path: str = "") -> str:
+        """Return the address of a page with this query, by default of the page that is open."""
+        return f"{path}?{urlencode({'q': str(self)})}" if self.parts else path or "?"
+
+    @property
+    def chips(self) -> list[tuple[Term, "CallQuery", "CallQuery"]]:
+        """Each part, the query without it, and the query with the nearest text in its place."""
+        return [(each, self.without(each), self.without(each, Term("time", each.nearest))) for each in self.parts]
+
+    def without(self, part: Term, *others: Term) -> "CallQuery":
+        """Return the query without one of its parts, or with others in its place."""
+        parts = (other for each in self.parts for other in ([each] if each != part else others))
+        return CallQuery(tuple(parts), self.now, self.known)
+
+    def adding(self, **values: str | tuple[datetime, datetime]) -> "CallQuery":
+        """Return the query with these terms in the place of others of their names.
+
+        A time is a text, or when it begins and ends. A value that cannot be read stands as a problem.
+        """
+        kept, reader = [part for part in self.parts if part.name not in values], Reader(self.now, self.known)
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                kept += reader.between(*map(reader.local, value))
+            else:
+                found = reader.named(name, value) or Term("", f"{name}:{value}")
+                kept += reader.times(value) if name == "time" else [found]
+        return CallQuery(tuple(kept), self.now, self.known)
+
+    def filter(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
+        """Return the calls that match; none while a word cannot be read."""
+        return self._narrowed(rows, self._looks())
+
+    def newest(self, rows: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], datetime | None]:
+        """Return the calls that match, and since when they were looked for: None for all of the log.
+
+        Where no index finds exactly these, only the newest ``LOOKED_THROUGH`` calls are looked through that the most
+        telling index finds.
+        """
+        looks, edges = self._looks(), []
+        found, timed = self._narrowed(rows, looks), self._in_period(rows.order_by("-time"))
+        pairs = [[(column, value) for column, values in each for value in values] for each in looks.values()]
+        indexed = [each for each in pairs if all(column in INDEXED for column, _value in each)]
+        if self.problems or not pairs or (pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1):
+            return found, None
+        for each in indexed or [[("time__isnull", False)]]:
+            times = [timed.filter(pair).values_list("time", flat=True)[LOOKED_THROUGH:][:1].first() for pair in each]
+            if not any(times):
+                return found, None
+            edges.append(max(filter(None, times)))
+        # An index on time does not have this order: so a telling index finds the rows, and these few are sorted.
+        is_up = "time" in rows.query.order_by
+        order = F("time").asc(nulls_first=True) if is_up else F("time").desc(nulls_last=True)
+        return found.filter(time__gte=min(edges)).order_by(order, "-pk"), min(edges)
+
+    def _looks(self) -> dict[str, list[Look]]:
+        found: dict[str, list[Look]] = {}
+        for term in self.terms:
+            if term.name != "time":
+                found.setdefault(term.name, []).append(self.known.look(term.name, term.value))
+        return found
+
+    def _narrowed(self, rows: QuerySet[CallEntry], looks: dict[str, list[Look]]) -> QuerySet[CallEntry]:
+        for name, each in looks.items():
+            # Bounds of a duration hold together.
+            wanted = [
+                Q((column, values[0]) if "__" in column else (f"{column}__in", values)) for column, values in each
+            ]
+            rows = rows.filter(Q(*wanted, _connector=Q.AND if name == "duration" else Q.OR))
+        return self._in_period(rows.none() if self.problems else rows)
+
+    def _in_period(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
+        begins, ends = self.period or (None, None)
+        rows = rows if begins is None else rows.filter(time__gte=begins)
+        return rows if ends is None else rows.filter(time__lt=ends)
+
+
+class CallList(ChangeList):
+    """The list of calls: the rows of a query, and the links that change the query."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        """Return the calls of the query in the URL, for the admin's list."""
+        self.asked = CallQuery.parse(self.query, timezone.now())
+        found, self.since = self.asked.newest(super().get_queryset(request, exclude_parameters))
+        return found
+
+    @property
+    def is_live(self) -> bool:
+        """Whether new calls come first."""
+        ends = self.asked.period and self.asked.period[1]
+        return self.page_num == 1 and ORDER_VAR not in self.params and (ends is None or ends > self.asked.now)
+
+    @property
+    def page(self) -> Any:
+        """The page of the list that is shown."""
+        return self.paginator.page(self.page_num)
+
+    @property
+    def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, Any]]]]:
+        """Each call; what was called, the model, the user and the client, and the queries that these lead to."""
+        chosen = {term.value for term in self.asked.terms}
+        for entry in self.result_list:
+            values = [("tool", entry.tool) if entry.tool else ("method", entry.method), ("model", entry.model)]
+            values += [("user", entry.username), ("client", entry.client_name or entry.client_id)]
+            links = [value and value not in chosen and self.asked.adding(**{name: value}) for name, value in values]
+            yield entry, [(plain(value), link) for (_name, value), link in zip(values, links, strict=True)]
+
+    @property
+    def proposals(self) -> list[tuple[CallQuery, Term]]:
+        """Queries that are one term longer, and that term: often asked, or frequent in the newest calls."""
+        found = [("outcome", "failed"), ("outcome", "refused"), ("time", "last 1h")]
+        for name, most in PROPOSED.items():
+            found += [(name, value) for value, _count in self.asked.known.counts[name].most_common(most)]
+        names = {term.name for term in self.asked.terms}
+        queries = [self.asked.adding(**{name: value}) for name, value in found if name not in names]
+        return [(query, query.parts[-1]) for query in queries]
+
+    @property
+    def narrower(self) -> list[tuple[Term, CallQuery]]:
+        """Each term without which there are calls, where this query finds none, and the query without it."""
+        queries = [(term, self.asked.without(term)) for term in self.asked.terms]
+        return [(term, query) for term, query in queries if query.newest(self.root_queryset)[0].exists()]
+
+    @property
+    def around(self) -> CallQuery | None:
+        """The query of the time around a minute."""
+        begins, ends = self.asked.period or (None, None)
+        is_minute = begins and ends and ends - begins <= timedelta(minutes=1)
+        return self.asked.adding(time=(begins - BEFORE, begins + AFTER)) if begins and is_minute else None
+
+    @property
+    def earlier(self) -> CallQuery | None:
+        """The query of the calls that were not looked through."""
+        if self.since is None:
+            return None
+        begins = (self.asked.period or (None, None))[0]
+        ends = self.since + timedelta(seconds=1)
+        if begins:
+            return self.asked.adding(time=(begins, ends))
+        local = timezone.localtime(ends) if timezone.is_aware(ends) else ends
+        return self.asked.adding(time=f"before {local:%Y-%m-%d %H:%M:%S}")

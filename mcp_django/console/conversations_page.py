@@ -1,0 +1,175 @@
+"""The console's page of conversations: calls of one session, or of one token or user and client without a long pause.
+
+Nothing here reads the whole table: a list looks at some of the newest calls, and a conversation at those around a call.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property, reduce
+from itertools import pairwise
+from operator import or_
+from typing import Any, Final
+
+from django.contrib.admin.models import LogEntry
+from django.db.models import Model, Q
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from ..context.untrusted_text import doubts_about, plain
+from ..models import CallEntry
+from ..templatetags.mcp_console import group_of
+from .call_log_admin import BODIES
+from .call_query import CallQuery
+from .console_pages import Home, Page
+
+# A longer pause ends a conversation that has no session; one of this length is told.
+PAUSE: Final = timedelta(minutes=30)
+TOLD: Final = timedelta(minutes=1)
+# Matching calls that a list looks at, how far around them it looks for the rest of their conversations, calls that it
+# finds so, and conversations of a list.
+LOOKED_AT: Final = 300
+NEAR: Final = timedelta(hours=12)
+MOST: Final = 3_000
+LISTED: Final = 25
+# Calls of a conversation on each side of one, and models and history entries that are named.
+AROUND: Final = 100
+NAMED: Final = 12
+SUMS: Final = ("rows_read", "rows_changed", "tokens", "duration", "queries")
+LIGHT: Final = ("time", "session", "token", "user", "username", "client_id", "client_name", "outcome", *SUMS)
+
+
+@dataclass
+class Conversation:
+    """Calls of one conversation, the oldest first; ``earlier`` and ``later`` say that it has others."""
+
+    calls: list[CallEntry]
+    earlier: bool = False
+    later: bool = False
+
+    @staticmethod
+    def key_of(call: CallEntry) -> dict[str, Any]:
+        """Return the fields that the calls of a call's conversation have in common; a stranger's call is alone."""
+        if call.session or call.token:
+            return {"session": call.session} if call.session else {"session": "", "token": call.token}
+        caller = {"user": call.user, "client_id": call.client_id}
+        return {"session": "", "token": "", **caller} if any(caller.values()) else {"pk": call.pk}
+
+    @classmethod
+    def among(cls, calls: Iterable[CallEntry]) -> "list[Conversation]":
+        """Return the conversations that some calls, the newest first, are of, the one with the newest call first."""
+        found: list[Conversation] = []
+        last: dict[Any, Conversation] = {}
+        for call in calls:
+            key = tuple(cls.key_of(call).values())
+            known = last.get(key)
+            if known is None or not (call.session or known.calls[0].time - call.time <= PAUSE):
+                known = last[key] = cls([])
+                found.append(known)
+            known.calls.insert(0, call)
+        return found
+
+    @classmethod
+    def around(cls, call: CallEntry, most: int = AROUND) -> "Conversation":
+        """Return the conversation of a call, with at most so many calls before and after the call."""
+        rows = CallEntry._default_manager.filter(**cls.key_of(call)).exclude(pk=call.pk).defer(*BODIES)
+        before = rows.filter(time__lt=call.time).order_by("-time", "-pk")[: most + 1]
+        after = rows.filter(time__gte=call.time).order_by("time", "pk")[: most + 1]
+        near = cls.among([*list(after)[::-1], call, *before])
+        calls, at = next((each.calls, each.calls.index(call)) for each in near if call in each.calls)
+        return cls(calls[max(0, at - most) : at + most + 1], at > most, len(calls) - at - 1 > most)
+
+    @classmethod
+    def recent(cls, asked: CallQuery, until: CallEntry | None) -> "tuple[list[Conversation], CallEntry | None]":
+        """Return the conversations with the newest calls that match a query, and the call from which others are.
+
+        With ``until`` they are those that have no matching call after that one.
+        """
+        every = CallEntry._default_manager.all()
+        rows, _since = asked.newest(every if until is None else every.filter(time__lte=until.time))
+        newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:LOOKED_AT])
+        found = cls.among(newest)
+        more = found[LISTED].calls[-1] if len(found) > LISTED else newest[-1] if len(newest) == LOOKED_AT else None
+        times = [call.time for each in found[:LISTED] for call in each.calls]
+        if not times:
+            return [], None
+        # All that they did, whether or not it matches.
+        keys = (Q(**cls.key_of(each.calls[0])) for each in found[:LISTED])
+        whole = every.filter(time__gte=min(times) - NEAR, time__lte=max(times) + NEAR)
+        whole = whole.filter(reduce(or_, keys)).order_by("-time", "-pk").only(*LIGHT)[:MOST]
+        by_call = {call.pk: each for each in cls.among(whole) for call in each.calls}
+        listed = {id(each): each for each in (by_call.get(one.calls[-1].pk, one) for one in found[:LISTED])}
+        if until is not None:
+            later = asked.filter(every.filter(pk__in=by_call, time__gt=until.time))
+            for pk in later.values_list("pk", flat=True):
+                listed.pop(id(by_call[pk]), None)
+        return sorted(listed.values(), key=lambda each: each.calls[-1].time, reverse=True), more
+
+    @property
+    def minutes(self) -> float:
+        return (self.calls[-1].time - self.calls[0].time).total_seconds() / 60
+
+    @cached_property
+    def sums(self) -> dict[str, float]:
+        """What all of a conversation's calls took and did, and how many came to what."""
+        groups = Counter(group_of(call.outcome) for call in self.calls)
+        return {**groups, **{name: sum(getattr(call, name) for call in self.calls) for name in SUMS}}
+
+    @property
+    def models(self) -> list[tuple[str, int, int]]:
+        """The models that a conversation's calls came to, and the rows of each that they read and changed."""
+        read, changed = Counter[str](), Counter[str]()
+        for call in self.calls:
+            read[call.model] += call.rows_read
+            changed[call.model] += call.rows_changed
+        return [(name, rows, changed[name]) for name, rows in read.most_common(NAMED) if name]
+
+    @property
+    def steps(self) -> list[tuple[CallEntry, datetime | None]]:
+        """The calls of a conversation, each after the time of the call before it where there was a pause."""
+        pairs = pairwise([self.calls[0], *self.calls])
+        return [(call, before.time if call.time - before.time >= TOLD else None) for before, call in pairs]
+
+
+def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page: str, *args: Any) -> str:
+    """Return the admin URL of a model's page that a logged call links to, "" if the user may not open the page."""
+    model_admin = None if model is None else home.admin_site._registry.get(model)
+    if model is None or model_admin is None or not model_admin.has_view_permission(request):
+        return ""
+    options = model._meta
+    try:
+        return reverse(f"{home.admin_site.name}:{options.app_label}_{options.model_name}_{page}", args=args)
+    except NoReverseMatch:
+        return ""
+
+
+def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Iterator[dict[str, Any]]:
+    """Yield the admin history entries that logged calls wrote; hidden rows are shown without a name."""
+    keys = [key for call in calls for key in call.history if str(key).isdecimal()][:AROUND]
+    for found in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
+        model = found.content_type.model_class() if found.content_type else None
+        if url := admin_url(home, request, model, "history", found.object_id):
+            yield {"url": url, "name": plain(found.object_repr), "said": plain(found.get_change_message(), 300)}
+        else:
+            yield {"url": "", "name": _("a row that you may not see"), "said": ""}
+
+
+def show(page: Page, request: HttpRequest) -> HttpResponseBase:
+    """Render the list of conversations, or the one of a call."""
+    query = request.GET.copy()
+    key, until = query.get("call", ""), query.pop("until", [""])[-1]
+    call = page.home.get_object(request, key or until) if key or until else None
+    if not key:
+        asked = CallQuery.parse(query.get("q", ""), timezone.now())
+        listed, more = Conversation.recent(asked, call)
+        given = {"query": asked, "conversations": listed, "more": more, "is_older": call is not None}
+        return page.render(request, {**given, "kept": query.urlencode()})
+    if call is None:
+        raise Http404
+    found = Conversation.around(call)
+    doubts = doubts_about(call.client_name, [call.client_host] if call.client_host else ())
+    context = {"conversation": found, "doubts": doubts, "written": list(written(page.home, request, found.calls))}
+    return page.render(request, context, "conversation")

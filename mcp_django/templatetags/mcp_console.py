@@ -1,0 +1,95 @@
+"""Filters of the console's templates: the group, the word and the mark of a call's outcome, and times.
+
+The console's Python imports them from here as well.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+from django import template
+from django.contrib.admin.sites import all_sites
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.module_loading import import_string
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from ..context.untrusted_text import plain
+from ..models import CallEntry
+
+register: Final = template.Library()
+register.filter("plain", plain)
+# All times of the console: the same in every language, to be compared with the lines of a server's log.
+TIME_FORMAT: Final = "Y-m-d H:i:s"
+
+# From the axis of a chart upwards.
+GROUPS: Final = ("ok", "open", "refused", "failed")
+
+# The outcomes that are words of their own.
+WORDS: Final = {
+    "ok": gettext_lazy("answered"), "asked": gettext_lazy("asked"), "cancelled": gettext_lazy("cancelled"),
+    "": gettext_lazy("running"), "refused": gettext_lazy("refused"), "failed": gettext_lazy("failed"),
+}  # fmt: skip
+# Why a call was refused or failed, by outcome.
+REASONS: Final = {
+    "refused:scope": gettext_lazy("missing scope"), "refused:permission": gettext_lazy("no permission"),
+    "refused:confirmation": gettext_lazy("not confirmed"), "refused:rate": gettext_lazy("too many calls"),
+    "refused:token": gettext_lazy("no valid token"), "refused:origin": gettext_lazy("foreign origin"),
+    "refused:switch": gettext_lazy("switched off"), "tool_error": gettext_lazy("tool error"),
+    "error:timeout": gettext_lazy("timed out"), "error:-32700": gettext_lazy("not JSON"),
+    "error:-32600": gettext_lazy("invalid request"), "error:-32601": gettext_lazy("unknown method"),
+    "error:-32602": gettext_lazy("invalid arguments"), "error:-32603": gettext_lazy("internal error"),
+    "error:-32002": gettext_lazy("not found"), "error:-32020": gettext_lazy("headers do not match"),
+    "error:-32021": gettext_lazy("missing capability"), "error:-32022": gettext_lazy("unknown protocol version"),
+    "error:400": gettext_lazy("invalid request"), "error:404": gettext_lazy("not found"),
+    "error:413": gettext_lazy("request too large"), "error:500": gettext_lazy("internal error"),
+    "error:503": gettext_lazy("server busy"),
+}  # fmt: skip
+
+
+@register.filter
+def group_of(outcome: str) -> str:
+    """Return the group of a call's outcome: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
+    if outcome == "ok":
+        return "ok"
+    if outcome.startswith("refused:"):
+        return "refused"
+    return "open" if outcome in WORDS else "failed"
+
+
+@register.filter
+def word_of(outcome: str) -> str:
+    """Return the word of a call's outcome in the reader's language, such as "refused: missing scope"."""
+    if outcome in WORDS:
+        return str(WORDS[outcome])
+    reason = REASONS.get(outcome) or plain(outcome.partition(":")[2] or outcome)
+    return _("%(outcome)s: %(reason)s") % {"outcome": WORDS[group_of(outcome)], "reason": reason}
+
+
+@register.filter
+def outcome_mark(outcome: str) -> SafeString:
+    """Return the mark of a call's outcome: its group's colour and sign, its word, and the code as title."""
+    group, word = group_of(outcome), word_of(outcome)
+    return format_html('<span class="mcp-mark mcp-{}" title="{}"><bdi>{}</bdi></span>', group, plain(outcome), word)
+
+
+@register.filter
+def moment(time: datetime | None) -> Any:
+    """Return a time of the console's pages to the second, in the reader's zone, "" for none."""
+    if time is None:
+        return ""
+    told = timezone.localtime(time) if timezone.is_aware(time) else time
+    return format_html('<time dir="ltr" datetime="{}">{}</time>', told.isoformat(), date_format(told, TIME_FORMAT))
+
+
+@register.simple_tag(takes_context=True)
+def calls_card(context: Any) -> Any:
+    """Return what the card of calls shows on the index of the admin site that has the call log."""
+    request = context["request"]
+    sites = [site for site in all_sites if site.name == request.current_app and site.is_registered(CallEntry)]
+    home: Any = sites[0].get_model_admin(CallEntry) if sites else None
+    if not hasattr(home, "in_zone") or not home.has_view_permission(request):
+        return {}
+    return home.in_zone(import_string("mcp_django.console.overview_charts.card"))(request, home)

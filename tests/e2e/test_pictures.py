@@ -1,0 +1,29 @@
+"""The script of the moving picture in the README still works: the server answers, and the window is drawn."""
+
+import asyncio
+from pathlib import Path
+
+from PIL import Image
+
+from docs.pictures.conversation import hold
+from docs.pictures.film import film, moving_picture, take
+from tests.e2e.servers import Server
+
+
+def test_the_first_frame_shows_what_the_server_answered(
+    example: Server, node: str, chromium: str, tmp_path: Path
+) -> None:
+    conversation = asyncio.run(hold(example))
+    task = film(example, conversation)
+    # The whole film takes half a minute.
+    taken = take(example, node, chromium, tmp_path, first=True, **task)
+    (text,) = taken["texts"]
+    for row in conversation.first[0].answer["rows"]:
+        assert row[0] in text
+    refund = conversation.second[-1]
+    assert refund.asked is not None
+    assert "Refund orders" in refund.asked["message"]
+    assert refund.answer["messages"] == [{"level": "success", "text": "1 order was refunded."}]
+    moving_picture(taken["frames"], tmp_path / "some.webp")
+    with Image.open(tmp_path / "some.webp") as picture:
+        assert picture.size == (1000, 640)
