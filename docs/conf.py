@@ -29,8 +29,11 @@ django.setup()
 
 project = "django-mcp-orm"
 version = release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["images"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+exclude_patterns = ["images", "pictures"]
+
+# What is copied of a console are its commands, without the prompt.
+copybutton_prompt_text = "$ "
 
 # The pages are read on GitHub too: anchors are made as there, and directives stand between colons.
 myst_enable_extensions = ["colon_fence"]
