@@ -92,11 +92,11 @@ def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
     cases: Mapping[str, str] = {} if everything else SOME
-    yield pytest("Django 5.2", PYTHON, EVERYTHING, 9 if everything else 7, cases)
-    yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 7, cases)
+    yield pytest("Django 5.2", PYTHON, EVERYTHING, 12 if everything else 9.5, cases)
+    yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 7.5, cases)
     if with_django6:
-        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 8) if everything else (WITHOUT_DATA, 2.5)), cases)
-    for name, minutes in (("data", 4), ("packages", 1.2), ("databases", 0.2)):
+        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 10) if everything else (WITHOUT_DATA, 4.5)), cases)
+    for name, minutes in (("data", 4.5), ("packages", 1.2), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:
                 command = [python, "-m", "tests.postgresql", name]
