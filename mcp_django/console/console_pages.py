@@ -134,7 +134,7 @@ def _is_djangos(name: str) -> bool:
 
 
 class Overview(Page):
-    """Declare the console page "Overview": figures and charts of the last hour, day, week or 30 days."""
+    """Declare the console page "Overview": a time line of calls, what changed, and what hurts most."""
 
     name: ClassVar[str] = "overview"
     title: ClassVar[Any] = gettext_lazy("Overview")

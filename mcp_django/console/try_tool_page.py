@@ -373,9 +373,8 @@ class TryIt:
     def _linked(self) -> dict[str, Any]:
         """Return the arguments that a link gives, as JSON or as the logged call whose arguments they were."""
         text, key = self.request.GET.get("arguments", ""), self.request.GET.get("call", "")
-        if key.isdecimal() and len(key) < 19 and self.request.user.has_perm("mcp_django.view_bodies"):
-            entry = self.page.home.get_queryset(self.request).filter(pk=key).values_list("arguments", flat=True)
-            text = entry.first() or ""
+        if key and self.request.user.has_perm("mcp_django.view_bodies"):
+            text = getattr(self.page.home.get_object(self.request, key), "arguments", "")
         try:
             found = json.loads(text) if len(text) <= MAX_ARGUMENTS else None
         except (ValueError, RecursionError):
