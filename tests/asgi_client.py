@@ -1,8 +1,10 @@
 """One request to an ASGI application, message by message, as a server would send it."""
 
 import asyncio
+import contextlib
+import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from asgiref.testing import ApplicationCommunicator
@@ -81,6 +83,21 @@ class Waiting:
             return "waited"
 
         tools(wait, read_only=True)
+
+
+@contextlib.contextmanager
+def nothing_reported() -> Iterator[None]:
+    """Fail when asyncio reports something of the block, such as an exception that nobody took."""
+    loop, reports = asyncio.get_running_loop(), []
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: reports.append(context))
+    try:
+        yield
+        # What is reported when it is collected.
+        gc.collect()
+    finally:
+        loop.set_exception_handler(before)
+    assert reports == []
 
 
 def events(body: bytes) -> list[Any]:

@@ -11,7 +11,7 @@ from mcp_django.orm.access import access_of, columns_of
 from mcp_django.orm.ordering import default_ordering
 from mcp_django.orm.pagination import PageQuery
 from mcp_django.orm.row_reading import Page, read_instances, read_tuples
-from tests.factories import make_author, make_book
+from tests.factories import new_book
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 from tests.tool_calls import request_of
 
@@ -35,12 +35,12 @@ def reader(user: Any, site: MCPSite) -> MCPRequest:
 
 def make_library(number: int = 5, owner: Any = None) -> list[Book]:
     """Make rows of each model, with empty and odd values among them."""
-    tags = [Tag.objects.create(name=f"tag {i}") for i in range(3)]
-    books = []
-    for i in range(number):
-        book = make_book(
+    tags = Tag.objects.bulk_create(Tag(name=f"tag {i}") for i in range(3))
+    authors = Author.objects.bulk_create(Author(name=f"Author {i}", secret_token="hidden value") for i in range(number))
+    books = Book.objects.bulk_create(
+        new_book(
             title=f"Bøøk {i % 3}",
-            author=make_author(f"Author {i}", secret_token="hidden value"),
+            author=authors[i],
             owner=owner if i % 2 else None,
             pages=i,
             rating=None if i % 2 else i / 3,
@@ -51,14 +51,23 @@ def make_library(number: int = 5, owner: Any = None) -> list[Book]:
             blob=b"\0\1",
             cover="covers/a.txt" if i % 2 else "",
         )
-        book.tags.set(tags[: i % 4])
-        Profile.objects.create(author=book.author, biography="x" * (400 * (i % 2)))
-        Loan.objects.create(book=book, borrower=f"Reader {i}", due=datetime(2024, 1, 1 + i % 28, tzinfo=UTC))
-        shelf = Shelf.objects.create(code=f"A/{i} ?")
-        Placement.objects.create(shelf=shelf, book=book, position=i)
-        section = Section.objects.create(name=f"Section {i}", parent=Section.objects.first() if i % 2 else None)
-        Note.objects.create(target=section, text=f"note {i}")
-        books.append(book)
+        for i in range(number)
+    )
+    tagged = Book.tags.through
+    tagged.objects.bulk_create(tagged(book=book, tag=tag) for i, book in enumerate(books) for tag in tags[: i % 4])
+    Profile.objects.bulk_create(
+        Profile(author=author, biography="x" * (400 * (i % 2))) for i, author in enumerate(authors)
+    )
+    Loan.objects.bulk_create(
+        Loan(book=book, borrower=f"Reader {i}", due=datetime(2024, 1, 1 + i % 28, tzinfo=UTC))
+        for i, book in enumerate(books)
+    )
+    shelves = Shelf.objects.bulk_create(Shelf(code=f"A/{i} ?") for i in range(number))
+    Placement.objects.bulk_create(Placement(shelf=shelf, book=books[i], position=i) for i, shelf in enumerate(shelves))
+    first = Section.objects.create(name="Section 0")
+    sections = [first, *(Section(name=f"Section {i}", parent=first if i % 2 else None) for i in range(1, number))]
+    Section.objects.bulk_create(sections[1:])
+    Note.objects.bulk_create(Note(target=section, text=f"note {i}") for i, section in enumerate(sections))
     AudioBook.objects.create(title="Heard", author=books[0].author, isbn="x", price=5, narrator="N")
     return books
 

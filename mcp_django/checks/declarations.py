@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.apps import apps
+from django.contrib.admin import ModelAdmin
 from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
@@ -194,6 +195,9 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is no dict of lists."
         yield problem("E023", text, 'An example is {"status": ["exact", "in"]}.', where)
+    if given := {name: found for name in ("form", "inlines", "list_per_page") if (found := getattr(exposure, name))}:
+        like = type(where.__name__, (ModelAdmin,), {"__module__": where.__module__, **given})
+        yield from like(exposure.model, exposure.model_admin.admin_site).check()
     known = {name for name in dir(AdminExposure) if not name.startswith("_")}
     used = {*_names(exposure, "fields"), *_names(exposure, "list_display"), *_names(exposure, "actions")}
     for base in where.__mro__[: where.__mro__.index(ModelExposure)]:
@@ -298,14 +302,11 @@ def check_orders() -> Iterator[CheckMessage]:
         if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in told:
             continue
         told.add((exposure.label, names))
-        local = [name for name in names if "__" not in name]
-        hint = (
-            f"Add models.Index(fields={local}, name=...) to its Meta.indexes, or set another ordering on the exposure."
-        )
-        if len(local) < len(names):
-            hint = "No index serves an order through a relation: set another ordering on the exposure."
+        hint = f"Add models.Index(fields={list(names)}, name=...) to its Meta.indexes, or "
+        if len({getattr(key.field, "model", None) for key in keys}) > 1 or any("__" in name for name in names):
+            hint = "No index serves an order through a relation: "
         text = f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table."
-        yield problem("I021", text, hint, exposure.model)
+        yield problem("I021", text, f"{hint}set another ordering on the exposure.", exposure.model)
 
 
 @check(DEPLOYMENT_CHECKS)
@@ -364,11 +365,8 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
     unsaid = [name for function, name in functions if AdminAction(exposure, name, function, "").may_show_a_page]
     if unsaid:
         text = f"Actions of {exposure.label} may show a page that asks for something: {', '.join(unsaid)}."
-        yield (
-            "actions",
-            text,
-            "Annotate each as -> None, or set its mcp_form to the form class of its page, or to None.",
-        )
+        hint = "Annotate each as -> None, or set its mcp_form to the form class of its page, or to None."
+        yield "actions", text, hint
 
 
 def _names(exposure: ModelExposure, option: str) -> list[str]:

@@ -104,8 +104,7 @@ def _place(
     row = {"object_id": PLACEHOLDER} if is_row else {}
     for kwargs in (dict(given), {}) if given else ({},):
         with suppress(NoReverseMatch, Resolver404):
-            path = reverse(name, urlconf, kwargs=kwargs | row)
-            path_info = "/" + path.removeprefix(prefix)
+            path_info = "/" + reverse(name, urlconf, kwargs=kwargs | row).removeprefix(prefix)
             match = resolve(path_info, urlconf)
             return prefix + path_info[1:], path_info, _copied(match, {**dict(given), **match.kwargs}, dict(given))
     return None

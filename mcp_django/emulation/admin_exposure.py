@@ -287,13 +287,12 @@ class AdminExposure(ModelExposure):
         """Return the readable fields on the ``ModelAdmin``'s page of a row, without form-only fields."""
         owners = self.model, self.model_admin
         shown = (name for name in self.page_fields(request, obj) if isinstance(name, str))
-        names = [
+        return [
             name
             for name in shown
             if name in self.options.model_fields
             or any(getattr_static(owner, name, None) is not None for owner in owners)
         ]
-        return [*names, *(name for name in self.model_admin.get_readonly_fields(request, obj) if isinstance(name, str))]
 
     def page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
         """Return the fields in the fieldsets of the ``ModelAdmin``, the same while one page is shown."""

@@ -128,8 +128,7 @@ class PageInlines:
         rows = exposure.options.of_inline(admin)
         names = rows.declared
         if names is None:
-            about = request, self.obj
-            given = [*flatten_fieldsets(admin.get_fieldsets(*about)), *admin.get_readonly_fields(*about)]
+            given = flatten_fieldsets(admin.get_fieldsets(request, self.obj))
             names = list(dict.fromkeys(name if isinstance(name, str) else name.__name__ for name in given))
             if all(is_djangos(getattr(type(admin), hook)) for hook in FIELD_HOOKS):
                 # Nothing of the project's own decides them.
@@ -299,7 +298,7 @@ def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
     ``mcp_readable = True`` says that it does not.
     """
     declared = getattr(inline, "mcp_readable", None)
-    if declared is False or not getattr(inline, "mcp_expose", True) or is_generic(inline):
+    if declared is False or not getattr(inline, "mcp_expose", isinstance(inline, type)) or is_generic(inline):
         return False
     hooks = [getattr(inline, name) for name in ROW_HOOKS]
     hooks += [found for name in FORMSET_HOOKS if callable(found := getattr(inline.formset, name, None))]

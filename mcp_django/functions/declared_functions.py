@@ -43,6 +43,8 @@ def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) ->
 
             hint = nearest(name, OPTIONS[kind])
             raise TypeError(f"{kind}() got an unexpected keyword argument {name!r}.{hint}")
+    if not callable(options.get("permission") or function):
+        raise TypeError("permission is a function of the request; names of Django's permissions go to permissions.")
     found = look_at(
         function,
         name=options.get("name", ""),

@@ -65,7 +65,7 @@ def find_superuser() -> Any:
         except DatabaseError as error:
             raise no_tables(error) from None
     if found is None:
-        raise CommandError("There is no superuser whose view could be shown: name a user with --user.")
+        raise CommandError("There is no superuser: run manage.py createsuperuser, or name a user with --user.")
     return found
 
 

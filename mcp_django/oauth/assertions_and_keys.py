@@ -397,8 +397,7 @@ def read_credentials(request: HttpRequest) -> Credentials:
         # It says the client's id too (RFC 7523, section 3); nothing of it is believed yet.
         found = Credentials(assertion.text("sub"), assertion=assertion)
     elif has_header:
-        header = request.META["HTTP_AUTHORIZATION"]
-        kind, _, encoded = header.partition(" ")
+        kind, _, encoded = request.META["HTTP_AUTHORIZATION"].partition(" ")
         try:
             text = base64.b64decode(encoded.strip(), validate=True).decode() if kind.lower() == "basic" else ""
         except (binascii.Error, ValueError):
@@ -433,8 +432,7 @@ def keys_of(holder: Any) -> KeySource:
 def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
     """Verify a client's signed assertion by its keys: for this server, not used before (RFC 7523, section 3)."""
     # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
-    audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
-    verify(assertion, keys, client_id, audiences, MAX_LIFE)
+    verify(assertion, keys, client_id, [issuer(request), origin(request) + reverse("mcp_oauth:token")], MAX_LIFE)
     if assertion.text("sub") != client_id:
         raise InvalidAssertion(NOT_THE_CLIENT)
     use_once(assertion)

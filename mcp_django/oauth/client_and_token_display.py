@@ -103,8 +103,7 @@ def _apart(host: str) -> tuple[str, str]:
     else:
         return "", f"[{host}]" if ":" in host else host
     size = 3 if len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in SECOND_LEVEL else 2
-    before = "".join(f"{label}." for label in labels[:-size])
-    return before, ".".join(labels[-size:])
+    return "".join(f"{label}." for label in labels[:-size]), ".".join(labels[-size:])
 
 
 def client_name(client: Any) -> str:
@@ -128,8 +127,7 @@ def scope_words(scopes: Iterable[str]) -> list[str]:
 
 
 def describe(tokens: Collection[Any]) -> None:
-    """Set the display attributes of tokens and their clients, by one request to the cache and one query for all of
-    them.
+    """Set the display attributes of tokens and their clients, by one request to the cache and one query in all.
 
     ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` are of their client, ``words`` say their
     scopes. ``used`` is when they were last used, and ``place`` from where, as far as that is known, ``until`` when

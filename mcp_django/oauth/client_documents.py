@@ -88,8 +88,7 @@ def decision_on(host: str) -> ClientHost.Decision:
     policy = _policy()
     if policy == "ask":
         return ALLOWED if ALLOWED in decided else WAITING
-    is_named = policy == "all" or not names.isdisjoint(policy)
-    return ALLOWED if is_named else BLOCKED
+    return ALLOWED if policy == "all" or not names.isdisjoint(policy) else BLOCKED
 
 
 def _names_of(host: str) -> set[str]:
@@ -103,8 +102,7 @@ def ask_for(host: str, url: str, user: Any) -> None:
     waiting = ClientHost._default_manager.filter(decision=WAITING)
     if waiting.filter(host=host).exists() or waiting.count() >= MAX_WAITING:
         return
-    asked = {"url": url, "user": user, "created": timezone.now()}
-    ClientHost._default_manager.get_or_create(host=host, defaults=asked)
+    ClientHost._default_manager.get_or_create(host=host, defaults={"url": url, "user": user, "created": timezone.now()})
 
 
 def is_admitted(client: Any) -> bool:

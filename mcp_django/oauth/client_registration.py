@@ -218,8 +218,7 @@ class Registration:
                 self.client = model._default_manager.filter(client_id=known, **mine).first()
             if self.client is not None:
                 return None
-            who = self.address if known is None else self._who
-            wait = hit("registration", who, settings.RATES["registrations"])
+            wait = hit("registration", self.address if known is None else self._who, settings.RATES["registrations"])
             return wait if wait is not None else hit("registrations", "", settings.RATES["registrations_total"])
         except DatabaseError:
             raise

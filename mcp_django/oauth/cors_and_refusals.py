@@ -102,8 +102,7 @@ def client_id(request: HttpRequest) -> str:
         if kind.lower() == "basic":
             return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
         # A client may sign for itself (RFC 7523, section 3).
-        signed = request.POST.get("client_assertion", "")
-        return request.POST.get("client_id") or read_assertion(signed).text("sub")
+        return request.POST.get("client_id") or read_assertion(request.POST.get("client_assertion", "")).text("sub")
     return ""
 
 

@@ -236,8 +236,7 @@ class Fetcher:
             with HTTPResponse(_Bounded(plain, deadline), method="CONNECT") as response:  # type: ignore[arg-type]
                 response.begin()
                 if not 200 <= response.status < 300:
-                    seen = f"the proxy answers {response.status}"
-                    raise FetchFailed(seen, is_passing=True, is_away=True)
+                    raise FetchFailed(f"the proxy answers {response.status}", is_passing=True, is_away=True)
         except BaseException:
             plain.close()
             raise

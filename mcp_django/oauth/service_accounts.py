@@ -30,8 +30,7 @@ WRONG_KEY: Final = "Is the key of the service account in the admin that of the p
 def account_token(request: HttpRequest) -> dict[str, Any]:
     """Issue a token for a service account by its secret or assertion (RFC 6749, section 4.4)."""
     credentials = read_credentials(request)
-    accounts = ServiceAccount._default_manager.select_related("user")
-    account = accounts.filter(client_id=credentials.client_id).first()
+    account = ServiceAccount._default_manager.select_related("user").filter(client_id=credentials.client_id).first()
     # A database may take letters of another case for the same.
     if account is None or account.client_id != credentials.client_id:
         raise invalid_client(request, problems.NO_ACCOUNT, "There is no service account of this id.")
@@ -62,8 +61,7 @@ def new_secret(account: ServiceAccount) -> str:
 
 
 def application_of(account: ServiceAccount) -> Any:
-    """Return the application of a service account in the toolkit, to which the account's tokens belong, created if
-    needed.
+    """Return the toolkit's application of a service account, to which its tokens belong, created if needed.
 
     No other flow issues tokens to it. With its secret the account can revoke them.
     """

@@ -155,11 +155,13 @@ def create_token(
     ``request.mcp.facts``.
     """
     expires, model = timezone.now() + timedelta(days=days), get_application_model()
-    # No flow issues tokens to it, and its secret is not kept.
+    # No flow issues tokens to it, and nobody knows its secret.
     defaults = {
         "name": CLIENT,
         "client_type": model.CLIENT_CONFIDENTIAL,
         "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
+        "client_secret": hashed_secret(model().client_secret),
+        "hash_client_secret": False,
     }
     client, _ = model._default_manager.get_or_create(client_id=CLIENT, defaults=defaults)
     return save_token(user, client, scopes=scopes, resources=resources, expires=expires, facts=facts)
@@ -207,15 +209,10 @@ def issue(
 
 
 def issue_token(
-    user: AbstractBaseUser,
-    *,
-    scopes: Iterable[str],
-    resource: str,
-    days: int = 1,
-    facts: Mapping[str, Any] | None = None,
+    user: AbstractBaseUser, *, scopes: Iterable[str], resource: str, facts: Mapping[str, Any] | None = None
 ) -> str:
-    """Create and store a token of ``user`` for one endpoint; return its text."""
-    return create_token(user, scopes=scopes, resources=[resource], days=days, facts=facts)[1]
+    """Create and store a token of ``user`` for one endpoint and a day; return its text."""
+    return create_token(user, scopes=scopes, resources=[resource], days=1, facts=facts)[1]
 
 
 def own_tokens() -> QuerySet[Any]:

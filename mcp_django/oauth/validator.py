@@ -286,8 +286,7 @@ class MCPValidator(OAuth2Validator):
         """Validate that the user is active and the grant neither ended nor made with a former password."""
         request.facts, request.family = {**facts, **credential_of(request.user)}, family
         if not request.user.is_active:
-            seen = f"the user ({request.user.pk}) is not active"
-            return note(request.headers, Problem(seen, NOT_ACTIVE.remedy))
+            return note(request.headers, Problem(f"the user ({request.user.pk}) is not active", NOT_ACTIVE.remedy))
         if _has_ended(facts):
             return note(request.headers, problems.GRANT_OVER)
         return is_current(request.user, facts) or note(request.headers, problems.SIGNED_OUT)

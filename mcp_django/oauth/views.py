@@ -172,12 +172,13 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
         login, asked = super().handle_no_permission(), request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
-        for client in clients.filter(client_id=asked) if asked and asked.isprintable() else ():
-            name, uri = plain(client.name), request.GET.get("redirect_uri", "")
-            if name and is_admitted(client) and client.redirect_uri_allowed(uri):
-                verified = client.registration_source == client.RegistrationSource.MANUAL
-                found = {"client_name": name, "doubts": name_doubts(client), "verified": verified}
-                return self.render_to_response(found | {"login": login["Location"]})
+        with suppress(ValueError):  # brackets around what is no address
+            for client in clients.filter(client_id=asked) if asked and asked.isprintable() else ():
+                name, uri = plain(client.name), request.GET.get("redirect_uri", "")
+                if name and is_admitted(client) and client.redirect_uri_allowed(uri):
+                    verified = client.registration_source == client.RegistrationSource.MANUAL
+                    found = {"client_name": name, "doubts": name_doubts(client), "verified": verified}
+                    return self.render_to_response(found | {"login": login["Location"]})
         return login
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -190,17 +191,16 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
     def form_valid(self, form: ConsentForm) -> HttpResponseBase:
         """Answer the client of the consent page; form fields can be forged, so the redirect URI is checked again."""
         client = get_application_model().objects.filter(client_id=form.cleaned_data["client_id"]).first()
-        if (
-            client is None
-            or not is_admitted(client)
-            or not client.redirect_uri_allowed(form.cleaned_data["redirect_uri"])
-        ):
-            return self.form_invalid(form)
         answers = answered(questions_for(self.request), form.data)
-        if answers is None:
+        if client is None or answers is None or not is_admitted(client):
             return self.form_invalid(form)
         self.choice = chosen(form.cleaned_data["models"], form.cleaned_data["days"]) | answers
-        return super().form_valid(form)
+        try:
+            if not client.redirect_uri_allowed(form.cleaned_data["redirect_uri"]):
+                return self.form_invalid(form)
+            return super().form_valid(form)
+        except UNREADABLE:
+            return self.form_invalid(form)
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
         """Answer that the consent page's form was changed."""
@@ -231,8 +231,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
         verified, user = client.registration_source == client.RegistrationSource.MANUAL, self.request.user
         had = get_access_token_model()._default_manager.filter(user=user, application=client)
-        mounted = endpoints().items()
-        asked = [site for path, site in mounted if resource_url(self.request, path) in self.resources]
+        asked = [site for path, site in endpoints().items() if resource_url(self.request, path) in self.resources]
         sites = [site for site in dict.fromkeys(asked) if site is not None]
         admins = [site.admin_site for site in sites if site.admin_site is not None]
         return super().get_context_data(

@@ -51,8 +51,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 def used_scopes() -> set[str]:
     """Return the scopes for ``scopes_supported`` in the metadata: the default ones, and those that some tool needs."""
     tools = (tool for site in mounted_sites() for tool in site.function_tools())
-    needed = {scope for tool in tools for scope in tool.scopes}
-    return {*default_scopes(), *needed} & oauth2_settings.SCOPES.keys()
+    return {*default_scopes(), *{scope for tool in tools for scope in tool.scopes}} & oauth2_settings.SCOPES.keys()
 
 
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
@@ -79,8 +78,7 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         # A client that has a document is a public one, or signs with the keys that are in it.
         document["client_id_metadata_document_supported"] = True
         for endpoint in ("token", "revocation"):
-            own = list(dict.fromkeys(["none", *methods, SIGNED]))
-            document[f"{endpoint}_endpoint_auth_methods_supported"] = own
+            document[f"{endpoint}_endpoint_auth_methods_supported"] = list(dict.fromkeys(["none", *methods, SIGNED]))
             document[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)
     if settings.SERVICE_ACCOUNTS:
         document["grant_types_supported"].append(ACCOUNT_GRANT)

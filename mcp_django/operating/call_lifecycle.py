@@ -28,7 +28,7 @@ from ..context.untrusted_text import plain
 from ..protocol.eras import Call
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import decode
-from ..runtime.thread_pools import in_thread
+from ..runtime.thread_pools import in_background
 from ..schema.secrets import HIDDEN, is_sensitive, without_likely_secrets
 from ..schema.secrets import MAX_NAME as MAX_FIELD_NAME
 from ..signals import call_finished, call_started
@@ -249,7 +249,7 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
     more = f" ({left_out} more of these are not in the log)" if left_out else ""
     record.settle(outcome, f"{detail}{more}")
     if call_finished.has_listeners() and call_log_storage.is_on_loop():
-        in_thread("streams", partial(finish, request, outcome))
+        in_background(partial(finish, request, outcome))
     else:
         finish(request, outcome)
 
@@ -269,12 +269,6 @@ def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
             return None
         _counted[key] = began, kept + 1, 0
         return left_out
-
-
-def forget() -> None:
-    """Count anew."""
-    with _lock:
-        _counted.clear()
 
 
 # What an object calls the name of a field, and its value, where it is about one.
@@ -316,8 +310,7 @@ def _result_of(body: bytes | None) -> Any:
         return response
     result = response.get("result", response.get("error"))
     if isinstance(result, dict) and "structuredContent" in result:
-        others = [block for block in result.get("content", ())[1:] if isinstance(block, dict)]
-        return {**result, "content": others}
+        return {**result, "content": [block for block in result.get("content", ())[1:] if isinstance(block, dict)]}
     return result
 
 

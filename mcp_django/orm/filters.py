@@ -136,8 +136,7 @@ def _is_of_admin(model: ModelAccess, path: str) -> bool:
 
 
 def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
-    """Return whether the caller may filter by a field because the admin's ``list_filter`` has it, though no page shows
-    it.
+    """Return whether the caller may filter by a field that no page shows, as the admin's ``list_filter`` has it.
 
     An exposure that names its own fields has said what may be known of a row.
     """

@@ -98,13 +98,13 @@ def _ask(user: Any) -> set[str]:
     using = router.db_for_read(type(user))
     if using not in _plans:
         _plans[using] = _compile(using)
-    names = _plans[using].columns(using, [user.pk])
+    key = user._meta.pk.get_db_prep_value(user.pk, connections[using])
+    names = _plans[using].columns(using, [key])
     return {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
 
 
 def known_permissions(user: Any) -> AbstractSet[str] | None:
-    """Return the user's permissions that the query loaded, if nothing else decides on ``user.has_perm``; None
-    otherwise.
+    """Return the user's permissions that the query loaded, None if something else decides on ``user.has_perm``.
 
     They are there once :func:`load_permissions` has read them.
     """

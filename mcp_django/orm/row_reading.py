@@ -272,8 +272,7 @@ def show_rows(
 
 
 def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
-    """Return a function that reads rows as instances with all that their columns need, so that no row costs a query of
-    its own.
+    """Return a function that reads rows as instances, with all that their columns need in a few queries.
 
     Before it comes what the SQL of that depends on, None where it takes more than one query.
     """

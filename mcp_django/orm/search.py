@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db.models import Case, F, ForeignObjectRel, Q, QuerySet, When
@@ -16,6 +16,9 @@ from .conditions import check_patterns, is_part_of, keys_of
 from .fields import is_joinable, kind_of, resolve_path
 from .filters import is_shown_by_admin
 from .path import guards_on
+
+# How the admin's search fields begin that could have one of these lookups at their end instead.
+PREFIXES: Final = {"icontains": "", "iexact": "=", "istartswith": "^", "search": "@"}
 
 
 def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
@@ -102,15 +105,17 @@ def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet
 def search_paths(
     request: MCPRequest, queryset: QuerySet[Any], fields: Sequence[str]
 ) -> tuple[QuerySet[Any], list[str]]:
-    """Return the rows and their search fields, with search fields behind hidden rows replaced by columns that are empty
-    there.
+    """Return the rows and their search fields, with columns that are empty where a search field leads to hidden rows.
 
-    A path through a model that the caller may not view is left out, one with a lookup through hidden rows, and one into
-    another database.
+    A path through a model that the caller may not view is left out, one through hidden rows with a lookup that has no
+    prefix, and one into another database.
     """
     found = []
     for number, text in enumerate(fields):
         name = text.lstrip("^=@")
+        path, _, lookup = name.rpartition("__")
+        if lookup in PREFIXES and resolve_path(queryset.model, name) is None:
+            name, text = path, PREFIXES[lookup] + path
         guards = guards_on(access_of(request), queryset.model, name)
         if guards == ():
             found.append(text)

@@ -162,7 +162,8 @@ def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iter
 
 
 def _whole_number(value: Any, most: int) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+    is_integer_of_json = isinstance(value, float) and value.is_integer()
+    if is_integer_of_json or (isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ToolError(f"limit must be a whole number from 1 to {most}.")

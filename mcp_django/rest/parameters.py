@@ -44,8 +44,7 @@ class Undecided(Exception):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The parameters of a REST framework ViewSet's route, as arguments of its tool: of the path, the query and the
-    body.
+    """The parameters of a DRF ViewSet's route, as arguments of its tool: of the path, the query and the body.
 
     ``body`` maps arguments to names in the body, None where the body is one argument.
     """

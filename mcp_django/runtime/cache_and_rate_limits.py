@@ -150,8 +150,7 @@ def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
     try:
         return hit(name, who, rate)
     except Exception as error:
-        what = name.capitalize()
-        logger.warning("%s are not counted, as the cache does not answer: %s", what, type(error).__name__)
+        logger.warning("%s are not counted, as the cache does not answer: %s", name.capitalize(), type(error).__name__)
         return None
 
 
@@ -163,8 +162,7 @@ def give_back(name: str, who: str, rate: str | None) -> None:
 
 
 def _key(name: str, who: str, period: int) -> str:
-    digest = hashlib.sha256(who.encode()).hexdigest()[:32]
-    return f"mcp_django:rate:{name}:{digest}:{int(time.time()) // period}"
+    return f"mcp_django:rate:{name}:{hashlib.sha256(who.encode()).hexdigest()[:32]}:{int(time.time()) // period}"
 
 
 # Seconds after which a caller who has no place left may try again.

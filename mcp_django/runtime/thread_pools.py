@@ -212,8 +212,7 @@ class Pool:
                     settle, outcome = job.future.set_exception, error
                 if outcome is not WAITING:
                     job.in_loop(_settle, job.future, settle, outcome)
-            is_over = outcome is not WAITING and job.lane != "door"
-            job = self.give_back(job) if is_over else None
+            job = self.give_back(job) if outcome is not WAITING and job.lane != "door" else None
             is_idle = False
 
     def bracketed(self, job: Job, check: bool) -> Any:
@@ -315,10 +314,25 @@ def in_thread(
     """
     if thread_sensitive:
         # The thread is not waited for by who gives the future up.
-        return asyncio.shield(sync_to_async(run_through, thread_sensitive=True)(work))
+        running = asyncio.ensure_future(sync_to_async(run_through, thread_sensitive=True)(work))
+        running.add_done_callback(give_up)
+        return asyncio.shield(running)
     job = Job(lane, owner, work)
     _pool(lane if lane in ("slow", "streams") else "reads").submit(job)
     return job.future
+
+
+def in_background(work: Callable[[], object]) -> None:
+    """Run work that nobody waits for in a thread of "streams", however long it finds no place."""
+    job, pool = Job("streams", "", work), _pool("streams")
+    if pool.take(job):
+        pool.executor.submit(pool.run, job)
+
+
+def give_up(future: asyncio.Future[Any]) -> None:
+    """Cancel a future, or take the exception of one that is done: asyncio logs an exception that nobody takes."""
+    if not (future.cancel() or future.cancelled()):
+        future.exception()
 
 
 class Worker:

@@ -34,8 +34,7 @@ Rows = list[tuple[str, list[str] | None]]
 
 @lru_cache(maxsize=4096)
 def same_rows(model: type[Model]) -> Models:
-    """Return the models whose signals concern the same rows (proxies, parents, children), and the key's attribute in
-    each.
+    """Return the models whose signals concern the same rows, and the attribute of the key in each.
 
     These are the model itself and its proxies, its parents and their other children. The attribute is None where the
     primary key there is not known from the instance.
@@ -111,9 +110,9 @@ def _switched(**kwargs: Any) -> None:
     bus.publish(SWITCHES, None)
 
 
-def _registered(**kwargs: Any) -> None:
+def _registered(sender: MCPSite | None = None, **kwargs: Any) -> None:
     try:
-        connect_models()
+        connect_models(_sites if sender is None else [sender])
     except Exception:
         logger.exception("Some models are not listened to")
 
@@ -124,9 +123,9 @@ def _first_used(**kwargs: Any) -> None:
         connection_created.disconnect(dispatch_uid="mcp_django")
 
 
-def connect_models() -> None:
-    """Connect signal receivers to the models that some site may expose by now, once each."""
-    for site in tuple(_sites):
+def connect_models(sites: Iterable[MCPSite] = _sites) -> None:
+    """Connect signal receivers to the models that one of the sites may expose by now, once each."""
+    for site in tuple(sites):
         admin_site = site.admin_site if settings.AUTO_REGISTER else None
         new = site._registry.keys() - _exposed
         if admin_site is not None:

@@ -91,8 +91,7 @@ class Rows:
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
             return {pk for pk in pks if shared[pk] is None}
-        unknown = [pk for pk in pks if (exposure.label, pk) not in self._existing]
-        values = _values(exposure, unknown)
+        values = _values(exposure, [pk for pk in pks if (exposure.label, pk) not in self._existing])
         using = router.db_for_read(exposure.model)
         for some in chunks(list(values.values())):
             rows = exposure.model._base_manager.using(using).filter(pk__in=some).values_list("pk", flat=True)
@@ -119,8 +118,7 @@ def _read(request: MCPRequest, exposure: ModelExposure, pks: Iterable[str]) -> d
 
 def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
     """Return whether the caller may view any row of a watched model, by a look at the first ones."""
-    rows = exposure.get_queryset(request)[:SAMPLE]
-    return any(access_of(request)[exposure].may_row("view", row) for row in rows)
+    return any(access_of(request)[exposure].may_row("view", row) for row in exposure.get_queryset(request)[:SAMPLE])
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
@@ -131,8 +129,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
         return hash(orjson.dumps(Description(access_of(request)[exposure]).in_lines(), default=str))
     try:
         query = RecordCall(access_of(request)[exposure], address.query).query()
-        found = query.rows(exposure.get_queryset(request))
-        pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
+        pks = (pk for rows in query.rows(exposure.get_queryset(request)) for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
     except (CallRefused, ToolError, InvalidParams):
         raise NotFound from None
@@ -142,8 +139,7 @@ def list_digests(request: MCPRequest) -> dict[str, int]:
     """Return a digest of each list that the caller watches (tools, prompts, resources), to see changes."""
     site = request.mcp.site
     resources = Resources(request)
-    shown = [*resources.list(None)[0], *resources.templates()]
-    names = [item.get("uri") or item["uriTemplate"] for item in shown]
+    names = [item.get("uri") or item["uriTemplate"] for item in [*resources.list(None)[0], *resources.templates()]]
     names += [exposure.label for exposure in access_of(request).exposures]
     return {
         "tools": hash(tuple(tool.name for tool in site.get_tools(request))),

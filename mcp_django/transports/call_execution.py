@@ -17,7 +17,7 @@ from ..protocol.eras import Call
 from ..protocol.errors import InternalError
 from ..protocol.messages import encode, error_response
 from ..runtime.cache_and_rate_limits import caller_of
-from ..runtime.thread_pools import BUSY, Busy, LaneName, in_thread
+from ..runtime.thread_pools import BUSY, Busy, LaneName, give_up, in_background, in_thread
 from ..server.kernel import Kernel, Reply
 from ..server.methods.handler_interface import Asked, Later, Listen
 
@@ -68,8 +68,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
         return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
     except Busy:
         refused(request, outcome_of(503), BUSY)
-        body = encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern))
-        return Reply(body, 503)
+        return Reply(encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern)), 503)
 
 
 async def in_time(request: MCPRequest, call: Call, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
@@ -88,8 +87,9 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
         request.mcp.cancelled = True
         task.cancel()
         if not done:
+            task.add_done_callback(give_up)
             # It may never come to an end of its own.
-            in_thread("streams", partial(finish, request, outcome))
+            in_background(partial(finish, request, outcome))
     if done:
         return task.result()
     error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")

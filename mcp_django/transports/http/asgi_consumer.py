@@ -21,7 +21,7 @@ from channels.consumer import AsyncConsumer
 from ...conf import settings
 from ...exceptions import Cancelled
 from ...protocol.messages import BASE_HEADERS, KEEP_ALIVE, Response
-from ...runtime.thread_pools import in_thread
+from ...runtime.thread_pools import give_up, in_thread
 from .http_exchange import SHORT_BODY, Exchange, Refused
 from .open_streams import registry
 
@@ -241,15 +241,16 @@ class MCPConsumer(AsyncConsumer):
             done, _ = await asyncio.wait([work], timeout=WATCH_AFTER)
             if not done:
                 watch = asyncio.ensure_future(self.connection.closed())
-                limit = self.exchange.time_left
-                await asyncio.wait([work, watch], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([work, watch], timeout=self.exchange.time_left, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
             if watch is not None and watch.done():
                 raise ClientGone
             raise self.exchange.too_long()
+        except BaseException:
+            give_up(work)
+            raise
         finally:
-            work.cancel()
             if watch is not None:
                 watch.cancel()
 

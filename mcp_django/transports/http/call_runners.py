@@ -21,7 +21,7 @@ from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
 from ...protocol.messages import KEEP_ALIVE, ClientResponse, Response, encode, error_response, event
 from ...protocol.versions import PRIMED
-from ...runtime.thread_pools import Busy, in_thread
+from ...runtime.thread_pools import Busy, give_up, in_thread
 from ...server import sessions, stored_streams
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Asked, Later, Listen
@@ -65,8 +65,9 @@ class CallRunner:
             if self.work.cancelled():
                 raise Cancelled
             return self.work.result()
-        finally:
-            self.work.cancel()
+        except BaseException:
+            give_up(self.work)
+            raise
 
     async def tell(self, messages: list[bytes]) -> None:
         """Pass notifications of the running call to its client; none of them when the call was quiet for long."""

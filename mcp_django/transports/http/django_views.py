@@ -120,8 +120,7 @@ async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBa
         raise
     if not more:
         return _copy_headers(HttpResponse(body, status=start["status"]), start)
-    chunks = _chunks(body, outgoing, leave, request.scope.get("client"))
-    stream = StreamingHttpResponse(chunks, status=start["status"])
+    stream = StreamingHttpResponse(_chunks(body, outgoing, leave, request.scope.get("client")), status=start["status"])
     # GZipMiddleware would hold events back, and compress each piece by itself; it leaves alone what is encoded already.
     stream["Content-Encoding"] = "identity"
     return _copy_headers(stream, start)

@@ -95,14 +95,12 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
                 case Refused():
                     refusal = error
                 case LimitExceeded():
-                    headers = {"Retry-After": str(error.retry_after)}
-                    refusal = Refused(429, "Too many calls.", error.remedy, headers)
+                    refusal = Refused(429, "Too many calls.", error.remedy, {"Retry-After": str(error.retry_after)})
                 case CallRefused():
                     refusal = Refused(403, error.message, SWITCHED_OFF)
                 case ToolError():
                     # The database took too long, or was asked to do too much.
-                    remedy = "STATEMENT_TIMEOUT bounds what a read costs."
-                    refusal = Refused(503, error.message, remedy)
+                    refusal = Refused(503, error.message, "STATEMENT_TIMEOUT bounds what a read costs.")
                 case _:
                     refusal = _gone(TAKEN_AWAY)
             # The ticket itself would let whoever reads the log in.

@@ -210,8 +210,7 @@ class Exchange:
         allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
         if len(origins) > 1 or not allowed:
             remedy = "Add the origin to ALLOWED_ORIGINS if pages of it may call the endpoint."
-            seen = f"the Origin {', '.join(origins)!r} is not allowed"
-            raise Refused(403, "Origin not allowed", remedy, seen=seen)
+            raise Refused(403, "Origin not allowed", remedy, seen=f"the Origin {', '.join(origins)!r} is not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
             return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
         try:
@@ -392,8 +391,7 @@ class Exchange:
     def _over(self, limit: LimitExceeded, message: str = "Too many calls") -> Refused:
         told = f"{message}. Try again in {limit.retry_after} s"
         headers = {"Retry-After": str(limit.retry_after)}
-        remedy = limit.remedy
-        return Refused(429, told, remedy, headers, seen=f"{self.caller}: {message}")
+        return Refused(429, told, limit.remedy, headers, seen=f"{self.caller}: {message}")
 
     # The one mapping of exceptions to answers
 
@@ -419,8 +417,7 @@ class Exchange:
                 return self._refuse(Refused(400, str(error), "The URL in the client's configuration has it."))
             case DisallowedHost():
                 remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
-                seen = str(error).partition(". You may")[0]
-                return self._refuse(Refused(400, "Host not allowed", remedy, seen=seen))
+                return self._refuse(Refused(400, "Host not allowed", remedy, seen=str(error).partition(". You may")[0]))
             case Busy():
                 return self._refuse(Refused(503, BUSY, "Run more workers, or raise THREADS.", RETRY_AFTER))
         record = self.request.mcp.record
@@ -435,8 +432,7 @@ class Exchange:
     def _refuse(self, refusal: Refused) -> Response:
         """Refuse the HTTP request: with a JSON-RPC error, or with an HTML page for a browser."""
         report(refusal.status, refusal.seen, refusal.remedy)
-        outcome = outcome_of(refusal.status)
-        refused(self.request, outcome, refusal.text, method=self._asked_for(), cause=refusal.remedy)
+        refused(self.request, outcome_of(refusal.status), refusal.text, method=self._asked_for(), cause=refusal.remedy)
         if self.wants_page:
             # The text is in English, as client programs get it.
             phrase = HTTPStatus(refusal.status).phrase

@@ -126,9 +126,12 @@ class SharedStream:
             async with self.changes.followed():
                 is_listening.set()
                 await relay(self.mailbox, self.deliver, stored_streams.ALIVE_EVERY)
+        except Exception as error:
+            # The stream ends for it, and its client opens another.
+            self.exchange.failed(error)
         finally:
             is_listening.set()
-        tail.leave()
+            tail.leave()
 
     async def deliver(self) -> bool:
         """Write waiting notifications, or a sign of life, to the stream of HTTP with SSE; return whether any waited."""

@@ -164,8 +164,7 @@ class Registry:
             return
         for entry in entries:
             entry.loop.call_soon_threadsafe(entry.end)
-        loop = entries[-1].loop
-        loop.call_soon_threadsafe(lambda: self.keep(asyncio.ensure_future(self._wait_and_hand_on(number))))
+        entries[-1].loop.call_soon_threadsafe(lambda: self.keep(asyncio.ensure_future(self._wait_and_hand_on(number))))
 
     async def _wait_and_hand_on(self, number: int) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE

@@ -27,13 +27,17 @@ from mcp_django.checks.declarations import (
     check_undeclared,
 )
 from mcp_django.checks.settings import CHECKS, DEPLOYMENT_CHECKS
-from tests.testapp.models import Author, Book, Loan
+from tests.testapp.models import AudioBook, Author, Book, Loan
 
 # Django's checks of JSON fields ask the database, once in a process.
 pytestmark = pytest.mark.django_db
 
 own = MCPSite("own")
 urlpatterns = [path("mcp", own.urls)]
+
+
+class LoanInline(admin.TabularInline):
+    model = Loan
 
 
 @pytest.fixture
@@ -134,6 +138,28 @@ def test_an_order_through_a_relation_has_no_index_to_add(exposed):
     exposed(ByProfile)
     (message,) = [message for message in check_orders() if "profile__website" in message.msg]
     assert message.hint == "No index serves an order through a relation: set another ordering on the exposure."
+
+
+def test_an_order_by_a_column_of_the_parent_has_no_index_to_add():
+    (message,) = [found for found in check_orders() if found.obj is AudioBook]
+    assert message.hint.startswith("No index serves an order through a relation")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("inlines", ["LoanInline"], ["admin.E104"]),
+        ("inlines", [LoanInline], ["admin.E202"]),
+        ("form", Author, ["admin.E016"]),
+        ("list_per_page", "20", ["admin.E118"]),
+        ("list_per_page", 20, []),
+    ],
+)
+def test_options_that_an_admin_has_are_checked_as_its_are(exposed, option, value, expected):
+    exposed(ModelExposure, fields=["name"], **{option: value})
+    found = [message for message in check_exposures() if message.id.startswith("admin.")]
+    assert ids(found) == expected
+    assert all(message.obj.__name__ in ("ModelExposure", "LoanInline") for message in found)
 
 
 def test_orders_are_checked_for_a_deployment_alone():

@@ -12,7 +12,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.oddapp.admin import odd
 from tests.oddapp.models import Kind
 from tests.testapp.models import Author, Book, Loan, Tag
-from tests.tool_calls import call
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -37,6 +37,28 @@ def test_columns_are_the_lists_then_the_change_pages(books):
 
 def test_what_neither_the_list_nor_the_change_page_shows_is_not_there(books):
     assert not {"blob", "address", "opens"} & set(books.get_fields(request_of(make_superuser())))
+
+
+@pytest.mark.parametrize("layout", [{"fields": ["title"]}, {"fieldsets": [(None, {"fields": ["title"]})]}, None])
+def test_a_read_only_field_that_the_page_leaves_out_is_not_there(layout):
+    class Narrow(admin.ModelAdmin):
+        list_display = ("title",)
+        readonly_fields = ("isbn", "remark")
+
+        def remark(self, book):
+            return "s3cret"
+
+        def get_fields(self, request, obj=None):
+            return ["title"] if layout is None else super().get_fields(request, obj)
+
+    own = admin.AdminSite("own")
+    own.register(Book, Narrow, **(layout or {}))
+    narrow = MCPSite("own", admin_site=own)
+    make_book(isbn="s3cret")
+    reader = request_of(make_superuser(), narrow)
+    assert narrow.exposures[Book].get_fields(reader) == ("id", "title")
+    for name in ("isbn", "remark"):
+        assert "has no field" in refusal(QueryRecords(), reader, model="testapp.book", fields=[name])
 
 
 def test_G129_secrets_are_left_out_though_the_change_page_shows_them():

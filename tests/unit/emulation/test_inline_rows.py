@@ -94,6 +94,18 @@ def test_H128_only_what_the_inline_shows_is_there(root: MCPRequest) -> None:
         assert "has no filter" in refusal(QUERY, root, **LINES, filters={name: "x"})
 
 
+def test_H128_a_read_only_field_that_the_inline_leaves_out_is_not_there(root: MCPRequest) -> None:
+    class Narrow(admin.TabularInline):
+        model = Line
+        fields = ["product", "quantity"]
+        readonly_fields = ["price"]
+
+    request = reader(root.user, site_of(Narrow))
+    assert "has no field" in refusal(QUERY, request, **LINES, fields=["price"])
+    order = call(GetRecord(), request, model="inlineapp.order", pk=Order.objects.get(number="2").pk)
+    assert set(order["inlines"]["lines"][0]) == {"pk", "product", "quantity"}
+
+
 def test_row_121_only_rows_under_parents_that_the_caller_may_view(root: MCPRequest) -> None:
     class Some(admin.ModelAdmin):
         def get_queryset(self, request: HttpRequest) -> QuerySet[Order]:

@@ -54,6 +54,8 @@ def test_an_option_that_there_is_not_is_refused_with_the_nearest(site):
         TypeError, match=r"tool\(\) got an unexpected keyword argument 'readonly'. Did you mean 'read_o"
     ):
         mcp.tool(lambda request: "", site=site, readonly=True)
+    with pytest.raises(TypeError, match="names of Django's permissions go to permissions"):
+        mcp.tool(lambda request: "", name="own", site=site, permission=["shop.view_order"])
     with pytest.raises(TypeError, match=r"prompt\(\) takes a function, not 'triage'"):
         look("prompt", "triage", {})
 

@@ -221,6 +221,7 @@ def test_the_name_of_an_application_at_sign_in_is_untrusted_text(flow: Flow) -> 
         {"client_id": "\x00"},
         {"client_id": "https://claude.ai/oauth/metadata.json"},
         {"redirect_uri": "https://evil.example/"},
+        {"redirect_uri": "http://["},
         {"redirect_uri": None},
     ],
 )
@@ -335,6 +336,8 @@ def test_a_malformed_query_is_a_bad_request(flow: Flow, query: str) -> None:
         {"client_id": ""},
         {"redirect_uri": "https://evil.example/"},
         {"redirect_uri": "javascript:x"},
+        {"redirect_uri": "http://["},
+        {"resource": "http://["},
     ],
 )
 def test_a_changed_form_leads_nowhere(flow: Flow, changes: dict[str, str]) -> None:

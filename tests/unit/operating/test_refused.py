@@ -9,7 +9,7 @@ from django.test import Client
 
 from mcp_django import site
 from mcp_django.operating import call_lifecycle, call_log_storage
-from mcp_django.runtime import thread_pools
+from mcp_django.runtime.thread_pools import in_thread
 from mcp_django.signals import call_finished
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.transports.http.http_with_sse import as_application as sse_application
@@ -148,14 +148,8 @@ def test_receivers_are_told_of_refusals_by_a_thread_of_no_loop(call_log):
 
 
 async def test_a_loop_is_not_held_up_by_a_receiver(rows, monkeypatch):
-    lanes = []
-
-    def note(lane, work, **options):
-        lanes.append(lane)
-        return in_thread(lane, work, **options)
-
-    in_thread = thread_pools.in_thread
-    monkeypatch.setattr(call_lifecycle, "in_thread", note)
+    works = []
+    monkeypatch.setattr(call_lifecycle, "in_background", works.append)
     done = []
     receiver = lambda record, **kwargs: done.append(record.outcome)  # noqa: E731
     call_finished.connect(receiver)
@@ -163,9 +157,11 @@ async def test_a_loop_is_not_held_up_by_a_receiver(rows, monkeypatch):
         exchange = Exchange(as_application(site), http_scope(origin="https://evil.example"))
         await exchange.send(PING)
         assert (await exchange.answer())[0] == 403
+        assert done == []
+        await in_thread("streams", *works)
     finally:
         call_finished.disconnect(receiver)
-    assert lanes == ["streams"]
+    assert done == ["refused:origin"]
 
 
 # Sessions, HTTP with SSE, and stdio

@@ -175,6 +175,7 @@ def test_converters_belong_to_a_thread_and_its_connection() -> None:
     assert found[0][0] is not mine
 
 
+@pytest.mark.undivided
 @pytest.mark.django_db
 @pytest.mark.parametrize("text", ["'5%%'", "'%%%%s'", "'%%(p0)s'", "'%Y'"])
 def test_percent_signs_of_the_sql_itself_stay(text: str) -> None:

@@ -271,6 +271,7 @@ def paged(request: Any, **arguments: Any) -> list[int]:
         page = call(QueryRecords(), request, **asked, cursor=page["next_cursor"])
 
 
+@pytest.mark.undivided
 @pytest.mark.parametrize("fields", [["name"], ["name", "full"]], ids=["columns", "instances"])
 @pytest.mark.parametrize("sign", ["", "-"])
 @pytest.mark.parametrize("name", ["many", "full", "shout", "last", "twice", "month"])

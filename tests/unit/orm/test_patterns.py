@@ -26,7 +26,7 @@ from tests.restapp.views import OrderViewSet
 from tests.testapp.models import Book
 from tests.tool_calls import call, refusal, request_of
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db]
 QUERY, DESCRIBE = QueryRecords(), DescribeModel()
 SQLITE = connection.vendor == "sqlite"
 ROW = "a" * 25

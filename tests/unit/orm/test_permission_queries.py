@@ -1,3 +1,5 @@
+from uuid import UUID
+
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
@@ -31,6 +33,15 @@ def test_the_answer_is_that_of_djangos_own_backend():
         loaded = fresh(user)
         load_permissions(loaded)
         assert loaded.get_all_permissions() == fresh(user).get_all_permissions()
+
+
+def test_a_key_that_the_driver_does_not_take_is_given_as_its_field_stores_it(monkeypatch):
+    user = fresh(make_member())
+    expected = fresh(user).get_all_permissions()
+    monkeypatch.setattr(User._meta.pk, "get_db_prep_value", lambda value, *args, **kwargs: value.int)
+    user.pk = UUID(int=user.pk)
+    load_permissions(user)
+    assert user.get_all_permissions() == expected
 
 
 def test_one_query_and_none_afterwards(django_assert_num_queries):

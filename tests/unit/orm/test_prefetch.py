@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()
 APPS = ("testapp", "fieldapp", "filterapp", "inlineapp", "restapp")
 MODELS = [model for label in APPS for model in apps.get_app_config(label).get_models()]
-FEW, MANY = 3, 30
+FEW, MANY = 3, 9
 _numbers = itertools.count(1)
 
 

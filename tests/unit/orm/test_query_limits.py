@@ -29,7 +29,7 @@ from tests.library import reader, site_with
 from tests.sqlite_file import noting_transactions
 from tests.testapp.models import Book, Tag
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided]
 
 # Counts until somebody stops it.
 ENDLESS: Final = RawSQL("(WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n)", [])

@@ -142,9 +142,11 @@ def films(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     clock = {"now": NOW}
     for module in ("tools.query_records", "orm.filter_parser"):
         monkeypatch.setattr(f"mcp_django.{module}.local_now", lambda: timezone.localtime(clock["now"]))
-    for number in range(100):
-        moment = NOW - timedelta(days=number)
-        Film.objects.create(title=str(number), year=number, released=moment.date(), shown=moment)
+    moments = [NOW - timedelta(days=number) for number in range(100)]
+    Film.objects.bulk_create(
+        Film(title=str(number), year=number, released=moment.date(), shown=moment)
+        for number, moment in enumerate(moments)
+    )
     Film.objects.create(title="none", year=-1)
     return reader(make_superuser(), site_with(Film)), clock
 

@@ -108,6 +108,21 @@ def test_a_search_finds_what_the_admins_list_shows(
     assert found(reader(user, site_with(Film, search_fields=fields)), search=term) == shown
 
 
+class OpenStudios(ModelExposure):
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(name__startswith="Secret")
+
+
+@pytest.mark.parametrize("field", ["studio__name__iexact", "studio__name__istartswith", "studio__name__icontains"])
+def test_a_search_field_with_a_lookup_finds_rows_by_those_that_are_not_hidden(films: None, field: str) -> None:
+    site = site_with(Film, search_fields=[field])
+    site.register(Studio, OpenStudios)
+    request = reader(make_superuser(), site)
+    Film.objects.filter(title="Sea of Sol").update(studio=Studio.objects.create(name="Secret"))
+    assert len(found(request, search="'big studio'")) == 2
+    assert found(request, search="secret") == []
+
+
 def test_row_133_a_word_that_a_search_field_cannot_take_is_refused(films: None) -> None:
     request = reader(make_superuser(), site_with(Film, search_fields=["title", "year__gte"]))
     assert len(found(request, search="1990")) == 2

@@ -113,7 +113,7 @@ def test_row_116_an_order_outside_the_list_is_refused(book: Any, given: Any) -> 
     refused(ordering_argument, *book, given)
 
 
-@pytest.mark.parametrize(("given", "found"), [(None, 20), (5, 5), ("50", 50), (10**9, 200), (10**400, 200)])
+@pytest.mark.parametrize(("given", "found"), [(None, 20), (5, 5), ("50", 50), (5.0, 5), (10**9, 200), (10**400, 200)])
 def test_row_71_a_limit_is_clamped(given: Any, found: int) -> None:
     assert limit_argument(given, 20) == found
 

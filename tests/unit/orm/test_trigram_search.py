@@ -19,7 +19,7 @@ from tests.library import reader, site_with
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db]
 QUERY = QueryRecords()
 CAN = connection.vendor == "postgresql"
 

@@ -27,7 +27,7 @@ from tests.library import query_of, read, reader, shown
 from tests.testapp.models import Author, Book, Loan
 from tests.tool_calls import call, refusal, site_with
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db]
 
 GET, QUERY, UPDATE, TOTALS = GetRecord(), QueryRecords(), UpdateRecord(), AggregateRecords()
 LABEL = "fieldapp.sample"

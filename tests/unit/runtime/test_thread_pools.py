@@ -19,7 +19,7 @@ from mcp_django.runtime import thread_pools
 from mcp_django.runtime.thread_pools import Handover, in_thread, run_through
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http import streamable_http
-from tests.asgi_client import Exchange, http_scope
+from tests.asgi_client import Exchange, http_scope, nothing_reported
 from tests.configured import configured
 from tests.factories import make_book, make_superuser
 from tests.testapp.admin import BookAdmin
@@ -160,6 +160,40 @@ async def test_work_that_nobody_waits_for_any_more_is_never_done():
     await asyncio.gather(*filling)
     assert await in_thread("slow", lambda: "next") == "next"
     assert begun == []
+
+
+async def test_L206_work_in_djangos_own_thread_that_fails_when_it_was_given_up_is_reported_nowhere():
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        release.wait(SOON)
+        ended.set()
+        raise LookupError("nobody asks any more")
+
+    with nothing_reported():
+        given_up = in_thread("slow", work, thread_sensitive=True)
+        await asyncio.to_thread(begun.wait, SOON)
+        given_up.cancel()
+        release.set()
+        # What comes after it in the same thread is over only when it is.
+        assert await in_thread("slow", ended.is_set, thread_sensitive=True)
+        del given_up
+
+
+@configured(QUEUE_TIMEOUT=0.05)
+async def test_L206_work_that_nobody_waits_for_is_done_however_long_it_finds_no_place():
+    done, release = [], threading.Event()
+    with nothing_reported():
+        filling = [in_thread("streams", lambda: release.wait(10)) for _ in range(thread_pools.STREAM_THREADS)]
+        thread_pools.in_background(lambda: done.append("work"))
+        # What is asked for later has waited too long, and so has the work before it.
+        with pytest.raises(thread_pools.Busy):
+            await in_thread("streams", lambda: None)
+        release.set()
+        await asyncio.gather(*filling)
+        assert await in_thread("streams", lambda: "next") == "next"
+    assert done == ["work"]
 
 
 # Users beside each other, over HTTP

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 
 from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import Cancelled
+from mcp_django.runtime.thread_pools import STREAM_THREADS, Busy, in_thread
 from mcp_django.server.kernel import Reply
 from mcp_django.transports import notification_queues
 from mcp_django.transports.call_execution import in_time
 from mcp_django.transports.notification_queues import Outbox
+from tests.asgi_client import nothing_reported
+from tests.configured import configured
 
 # Bytes of a long message.
 LONG = 50_000
@@ -99,7 +103,7 @@ async def test_a_quiet_call_is_looked_at_when_patience_ends_and_when_it_rings() 
 @pytest.fixture
 def request_and_call(rf: Any) -> Any:
     request = rf.get("/")
-    request.mcp = SimpleNamespace(cancelled=False, record=CallRecord(method="ping"))
+    request.mcp = SimpleNamespace(cancelled=False, site=None, record=CallRecord(method="ping"))
     return request, SimpleNamespace(id=1, era=SimpleNamespace(modern=False))
 
 
@@ -150,3 +154,33 @@ async def test_who_cancels_the_wait_cancels_the_work(request_and_call: Any) -> N
     await asyncio.wait_for(stopped.wait(), 10)
     assert running.cancelled()
     assert request_and_call[0].mcp.cancelled
+
+
+async def test_L206_work_that_fails_after_it_was_stopped_is_reported_nowhere(request_and_call: Any) -> None:
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            # As a report of progress does once the call is cancelled.
+            raise Cancelled
+
+    with nothing_reported():
+        assert isinstance(await in_time(*request_and_call, 0.01, work()), Reply)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others, timeout=10)
+        del others
+
+
+@configured(QUEUE_TIMEOUT=0.05)
+async def test_L206_the_end_of_a_stopped_call_is_told_however_busy_the_threads_are(request_and_call: Any) -> None:
+    release = threading.Event()
+    with nothing_reported():
+        filling = [in_thread("streams", partial(release.wait, 10)) for _ in range(STREAM_THREADS)]
+        assert isinstance(await in_time(*request_and_call, 0.01, asyncio.sleep(60)), Reply)
+        # What is asked for later has waited too long, and so has the end of the call.
+        with pytest.raises(Busy):
+            await in_thread("streams", release.wait)
+        release.set()
+        await asyncio.gather(*filling)
+        await in_thread("streams", release.wait)
+    assert request_and_call[0].mcp.record.outcome == "error:timeout"

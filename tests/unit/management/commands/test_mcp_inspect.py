@@ -64,11 +64,15 @@ def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monke
     ("options", "what", "reason"),
     [
         ({"user": "reader"}, "- testapp.author", "lacks the permission testapp.view_author"),
-        ({"user": "reader"}, "- create_record", "lacks the permission"),
+        ({"user": "reader"}, "- create_record", "no model for which the user has the permission"),
         ({"user": "reader"}, "- tags", "does not see testapp.tag"),
         ({"user": "reader"}, "- publish_testapp_book", "it takes the permission publish, which the user lacks"),
         ({"user": "reader"}, "- action publish", "it takes the permission publish, which the user lacks"),
-        ({"user": "reader"}, "- create_record", "lacks the permission to create rows of any model"),
+        (
+            {"user": "reader"},
+            "- create_record",
+            "there is no model for which the user has the permission that it asks for",
+        ),
         ({"user": "customer"}, "- query_records", "the user sees no model"),
         ({"user": "customer"}, "- publish_testapp_book", "the user does not see testapp.book"),
         ({"user": "customer"}, "- testapp.book", "the admin does not let the user in: is_staff"),
@@ -106,7 +110,7 @@ def test_a_model_that_is_none_is_an_error(capsys):
 def test_without_a_user_it_is_the_first_superuser(capsys):
     assert run(capsys, user=None).startswith("admin with mcp:read mcp:write at ")
     get_user_model().objects.update(is_active=False)
-    with pytest.raises(CommandError, match="There is no superuser whose view could be shown: name a user with --user"):
+    with pytest.raises(CommandError, match="There is no superuser: run manage"):
         run(capsys, user=None)
 
 

@@ -13,9 +13,11 @@ from mcp_django import site
 from mcp_django.models import Session
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import issue_token
+from mcp_django.runtime.thread_pools import BUSY, Busy
 from mcp_django.transports import notification_queues
+from mcp_django.transports.http.event_streams import SessionChanges
 from mcp_django.transports.http.http_with_sse import as_application
-from tests.asgi_client import Exchange, http_scope
+from tests.asgi_client import Exchange, http_scope, nothing_reported
 from tests.factories import make_book, make_superuser
 from tests.session_client import EventStream
 
@@ -213,6 +215,24 @@ async def test_the_session_ends_with_the_stream(client):
     assert await client.post({"jsonrpc": "2.0", "id": 9, "method": "ping"}) == 404
     assert await Session.objects.aget() is not None
     client.stream = await client.open()
+
+
+@pytest.mark.parametrize("hears", [0, 1], ids=["at once", "later"])
+async def test_L206_a_stream_that_can_hear_of_no_changes_ends_and_nothing_is_reported(token, monkeypatch, hears):
+    answers = [True] * hears
+
+    async def hold(self, **options):
+        if not answers:
+            raise Busy(BUSY)
+        return answers.pop()
+
+    monkeypatch.setattr(SessionChanges, "hold", hold)
+    client = SSEClient(token)
+    with nothing_reported():
+        await client.open()
+        assert await client.stream.block() == {"retry": "500"}
+        await client.stream.exchange.over()
+    assert await client.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}) == 404
 
 
 @pytest.mark.parametrize("uri", ["/sse/messages", "/sse/messages?session_id=", "/sse/messages?session_id=x"])
