@@ -229,7 +229,9 @@ class Reader:
             text = DASH.sub("-", text.lower())
             if last := LAST.fullmatch(text):
                 number, unit = int(last[1] or 1), last[2][0]
-                return [self._time(f"last {number}{unit}", self.now - timedelta(**{LENGTHS[unit]: number}), None)]
+                # The overview looks at the period before it, too.
+                begins = self.now - 2 * (length := timedelta(**{LENGTHS[unit]: number})) + length
+                return [self._time(f"last {number}{unit}", begins, None)]
             word, day, first, second = found.groups() if (found := TIME.fullmatch(text)) else ("", "", "", "")
             if not (day or first) or (word and second):
                 return []
@@ -384,9 +386,7 @@ class CallQuery:
     def _narrowed(self, rows: QuerySet[CallEntry], looks: dict[str, list[Look]]) -> QuerySet[CallEntry]:
         for name, each in looks.items():
             # Bounds of a duration hold together.
-            wanted = [
-                Q((column, values[0]) if "__" in column else (f"{column}__in", values)) for column, values in each
-            ]
+            wanted = [(column, values[0]) if "__" in column else (f"{column}__in", values) for column, values in each]
             rows = rows.filter(Q(*wanted, _connector=Q.AND if name == "duration" else Q.OR))
         return self._in_period(rows.none() if self.problems else rows)
 
@@ -414,7 +414,7 @@ class CallList(ChangeList):
     @property
     def page(self) -> Any:
         """The page of the list that is shown."""
-        return self.paginator.page(self.page_num)
+        return self.paginator.get_page(self.page_num)
 
     @property
     def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, Any]]]]:

@@ -63,9 +63,9 @@ class Page:
         is_there = self.is_local or apps.is_installed("oauth2_provider")
         return is_there and bool(self.home.has_view_permission(request))
 
-    def get_switches(self, request: HttpRequest) -> list[Any]:
-        """Return the switches that the page has all pages of the console tell."""
-        return []
+    def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
+        """Return the switches that the page has all pages of the console tell: those in force, those that are over."""
+        return [], []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
         """Check permission and HTTP method of a console page, and call the page's function.
@@ -194,11 +194,11 @@ class Switches(Page):
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 
-    def get_switches(self, request: HttpRequest) -> list[Any]:
-        """Return the switches that are in force, the newest first."""
-        from ..operating.switches import active  # the admin is loaded by every process
+    def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
+        """Return the switches that are in force, and those whose time was over lately, the newest first."""
+        from ..operating.switches import newest  # the admin is loaded by every process
 
-        return list(active().filter(begins__lte=timezone.now()).order_by("-begins", "-pk")[:MAX_TOLD])
+        return newest(MAX_TOLD)
 
 
 class Connections(Page):

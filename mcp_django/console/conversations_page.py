@@ -5,6 +5,7 @@ Nothing here reads the whole table: a list looks at some of the newest calls, an
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, reduce
@@ -13,6 +14,7 @@ from operator import or_
 from typing import Any, Final
 
 from django.contrib.admin.models import LogEntry
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db.models import Model, Q
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import NoReverseMatch, reverse
@@ -35,6 +37,8 @@ LOOKED_AT: Final = 300
 NEAR: Final = timedelta(hours=12)
 MOST: Final = 3_000
 LISTED: Final = 25
+# Times that a list looks further back for the call from which others are.
+AHEAD: Final = 2
 # Calls of a conversation on each side of one, and models and history entries that are named.
 AROUND: Final = 100
 NAMED: Final = 12
@@ -86,13 +90,27 @@ class Conversation:
     def recent(cls, asked: CallQuery, until: CallEntry | None) -> "tuple[list[Conversation], CallEntry | None]":
         """Return the conversations with the newest calls that match a query, and the call from which others are.
 
-        With ``until`` they are those that have no matching call after that one.
+        With ``until`` they are those that have no matching call after that one. Where none is found among more calls
+        of one conversation than are looked at, that one goes on, and is returned again.
         """
+        found, more = cls._look(asked, until, LOOKED_AT)
+        new = [each for _call, each in found if not each.later]
+        ahead = 0 if until is None and all(more not in each.calls for each in new) else AHEAD
+        while more is not None and ahead:
+            older, further = cls._look(asked, more, MOST)
+            first = next((call for call, each in older if not each.later), None)
+            more, ahead = (first, 0) if first else (further, ahead - 1)
+        listed = {id(each): each for each in new or [each for _call, each in found]}
+        return sorted(listed.values(), key=lambda each: each.calls[-1].time, reverse=True), more
+
+    @classmethod
+    def _look(cls, asked: CallQuery, until: CallEntry | None, most: int) -> tuple[list[Any], CallEntry | None]:
+        """Return conversations, each after its newest matching call until then, and the call from which others are."""
         every = CallEntry._default_manager.all()
         rows, _since = asked.newest(every if until is None else every.filter(time__lte=until.time))
-        newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:LOOKED_AT])
+        newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:most])
         found = cls.among(newest)
-        more = found[LISTED].calls[-1] if len(found) > LISTED else newest[-1] if len(newest) == LOOKED_AT else None
+        more = found[LISTED].calls[-1] if len(found) > LISTED else newest[-1] if len(newest) == most else None
         times = [call.time for each in found[:LISTED] for call in each.calls]
         if not times:
             return [], None
@@ -100,13 +118,14 @@ class Conversation:
         keys = (Q(**cls.key_of(each.calls[0])) for each in found[:LISTED])
         whole = every.filter(time__gte=min(times) - NEAR, time__lte=max(times) + NEAR)
         whole = whole.filter(reduce(or_, keys)).order_by("-time", "-pk").only(*LIGHT)[:MOST]
-        by_call = {call.pk: each for each in cls.among(whole) for call in each.calls}
-        listed = {id(each): each for each in (by_call.get(one.calls[-1].pk, one) for one in found[:LISTED])}
-        if until is not None:
-            later = asked.filter(every.filter(pk__in=by_call, time__gt=until.time))
-            for pk in later.values_list("pk", flat=True):
-                listed.pop(id(by_call[pk]), None)
-        return sorted(listed.values(), key=lambda each: each.calls[-1].time, reverse=True), more
+        # A session is one, even where it has more calls than these.
+        by_call = {call.session or call.pk: each for each in cls.among(whole) for call in each.calls}
+        last = [one.calls[-1] for one in found[:LISTED]]
+        listed = [(call, by_call.get(call.session or call.pk, one)) for call, one in zip(last, found, strict=False)]
+        later = {call.pk: each for _call, each in listed for call in each.calls if until and call.time > until.time}
+        for pk in asked.filter(every.filter(pk__in=later)).values_list("pk", flat=True):
+            later[pk].later = True
+        return listed, more
 
     @property
     def minutes(self) -> float:
@@ -151,10 +170,22 @@ def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Ite
     keys = [key for call in calls for key in call.history if str(key).isdecimal()][:AROUND]
     for found in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
         model = found.content_type.model_class() if found.content_type else None
-        if url := admin_url(home, request, model, "history", found.object_id):
+        url = admin_url(home, request, model, "history", found.object_id)
+        if url and not _is_hidden(home, request, model, found):
             yield {"url": url, "name": plain(found.object_repr), "said": plain(found.get_change_message(), 300)}
         else:
             yield {"url": "", "name": _("a row that you may not see"), "said": ""}
+
+
+def _is_hidden(home: Home, request: HttpRequest, model: Any, entry: LogEntry) -> bool:
+    """Return whether the admin hides the row of a call's history entry from the user; one that is gone is nobody's."""
+    model_admin = home.admin_site._registry[model]
+    row = model_admin.get_object(request, str(entry.object_id))
+    if row is not None:
+        return not model_admin.has_view_permission(request, row)
+    with suppress(ObjectDoesNotExist, ValidationError, ValueError):
+        return entry.get_edited_object() is not None
+    return False
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:

@@ -140,6 +140,8 @@ class Agent:
         if "Authorization" not in sent and (cookies := self.sent_to(url)):
             sent["Cookie"] = cookies
         try:
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise ValueError("only http and https are followed")
             request = urllib.request.Request(url, body, sent, method=method)
             patience = min(TIMEOUT, max(0.1, self.ends - time.monotonic()))
             try:
@@ -482,9 +484,8 @@ class Doctor:
             raise StepFailed(seen, f"Is the password right? {LOGIN_FOR_ALL}")
         answer = self.agent.follow(urljoin(sent.url, sent.headers["Location"]))
         if urlsplit(answer.url).path != urlsplit(self.server["authorization_endpoint"]).path:
-            raise StepFailed(
-                f"After the sign-in the browser is at {answer.url}, and not back at the consent page.", LEADS_BACK
-            )
+            seen = f"After the sign-in the browser is at {answer.url}, and not back at the consent page."
+            raise StepFailed(seen, LEADS_BACK)
         return "by its form, which leads back"
 
     def open_consent(self) -> str:
@@ -520,9 +521,8 @@ class Doctor:
         sent = self.agent.send("POST", answer.url.partition("?")[0], form, headers)
         given = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
         if "code" not in given:
-            raise StepFailed(
-                f"Allowing it answers {sent.status} and no code: {given.get('error', sent.kind)}.", "See the log."
-            )
+            seen = f"Allowing it answers {sent.status} and no code: {given.get('error', sent.kind)}."
+            raise StepFailed(seen, "See the log.")
         self.code = given["code"][0]
         return "with its styles, and it gives a code"
 
@@ -562,9 +562,8 @@ class Doctor:
                 "WSGI servers cannot stream: serve the project with uvicorn or daphne. Calls work all the same.",
             )
         if b"acknowledged" not in answer.body:
-            raise StepFailed(
-                "The stream ends, or is held back, before its first event.", "Turn buffering off in the proxy."
-            )
+            seen = "The stream ends, or is held back, before its first event."
+            raise StepFailed(seen, "Turn buffering off in the proxy.")
         return "its first event came at once"
 
     def _ask(self, method: str, params: Mapping[str, Any], **more: Any) -> Answer:

@@ -147,9 +147,8 @@ def _of_tables(label: str) -> CheckResult:
     except DatabaseError as error:
         return CheckResult(title, "error", type(error).__name__, _("Look at the server's log."))
     if missing:
-        return CheckResult(
-            title, "error", _("Not migrated: %(names)s") % {"names": ", ".join(missing)}, "manage.py migrate"
-        )
+        seen = _("Not migrated: %(names)s") % {"names": ", ".join(missing)}
+        return CheckResult(title, "error", seen, "manage.py migrate")
     return CheckResult(title, "ok", _("All migrations are applied."))
 
 
@@ -163,9 +162,7 @@ def _of_cache() -> CheckResult:
     except Exception as error:
         return CheckResult(text, "error", type(error).__name__, remedy)
     if not is_well:
-        return CheckResult(
-            text, "error", _("It loses what is stored in it."), _("Without it no call can be confirmed.")
-        )
+        return CheckResult(text, "error", _("It loses what is stored in it."), remedy)
     return CheckResult(text, "ok", _("It answers."))
 
 
@@ -180,9 +177,8 @@ def _of_channel_layer() -> CheckResult:
         async_to_sync(_round_trip, force_new_loop=True)(layer[0])
     except Exception as error:
         remedy = _("Subscribers in other workers learn of no change until it answers. See CHANNEL_LAYERS.")
-        return CheckResult(
-            title, "error", f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": "), remedy
-        )
+        seen = f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": ")
+        return CheckResult(title, "error", seen, remedy)
     return CheckResult(title, "ok", _("It is shared between workers."))
 
 
@@ -216,9 +212,8 @@ def _of_documents() -> Iterator[CheckResult]:
 
 def of_settings(*, deployed: bool = True) -> Iterator[CheckResult]:
     """Run the health checks of the settings: this app's Django system checks, those for deployment if ``deployed``."""
-    own = [
-        found for found in checks.run_checks(include_deployment_checks=deployed) if str(found.id or "").startswith(OURS)
-    ]
+    every = checks.run_checks(include_deployment_checks=deployed)
+    own = [found for found in every if str(found.id or "").startswith(OURS)]
     for found in own:
         verdict = "error" if found.level >= checks.ERROR else "warning" if found.level >= checks.WARNING else "info"
         yield CheckResult(str(found.id), verdict, str(found.msg), str(found.hint or ""))

@@ -6,7 +6,6 @@ Sessions are those of the handshake era that have something to remember; a call 
 at and removed on the page of the access tokens, which has its own permissions.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ from ..subscriptions.bus import shared_layer
 from ..transports.client_configs import set_ups
 from ..transports.http.open_streams import registry
 from .console_pages import Page
-from .health_checks_page import CheckResult, reached
+from .health_checks_page import reached
 
 # Each of these is enough to end sessions.
 MAY_END: Final = ("mcp_django.change_session", "mcp_django.delete_session")
@@ -107,15 +106,6 @@ def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
     return {"clients": clients, "access_url": url}
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An endpoint to connect clients to: URL, set-up of each client, result of the check (None before the check)."""
-
-    url: str
-    set_ups: list[dict[str, str]]
-    findings: list[CheckResult] | None
-
-
 def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the page that shows how to connect each client; a POST checks the endpoint and its metadata."""
     context: dict[str, Any] = {"endpoints": [], "fault": ""}
@@ -125,6 +115,7 @@ def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
         except ImproperlyConfigured as error:
             context["fault"] = str(error)
             break
+        # Before the check there are none.
         findings = list(reached(url)) if request.method == "POST" else None
-        context["endpoints"].append(Endpoint(url, list(set_ups(url)), findings))
+        context["endpoints"].append({"url": url, "set_ups": list(set_ups(url)), "findings": findings})
     return page.render(request, context)

@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
 from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry
@@ -170,9 +170,8 @@ def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> 
     entries = [(value, Tally(rows, part), Tally(found[1].get(value, ()), part)) for value, rows in kept]
     failed = max((now.failed for _value, now, _before in entries), default=0) or 1
     slow = max((now.p95 for _value, now, _before in entries), default=0.0) or 1.0
-    return sorted(entries, key=lambda each: (-each[1].failed / failed - each[1].p95 / slow, -each[1].calls, each[0]))[
-        :TOP
-    ]
+    entries.sort(key=lambda each: (-each[1].failed / failed - each[1].p95 / slow, -each[1].calls, each[0]))
+    return entries[:TOP]
 
 
 class Chart:
@@ -249,6 +248,7 @@ class Overview:
             "before": self.begins - (self.ends - self.begins),
             "rest": str(without(self.query, "time")),
             "list_url": self.query.url(self.calls_url),
+            "is_new": not found.now.calls and not CallEntry._default_manager.exists(),
             "spans": [(title, self.query.adding(time=text).url(), text in texts) for text, title in SPANS],
             "numbers": self.numbers(found),
             "chart": chart,
@@ -291,12 +291,13 @@ class Overview:
         label = f"{date_format(step.begins, chart.format)}\N{EN DASH}{date_format(step.ends, chart.format[6:])}: "
         width = chart.x(step.ends) - chart.x(step.begins)
         counts = {"calls": self.about(tally.calls), "failed": self.about(tally.failed)}
+        told = ngettext("%(calls)s call, %(failed)s failed", "%(calls)s calls, %(failed)s failed", tally.calls)
         # What is this short has so few calls that one may look at each.
         is_short = step.ends - step.begins <= timedelta(minutes=1)
         return {
             **{"step": step, "parts": chart.bars(step), "times": times},
             **{"x": f"{chart.x(step.begins):.3f}", "width": f"{width:.3f}", "bar": f"{BAR * width:.3f}"},
-            "label": label + _("%(calls)s calls, %(failed)s failed") % counts,
+            "label": label + told % counts,
             "slow_label": label + ", ".join(f"{name} {text}" for name, text in times.items()),
             "url": there.url(self.calls_url if is_short else ""),
             "slow_url": there.adding(duration=tally.slow).url(self.calls_url) if tally.calls else "",

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin import ModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
@@ -120,12 +121,10 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if not may_change:
             raise PermissionDenied
         if "on" in request.POST:
-            key = request.POST["on"]
-            switch = active().filter(pk=key).first() if key.isdecimal() and len(key) < 19 else None
+            switch = ModelAdmin(Switch, page.home.admin_site).get_object(request, request.POST["on"])
             if switch is not None and end_switch(switch, by=user):
-                messages.success(
-                    request, _("On again: %(what)s. All workers obey within 5 seconds.") % {"what": switch}
-                )
+                told = _("On again: %(what)s. All workers obey within 5 seconds.")
+                messages.success(request, told % {"what": switch})
             else:
                 messages.warning(request, _("It is on already."))
             return redirect(back or page.url)

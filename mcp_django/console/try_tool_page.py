@@ -31,7 +31,7 @@ from ..tools.generic import GENERIC_TOOLS
 from ..tools.model_overview import Overview, Writing
 from ..transports.local_client import CallFailed, LocalClient
 from .console_pages import Page
-from .visibility_page import known_scopes, known_sites, with_defaults
+from .visibility_page import SiteForm, known_sites, with_defaults
 from .visibility_report import ask, request_of, tokens
 
 MAX_HELP: Final = 600
@@ -259,19 +259,14 @@ def with_rows(writing: Writing) -> dict[str, Any]:
     return schema
 
 
-class CallerForm(forms.Form):
+class CallerForm(SiteForm):
     """The try page's form that chooses site, scopes and tool."""
 
-    site = forms.ChoiceField(label=gettext_lazy("Site"))
-    scope = forms.MultipleChoiceField(label=gettext_lazy("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
     tool = forms.ChoiceField(label=gettext_lazy("Tool"), required=False)
     model = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
 
     def __init__(self, data: Any) -> None:
         super().__init__(with_defaults(data), auto_id="try_%s")
-        fields: Any = self.fields
-        fields["site"].choices = [(name, name) for name in known_sites()]
-        fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
 
     def offer(self, tools: Iterable[str], models: Iterable[str]) -> None:
         """Take one of these tools, and one of these models."""
@@ -302,11 +297,6 @@ class Answer:
     def structured(self) -> Any:
         """The structured content, None without any."""
         return self.result.get("structuredContent")
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the model is told of an error."""
-        return bool(self.refusal or self.result.get("isError"))
 
     @property
     def texts(self) -> list[str]:
@@ -428,7 +418,7 @@ class TryIt:
         """Call the tried tool again with the person's answers to its questions."""
         try:
             given, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
-            parts = [(key, question["params"]) for key, question in questions.items()]
+            given, parts = {**given}, [(key, question["params"]) for key, question in questions.items()]
         except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
             return self._page(tool=tool, arguments=SchemaForm(tool["inputSchema"], prefix="arg"))
         state = self.request.POST.get("state", "")
@@ -443,9 +433,7 @@ class TryIt:
         more = {"inputResponses": responses, **({"requestState": state} if state else {})}
         return self._call(tool, given, context, **more)
 
-    def _call(
-        self, tool: dict[str, Any], given: dict[str, Any], context: dict[str, Any], **more: Any
-    ) -> HttpResponseBase:
+    def _call(self, tool: dict[str, Any], given: Any, context: dict[str, Any], **more: Any) -> HttpResponseBase:
         answer, began = Answer(), time.perf_counter()
         try:
             with counted(answer.record):
@@ -474,13 +462,12 @@ class TryIt:
         self, tool: dict[str, Any], given: Any, asked: Mapping[str, Any], questions: list[dict[str, Any]]
     ) -> HttpResponseBase:
         """Show what a client would show its user."""
+        kept = {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
         return self._page(
             tool=tool,
             questions=questions,
-            given=as_json(given),
-            asked_for=json.dumps(
-                {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
-            ),
+            given=json.dumps(given, ensure_ascii=False),
+            asked_for=json.dumps(kept),
             state=asked.get("requestState", ""),
         )
 
@@ -513,10 +500,6 @@ class TryIt:
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer a request for the page."""
     return TryIt(page, request).respond()
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def table_of(structured: Any) -> Table | None:

@@ -34,12 +34,23 @@ def known_scopes() -> list[str]:
     return join({*oauth2_settings.SCOPES, *HIERARCHY}).split()
 
 
-class AsUserForm(forms.Form):
+class SiteForm(forms.Form):
+    """A form of the console that chooses a site and scopes."""
+
+    site = forms.ChoiceField(label=_("Site"))
+    scope = forms.MultipleChoiceField(label=_("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
+
+    def __init__(self, data: Any, *, auto_id: str) -> None:
+        super().__init__(data, auto_id=auto_id)
+        fields: Any = self.fields
+        fields["site"].choices = [(name, name) for name in known_sites()]
+        fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
+
+
+class AsUserForm(SiteForm):
     """The form of the visibility page: user, site, scopes or token. Cleaned, ``access`` is the token or None."""
 
     user = forms.CharField(label=_("User"), max_length=254, help_text=_("The name with which the user signs in."))
-    site = forms.ChoiceField(label=_("Site"))
-    scope = forms.MultipleChoiceField(label=_("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
     access = forms.ChoiceField(
         label=_("Client"), required=False, help_text=_("Its scopes and records count instead of those above.")
     )
@@ -47,13 +58,9 @@ class AsUserForm(forms.Form):
     def __init__(self, data: Any = None) -> None:
         super().__init__(data, auto_id="seen_%s")
         fields: Any = self.fields
-        fields["site"].choices = [(name, name) for name in known_sites()]
-        fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
         fields["scope"].initial = list(default_scopes())
-        fields["access"].choices = [
-            ("", _("any, with the scopes above")),
-            *((str(t.pk), _told(t)) for t in self.tokens),
-        ]
+        told = [(str(token.pk), _told(token)) for token in self.tokens]
+        fields["access"].choices = [("", _("any, with the scopes above")), *told]
 
     @cached_property
     def person(self) -> Any:
@@ -100,13 +107,12 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     form, view = AsUserForm(with_defaults(request.GET)), None
     if form.is_valid():
         chosen, token = form.cleaned_data, form.cleaned_data["access"]
+        site, person = known_sites()[chosen["site"]], chosen["user"]
         scopes = chosen["scope"] if token is None else token.scope.split()
         facts = None if token is None else token.facts
         client_id = "" if token is None or token.application is None else token.application.client_id
         try:
-            view = visibility_of(
-                known_sites()[chosen["site"]], chosen["user"], scopes, facts=facts, client_id=client_id
-            )
+            view = visibility_of(site, person, scopes, facts=facts, client_id=client_id)
         except CallFailed as refused:
             form.add_error(None, str(refused))
     return page.render(request, {"form": form, "view": view})

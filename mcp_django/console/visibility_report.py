@@ -8,6 +8,7 @@ import orjson
 from django.apps import apps
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import Model
+from django.utils.text import get_text_list
 from django.utils.translation import gettext as _
 
 from ..conf import settings
@@ -222,15 +223,14 @@ def tool_reason(request: MCPRequest, name: str) -> str:
         if action is not None:
             return action_reason(request, *action)
         declared = [*site._own_tools.values(), *site.function_tools()]
-        return forbidden_reason(request, next((item for item in declared if item.name == name), None), name)
+        return forbidden_reason(request, next((item for item in declared if item.name == name), None))
     if reason := _lacks_scope(request, tool):
         return reason
-    return _("there are more tools than TOOL_BUDGET (%(budget)s): run_action runs it") % {
-        "budget": settings.TOOL_BUDGET
-    }
+    told = {"budget": settings.TOOL_BUDGET}
+    return _("there are more tools than TOOL_BUDGET (%(budget)s): run_action runs it") % told
 
 
-def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
+def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
     """Return the visibility report's reason why the user has no permission for a tool."""
     if isinstance(tool, CreateUpload) and upload_storage() is None:
         return _('STORAGES has no "mcp_uploads"')
@@ -243,8 +243,7 @@ def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
         return _("the user lacks a permission that it asks for")
     if not access_of(request).exposures:
         return _("the user sees no model")
-    what = {"verb": name.partition("_")[0]}
-    return _("the user lacks the permission to %(verb)s rows of any model") % what
+    return _("there is no model for which the user has the permission that it asks for")
 
 
 def _read_only_reason(request: MCPRequest) -> str:
@@ -335,7 +334,8 @@ def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> st
     asked = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
     if any(_has(request, exposure, item) for item in asked):
         return _("the user lacks a permission that it asks for")
-    return _("it takes the permission %(permissions)s, which the user lacks") % {"permissions": " or ".join(asked)}
+    told = {"permissions": get_text_list(list(asked))}
+    return _("it takes the permission %(permissions)s, which the user lacks") % told
 
 
 def _unseen(label: str) -> str:

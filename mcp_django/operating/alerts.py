@@ -15,6 +15,7 @@ from django.core.mail import mail_admins
 from django.db import connections
 from django.dispatch import receiver
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from ..conf import settings
 from ..context.untrusted_text import plain
@@ -81,8 +82,12 @@ class Alerts:
         failures = sum(found.values()) - calls
         if calls >= chosen["failing_calls"] and failures >= chosen["failing_share"] * calls:
             told = {"failed": failures, "calls": calls, "minutes": chosen["failing_minutes"]}
-            text = _("%(failed)s of %(calls)s calls of the last minutes (%(minutes)s) failed.") % told
-            self.raise_alert("failures", "", text, told, AGAIN)
+            text = ngettext(
+                "%(failed)s of %(calls)s calls of the last minute failed.",
+                "%(failed)s of %(calls)s calls of the last %(minutes)s minutes failed.",
+                told["minutes"],
+            )
+            self.raise_alert("failures", "", text % told, told, AGAIN)
 
 
 alerts: Final = Alerts()

@@ -365,8 +365,7 @@ DELETED_AT_ONCE: Final = 10_000
 
 def old_calls(days: int) -> Any:
     """Return the queryset of stored call log rows that are older than so many days."""
-    rows = CallEntry._default_manager.using(_alias())
-    return rows.filter(time__lt=timezone.now() - timedelta(days=days))
+    return CallEntry._default_manager.using(_alias()).filter(time__lt=timezone.now() - timedelta(days=days))
 
 
 def clear_calls(days: int) -> int:

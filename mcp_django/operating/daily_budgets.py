@@ -155,12 +155,13 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefuse
         if (kind, name) != (budget.kind, quantity)
     ]
     used_up = {"limit": budget.limits[quantity], "what": WORDS[quantity], "owner": budget.kind, "name": budget.name}
-    text = _("The budget of the %(owner)s %(name)s is used up for today: %(limit)s %(what)s.") % used_up
+    told = {**used_up, "budget": f"{budget.kind}.{quantity}"}
+    text = _("%(name)s has used up today's budget: %(budget)s = %(limit)s") % told
     alerts.raise_alert("budget", budget.counter(quantity), text, used_up)
-    told = f" Left: {', '.join(rest)}." if rest else ""
+    others = f" Left: {', '.join(rest)}." if rest else ""
     return CallRefused(
         f"The {budget.limits[quantity]:,} {WORDS[quantity]} that {WORDS[budget.kind]} has in a day are used up. "
-        f"They begin anew in {resets_in()} s.{told}",
+        f"They begin anew in {resets_in()} s.{others}",
         "rate",
     )
 
@@ -207,12 +208,6 @@ class Counts:
                 self._said.move_to_end(key)
             while len(self._said) > MOST:
                 self._untold.pop(self._said.popitem(last=False)[0], None)
-
-    def forget(self) -> None:
-        """Know nothing of what was said or counted."""
-        with self._lock:
-            self._said.clear()
-            self._untold.clear()
 
 
 counts: Final = Counts()

@@ -93,6 +93,8 @@ logger = logging.getLogger("mcp_django")
 LOOK: Final = 1.0
 POLL: Final = 3.0
 PATIENCE: Final = 1.0
+# So long the console says that the time of a switch is over.
+LATELY: Final = timedelta(hours=12)
 # Switches that act at the same time.
 MOST: Final = 10_000
 MARK: Final = "mcp_django:switches"
@@ -148,10 +150,7 @@ class Board:
                 self._mark = self._mark if mark == AWAY else mark
         moment = timezone.now()
         self.off, seconds = _picture(self._rows, moment)
-        for row in before:
-            if row.until is not None and row.until <= moment:
-                text = _("On again, because its time is over: %(what)s.") % {"what": row}
-                alerts.raise_alert("switch", str(row.pk), text, {"kind": row.kind, "target": row.target})
+        _over(before, moment)
         self.due = now + min(LOOK, seconds)
 
     def current(self) -> Off | None:
@@ -192,8 +191,16 @@ def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
     seconds = (min(turns) - now).total_seconds() if turns else float("inf")
     if not begun:
         return None, seconds
-    version = ".".join(str(row.pk) for row in begun)
-    return Off(tuple(begun), version), seconds
+    return Off(tuple(begun), ".".join(str(row.pk) for row in begun)), seconds
+
+
+def _over(rows: Iterable[Switch], now: datetime) -> list[Switch]:
+    """Return those of some switches that are on again because their time is over, and have it told once."""
+    found = [row for row in rows if row.until is not None and row.until <= now]
+    for row in found:
+        text = _("On again, because its time is over: %(what)s.") % {"what": row}
+        alerts.raise_alert("switch", str(row.pk), text, {"kind": row.kind, "target": row.target})
+    return found
 
 
 # What people do
@@ -201,8 +208,18 @@ def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
 
 def active() -> Any:
     """Return a queryset of the switches that are in force now or will be."""
+    return Switch._default_manager.filter(Q(until=None) | Q(until__gt=timezone.now()), ended=None)
+
+
+def newest(most: int) -> tuple[list[Switch], list[Switch]]:
+    """Return the newest switches that are in force, and those whose time was over lately, which is told once."""
     now = timezone.now()
-    return Switch._default_manager.filter(Q(until=None) | Q(until__gt=now), ended=None)
+    rows = Switch._default_manager.filter(Q(until=None) | Q(until__gt=now - LATELY), ended=None, begins__lte=now)
+    rows = rows.order_by("-begins", "-pk")[:most]
+    ended = _over(rows, now)
+    off = [row for row in rows if row not in ended]
+    again = {(row.kind, row.target) for row in off}
+    return off, [row for row in ended if (row.kind, row.target) not in again]
 
 
 def set_switch(
@@ -273,8 +290,7 @@ def known_names(sites: Iterable[Any]) -> dict[str, set[str]]:
 
 
 def _named(by: Any) -> str:
-    name = by.get_username() if hasattr(by, "get_username") else str(by or "")
-    return str(name)[:100]
+    return str(by.get_username() if hasattr(by, "get_username") else by or "")[:100]
 
 
 def _find(kind: str, target: Any) -> tuple[str, str]:
@@ -315,8 +331,7 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
     if len(key) > 255:
         raise ValueError("That is too long.")
     calls = CallEntry._default_manager.filter(client_id=key).exclude(client_name="").order_by("-time")
-    named = calls.values_list("client_name", flat=True).first() if kind == CLIENT else None
-    return key, plain(named)
+    return key, plain(calls.values_list("client_name", flat=True).first() if kind == CLIENT else None)
 
 
 def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: bool) -> None:

@@ -21,6 +21,8 @@ TEMPLATES = sorted(path.relative_to(PACKAGE / "templates") for path in PACKAGE.g
 # How a text is marked, and what separates its context from it in a catalogue.
 MARKS = {"_", "gettext", "gettext_lazy", "gettext_noop"}
 SEPARATOR = "\x04"
+# Between the forms of a text that counts something, as in a compiled catalogue.
+PLURAL = "\0"
 # What is filled in, and what must stay markup.
 PLACES = re.compile(r"%\(\w+\)s|\{\w+\}|</?[a-z]+[^>]*>")
 
@@ -32,8 +34,9 @@ def in_templates() -> Iterator[str]:
             if isinstance(node, TranslateNode):
                 yield str(node.filter_expression.var.literal)
             elif isinstance(node, BlockTranslateNode):
-                text = node.render_token_list(node.singular)[0]
-                yield trim_whitespace(text) if node.trimmed else text
+                parts = [node.singular, node.plural] if node.plural else [node.singular]
+                texts = [node.render_token_list(part)[0] for part in parts]
+                yield PLURAL.join(map(trim_whitespace, texts) if node.trimmed else texts)
 
 
 def in_code() -> Iterator[str]:
@@ -47,6 +50,8 @@ def in_code() -> Iterator[str]:
                 yield texts[0]
             elif name == "pgettext":
                 yield SEPARATOR.join(texts)
+            elif name == "ngettext":
+                yield PLURAL.join(texts)
 
 
 @cache
@@ -59,25 +64,37 @@ def written(language: str) -> dict[str, str]:
     """What the readable catalogue says: a reader of the plain form in which ours are written."""
     found: dict[str, str] = {}
     for entry in (LOCALE / language / "LC_MESSAGES" / "django.po").read_text().split("\n\n"):
-        parts = {"msgctxt": "", "msgid": "", "msgstr": ""}
+        parts: dict[str, str] = {}
         current = ""
         for line in entry.splitlines():
             if line.startswith("#"):
                 assert "fuzzy" not in line
                 continue
             keyword, _, text = line.partition(" ")
-            current, text = (keyword, text) if keyword in parts else (current, line)
-            parts[current] += ast.literal_eval(text)
-        if current:
-            key = SEPARATOR.join([parts["msgctxt"], parts["msgid"]]) if parts["msgctxt"] else parts["msgid"]
+            current, text = (keyword, text) if keyword.startswith("msg") else (current, line)
+            parts[current] = parts.get(current, "") + ast.literal_eval(text)
+        if parts:
+            key = PLURAL.join(parts[name] for name in ("msgid", "msgid_plural") if name in parts)
+            key = SEPARATOR.join([parts["msgctxt"], key]) if "msgctxt" in parts else key
             assert key not in found
-            found[key] = parts["msgstr"]
+            forms = [parts[name] for name in sorted(parts) if name.startswith("msgstr")]
+            assert all(forms) or not key
+            found[key] = PLURAL.join(forms)
     return found
 
 
 def compiled(language: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, text in catalogue(language)._catalog.items():  # type: ignore[attr-defined]
+        # Each form has a key of its own, without the text for many.
+        (key, number) = key if isinstance(key, tuple) else (key, 0)
+        found[key] = PLURAL.join([found[key], text]) if number else text
+    return found
+
+
+def catalogue(language: str) -> gettext.GNUTranslations:
     with (LOCALE / language / "LC_MESSAGES" / "django.mo").open("rb") as file:
-        return dict(gettext.GNUTranslations(file)._catalog)  # type: ignore[attr-defined]
+        return gettext.GNUTranslations(file)
 
 
 def test_there_are_texts_to_translate_and_these_languages() -> None:
@@ -88,18 +105,30 @@ def test_there_are_texts_to_translate_and_these_languages() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_text_has_its_translation_and_no_other_has_one(language: str) -> None:
-    catalogue = {key: value for key, value in written(language).items() if key}
-    assert set(catalogue) == used()
-    assert all(catalogue.values())
+    found = {key: value for key, value in written(language).items() if key}
+    assert set(found) == used()
+    assert all(found.values())
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_compiled_is_what_is_written(language: str) -> None:
-    assert compiled(language) == written(language)
+    assert compiled(language) == {key.partition(PLURAL)[0]: text for key, text in written(language).items()}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_translation_keeps_what_is_filled_in_and_its_markup(language: str) -> None:
     for text, translation in written(language).items():
         if text:
-            assert sorted(PLACES.findall(translation)) == sorted(PLACES.findall(text)), translation
+            places = [sorted(PLACES.findall(form)) for form in text.split(PLURAL)]
+            # The form for one may say it in words.
+            assert all(sorted(PLACES.findall(form)) in places for form in translation.split(PLURAL)), translation
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_form_of_a_number_is_written(language: str) -> None:
+    choose = catalogue(language).plural  # type: ignore[attr-defined]
+    forms = {choose(number) for number in range(200)}
+    assert forms == set(range({"ar": 6, "pl": 3, "ja": 1, "ko": 1, "zh_Hans": 1}.get(language, 2)))
+    for text, translation in written(language).items():
+        if PLURAL in text:
+            assert len(translation.split(PLURAL)) == len(forms)

@@ -199,6 +199,12 @@ def test_pages_lead_to_each_other(browser: Client) -> None:
     assert "51–60" in page.text
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "2", "9" * 400, "x"])
+def test_a_page_that_is_not_there_is_no_failure(browser: Client, number: str) -> None:
+    log()
+    assert browser.get(CALLS, {"p": number}).status_code in (200, 302)
+
+
 def test_parameters_of_other_lists_find_nothing_out(browser: Client) -> None:
     log(tool="one", rows_read=4)
     for query in ({"rows_read__gt": "0"}, {"tool__exact": "one"}, {"client_name__startswith": "C"}):

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin import site
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
@@ -17,6 +18,7 @@ from mcp_django.console.call_page import pretty
 from mcp_django.console.conversations_page import Conversation
 from mcp_django.models import CallEntry
 from tests.factories import make_book, make_superuser, make_user
+from tests.testapp.models import Book
 from tests.unit.console.test_call_log_admin import CALLS, log, signed_in
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -45,6 +47,28 @@ def test_strangers_calls_have_nothing_in_common() -> None:
     log()
     entry = log()
     assert Conversation.around(entry).calls == [entry]
+
+
+def test_K191_a_row_that_the_admin_hides_from_the_operator_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    book, user = make_book("Emma"), make_superuser()
+    entry = LogEntry.objects.create(
+        user=user,
+        content_type=ContentType.objects.get_for_model(book),
+        object_id=str(book.pk),
+        object_repr="Emma",
+        action_flag=CHANGE,
+        change_message="Changed title.",
+    )
+    address = f"{CALLS}{log(model='testapp.book', history=[str(entry.pk)]).pk}/change/"
+    hidden = Book.objects.exclude(pk=book.pk)
+    monkeypatch.setattr(site._registry[Book], "get_queryset", lambda request: hidden)
+    text = signed_in(user).get(address).text
+    assert "a row that you may not see" in text
+    assert "Emma" not in text
+    assert "Changed title" not in text
+    # What is gone is no row of anybody: the history of the model tells of it.
+    book.delete()
+    assert "Emma" in signed_in(user).get(address).text
 
 
 def test_a_call_leads_to_its_rows_and_to_the_history_that_it_wrote() -> None:

@@ -104,6 +104,50 @@ def test_older_conversations_are_on_further_pages_and_on_one_alone(
     assert len(found) >= 3
 
 
+@pytest.mark.parametrize("same", [{"session": "a"}, {"token": "t"}, {"user": "7", "client_id": "c"}])
+@pytest.mark.parametrize("number", [3, 4, 7, 14, 40])
+def test_each_link_to_older_conversations_leads_to_some_and_none_is_skipped(
+    browser: Client, monkeypatch: pytest.MonkeyPatch, same: dict[str, str], number: int
+) -> None:
+    for name, value in {"LISTED": 2, "LOOKED_AT": 3, "MOST": 6}.items():
+        monkeypatch.setattr(module, name, value)
+    for group in range(3):
+        series(group * 300 + 250, session=f"b{group}")
+        series(*[group * 300 + 1 + each for each in range(number)], **{**same, "trace": str(group)})
+    found, address = [], PAGE
+    while address:
+        page = browser.get(address)
+        found.append([tools(each) for each in page.context["conversations"]])
+        more = page.context["more"]
+        address = more and f"{PAGE}?until={more.pk}"
+    assert all(found), found
+    seen = {tool for some in found for each in some for tool in each}
+    assert {f"at_{group * 300 + 250}" for group in range(3)} <= seen
+    assert {f"at_{group * 300 + 1}" for group in range(3)} <= seen or "session" in same
+
+
+@pytest.mark.parametrize("number", [299, 300, 301, 700])
+def test_one_client_that_called_alone_has_no_older_conversations(browser: Client, number: int) -> None:
+    entries = [log(timedelta(seconds=each), session="a") for each in range(number)]
+    page = browser.get(PAGE)
+    assert [len(each.calls) for each in page.context["conversations"]] == [number]
+    assert page.context["more"] is None
+    assert entries[0] == page.context["conversations"][0].calls[-1]
+
+
+def test_looking_further_back_takes_a_bounded_number_of_queries(
+    browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOKED_AT", 3)
+    monkeypatch.setattr(module, "MOST", 6)
+    series(*range(90), session="a")
+    with CaptureQueriesContext(connection) as asked:
+        page = browser.get(PAGE)
+    assert page.context["more"].tool == "at_12"
+    assert len([query for query in asked if '"session"' in query["sql"]]) <= 6
+    assert browser.get(PAGE, {"until": page.context["more"].pk}).context["conversations"]
+
+
 def test_a_list_looks_at_some_of_the_newest_calls_alone(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOKED_AT", 3)
     for number in range(9):
@@ -143,6 +187,20 @@ def test_one_conversation_is_told_as_a_story(browser: Client) -> None:
     assert text.count("delete_record shop.order Not yours.") == 1
     assert "5 minutes" in text
     assert f'href="{CALLS}{call.pk}/change/"' in page.text
+
+
+def test_the_client_of_a_conversation_is_turned_off_from_the_list(browser: Client) -> None:
+    log(client_id="client 1", client_name="Codex", session="s")
+    off = f"{CALLS}switches/?kind=client&amp;target=client%201&amp;back="
+    assert off in browser.get(PAGE).text
+    reader = signed_in(make_user("reader", "mcp_django.view_callentry"))
+    assert "Turn off" not in reader.get(PAGE).text
+
+
+def test_an_empty_list_says_why_it_is_empty(browser: Client) -> None:
+    assert "No client has called yet." in browser.get(PAGE).text
+    assert "No call matches all of this." in browser.get(PAGE, {"q": "failed"}).text
+    assert "No client has called yet." not in browser.get(PAGE, {"q": "failed"}).text
 
 
 def test_names_in_conversations_are_inert(browser: Client) -> None:

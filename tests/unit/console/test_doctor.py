@@ -390,3 +390,10 @@ def test_middleware_that_asks_for_a_login_first_is_said(server, place):
     _, _, text = examine(server)
     assert f"asks for a login before {place}" in text
     assert "Give clients that URL" not in text
+
+
+def test_K198_a_redirect_leads_to_no_file(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<p>canary</p>")
+    with pytest.raises(StepFailed, match="only http and https"):
+        Agent().send("GET", page.as_uri())

@@ -44,7 +44,7 @@ def test_its_bars_lead_to_the_calls_that_failed() -> None:
     assert re.search(r"6 calls</a>\s*<a class=\"mcp-worse\"[^>]*>3 failed \(50.0 %\)", text)
     bars = {
         unescape(url): (int(calls), int(failed))
-        for url, calls, failed in re.findall(r'<a href="([^"]*)" aria-label="[^"]*: (\d+) calls, (\d+) failed"', text)
+        for url, calls, failed in re.findall(r'<a href="([^"]*)" aria-label="[^"]*: (\d+) calls?, (\d+) failed"', text)
     }
     assert sum(calls for calls, _failed in bars.values()) == 6
     for url, (calls, failed) in bars.items():

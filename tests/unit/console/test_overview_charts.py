@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.translation import ngettext, override
 from pytest_django import DjangoAssertNumQueries
 
 from mcp_django.console import overview_charts as module
@@ -87,6 +88,23 @@ def test_what_changed_against_the_time_before_is_told(browser: Client) -> None:
     assert number_of(text, "Slowest 5 %, from")[:2] == ("100 ms", "\N{MULTIPLICATION SIGN}10.0")
     assert number_of(text, "Tokens sent (about)")[:2] == ("300", "-90 %")
     assert text.count("mcp-worse") == 2
+
+
+def test_an_overview_without_a_call_in_the_log_leads_to_the_connection_of_a_client(browser: Client) -> None:
+    assert "No client has called yet." in page(browser)
+    log(timedelta(days=20))
+    assert "No client has called yet." not in page(browser)
+    assert "No call matches in this time." in page(browser)
+
+
+def test_a_bar_says_how_many_calls_it_has_in_the_words_of_the_number(browser: Client) -> None:
+    log()
+    assert ": 1 call, 0 failed" in page(browser)
+    log()
+    assert ": 2 calls, 0 failed" in page(browser)
+    with override("pl"):
+        texts = [ngettext("%(count)s call", "%(count)s calls", n) % {"count": n} for n in (1, 3, 5, 22)]
+    assert texts == ["1 wywołanie", "3 wywołania", "5 wywołań", "22 wywołania"]
 
 
 def test_without_a_time_before_nothing_changed(browser: Client) -> None:
@@ -175,7 +193,7 @@ def test_times_are_those_of_the_zone_that_the_operator_chose(browser: Client, ad
     log()
     text = browser.get(address).content.decode()
     with timezone.override("Asia/Tokyo"):
-        ((url, label),) = re.findall(r'<a href="([^"]*)"[^>]* aria-label="([^"]*): 1 calls', text)
+        ((url, label),) = re.findall(r'<a href="([^"]*)"[^>]* aria-label="([^"]*): 1 call,', text)
         assert calls_of(unescape(url)) == 1
         hours = [timezone.localtime() - timedelta(minutes=minutes) for minutes in (4, 5, 34, 35)]
     assert label[:13] in [f"{hour:%Y-%m-%d %H}" for hour in hours]
@@ -191,7 +209,17 @@ def test_words_that_cannot_be_read_find_nothing(browser: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["2031-01-01", "before 2020-01-01", "since 2031-01-01", "10:00-09:00", "\0", "x" * 5000]
+    "query",
+    [
+        "2031-01-01",
+        "before 2020-01-01",
+        "since 2031-01-01",
+        "10:00-09:00",
+        "last 50000w",
+        "last 99999w",
+        "\0",
+        "x" * 5000,
+    ],
 )
 def test_any_time_can_be_asked_for(browser: Client, query: str) -> None:
     assert browser.get(OVERVIEW, {"q": query}).status_code == 200

@@ -25,12 +25,12 @@ def test_each_client_has_its_set_up_with_the_address_of_the_site(admin):
 
 
 def test_nothing_is_reached_before_it_is_asked_for(admin):
-    assert [endpoint.findings for endpoint in admin.get(url("connect")).context["endpoints"]] == [None]
+    assert [endpoint["findings"] for endpoint in admin.get(url("connect")).context["endpoints"]] == [None]
 
 
 def test_what_clients_read_first_is_looked_for(admin):
     (endpoint,) = admin.post(url("connect")).context["endpoints"]
-    assert [item.verdict for item in endpoint.findings] == ["error"]
+    assert [item.verdict for item in endpoint["findings"]] == ["error"]
     assert "cannot be reached" in admin.post(url("connect")).text
 
 

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.models import CallEntry, Switch
+from mcp_django.operating.alerts import alerts
 from mcp_django.operating.switches import active, board, end_switch, set_switch
 from tests.factories import make_user
 from tests.unit.console.conftest import url
@@ -113,7 +114,7 @@ def test_who_may_view_the_log_alone_sees_no_switch(browser_of):
     assert browser_of("reader", "mcp_django.view_callentry").get(url("switches")).status_code == 403
 
 
-@pytest.mark.parametrize("key", ["", "x", "-1", "9" * 30, "²"])
+@pytest.mark.parametrize("key", ["", "x", "-1", "1.0", "9" * 30, "²", "\0"])
 def test_what_is_no_key_turns_nothing_on(admin, key):
     set_switch("writes")
     assert admin.post(url("switches"), {"on": key}, follow=True).status_code == 200
@@ -256,3 +257,24 @@ def test_a_client_is_called_as_it_called_itself_last(admin):
     make_entry(client_id="abc", client_name="Co\u202edex")
     assert set_switch("client", "abc").name == "Co\ufffddex"
     assert set_switch("client", "unknown").name == ""
+
+
+def test_each_page_says_that_the_time_of_a_switch_is_over_and_has_it_told_once(admin, monkeypatch):
+    told = []
+    monkeypatch.setattr(alerts, "raise_alert", lambda kind, key, *_more: told.append((kind, key)))
+    over = set_switch("tool", "delete_record", until=timedelta(hours=1))
+    old = set_switch("writes", until=timedelta(hours=1))
+    now = timezone.now()
+    Switch.objects.filter(pk=over.pk).update(until=now - timedelta(minutes=5))
+    Switch.objects.filter(pk=old.pk).update(begins=now - timedelta(days=3), until=now - timedelta(days=2))
+    # No call comes in this process.
+    for page in (url("overview"), url("health")):
+        text = admin.get(page).text
+        assert "On again, because its time is over: tool delete_record." in text
+        assert text.count("On again, because") == 1
+    assert told == [("switch", str(over.pk))] * 2
+    assert "On again, because" not in admin.get(url("switches")).text
+    set_switch("tool", "delete_record")
+    text = admin.get(url("overview")).text
+    assert "mcp-banner" in text
+    assert "On again, because" not in text

@@ -117,7 +117,7 @@ def test_two_workers_that_share_a_cache_count_together(configure, received):
         settle()
     ((_, kind, text, facts),) = received
     assert (kind, facts) == ("failures", {"failed": 20, "calls": 40, "minutes": 5})
-    assert text == "20 of 40 calls of the last minutes (5) failed."
+    assert text == "20 of 40 calls of the last 5 minutes failed."
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_budget_that_is_used_up_is_told_once_a_day_with_its_owner(settings, re
     settle()
     ((_, kind, text, facts),) = received
     assert (kind, facts["name"], facts["limit"]) == ("budget", "Codex", 1)
-    assert text == "The budget of the client Codex is used up for today: 1 calls."
+    assert text == "Codex has used up today's budget: client.calls = 1"
 
 
 @pytest.mark.django_db

@@ -150,7 +150,7 @@ def test_ends_and_refusals_are_told_apart(client, added, tools):
 def test_each_refused_request_is_counted_also_those_that_the_log_leaves_out(added, settings, monkeypatch, log):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": log}
     monkeypatch.setattr(operating_calls, "OF_STRANGERS", 2)
-    operating_calls.forget()
+    operating_calls._counted.clear()
     added("refusals_total", site=site.name, reason="token")
     for _ in range(5):
         MCPClient().send("tools/list", {})
