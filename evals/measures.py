@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,9 +97,13 @@ def finding(endpoint: Endpoint) -> dict[str, Any]:
     return {"wordings": wordings, "found": 1 - sum(map(len, missed.values())) / wordings, "missed": missed}
 
 
-def recovery(endpoint: Endpoint) -> dict[str, Any]:
-    """Return for which share of calls, each made wrong, a client that does what the error says gets it right."""
-    score = measure(endpoint.response, (call for question in questions() for call in runnable(endpoint, question)))
+def recovery(endpoint: Endpoint, asked: Iterable[Question] | None = None) -> dict[str, Any]:
+    """Return for which share of calls, each made wrong, a client that does what the error says gets it right.
+
+    The calls are those of all questions, or of some.
+    """
+    chosen = questions() if asked is None else asked
+    score = measure(endpoint.response, (call for question in chosen for call in runnable(endpoint, question)))
     return {
         "right": score.share,
         "kinds": {kind: {"calls": score.tried[kind], "right": score.right[kind]} for kind in WAYS},

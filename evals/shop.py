@@ -15,19 +15,22 @@ SCALE = {"load_places": {"min_population": MIN_POPULATION}, "create_accounts": {
 
 
 def quiet() -> AbstractContextManager[Any]:
-    """Return the settings of a measurement: files stay in memory, and nobody counts the calls."""
+    """Return the settings of a measurement: files stay in memory, passwords take no time, nobody counts the calls."""
     from django.conf import settings
     from django.test.utils import override_settings
 
     storages = settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}}
-    return override_settings(DEBUG=True, STORAGES=storages, MCP_DJANGO=settings.MCP_DJANGO | {"RATES": {"calls": None}})
+    hashers = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    uncounted = settings.MCP_DJANGO | {"RATES": {"calls": None}}
+    return override_settings(DEBUG=True, STORAGES=storages, PASSWORD_HASHERS=hashers, MCP_DJANGO=uncounted)
 
 
-def fill() -> None:
+def fill(orders: int = ORDERS) -> None:
     """Load the data of the demo; the history of rows is of the accounts, which come first."""
     from django.core.management import call_command
 
-    for command, options in SCALE.items():
+    scale = SCALE | {"load_shop": {"orders": orders}}
+    for command, options in scale.items():
         call_command(command, stdout=io.StringIO(), stderr=io.StringIO(), **options)
 
 

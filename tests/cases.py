@@ -1,16 +1,22 @@
 """How many of many similar cases are run: all, or where `SOME_CASES` is set some of each kind.
 
-`make test` and `make test-quick` set it; `make test-all` and who runs a single file run all cases.
+`make test` and `make test-quick` set it; `make test-all` and who runs a single file run all cases. `make test` sets
+`DIVIDED_CASES` too: "data" for the data side, which runs on two databases, each case of a test on one of them; "every"
+for tests of which every case runs on another Django, about half of them here too.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 
 Case = TypeVar("Case")
 SOME = bool(os.environ.get("SOME_CASES"))
+DIVIDED = os.environ.get("DIVIDED_CASES", "")
+ON_POSTGRESQL = bool(os.environ.get("TEST_DATABASE_URL"))
+# Of fewer cases each may well be a kind of its own.
+FEWEST = 4
 
 
 def drawn(number: int) -> int:
@@ -29,8 +35,33 @@ def whole(cases: Iterable[Any]) -> list[Any]:
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as `whole` where some cases are enough."""
-    left_out = [item for item in items if SOME and item.get_closest_marker("whole")]
+    """Leave out what is marked as `whole` where some cases are enough, and what is run on the other database."""
+    left_out = {item for item in items if SOME and item.get_closest_marker("whole")}
+    if DIVIDED:
+        left_out |= {*elsewhere(item for item in items if item not in left_out)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def elsewhere(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Give the cases that are run on the other one of the two databases: about half of each test of many cases.
+
+    A list of cases may be a product, with each value of a parameter at equal distances. The sequence of Thue and Morse
+    repeats nothing, and so no value is on one side alone if many others go with it.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if _is_divisible(item):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        for number, item in enumerate(cases if len(cases) >= FEWEST else ()):
+            if bool(number.bit_count() % 2) is not ON_POSTGRESQL:
+                yield item
+
+
+def _is_divisible(item: pytest.Item) -> bool:
+    marks = {mark.name for mark in item.iter_markers()}
+    # What is skipped on one database is there for the other one.
+    is_meant = DIVIDED == "every" or marks & {"postgresql", "divided"}
+    return bool(is_meant) and not marks & {"undivided", "skipif"}

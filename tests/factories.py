@@ -27,10 +27,17 @@ def make_author(name: str = "Ursula", **values: Any) -> Author:
     return Author.objects.create(name=name, **values)
 
 
-def make_book(title: str | None = None, **values: Any) -> Book:
+def new_book(title: str | None = None, **values: Any) -> Book:
+    """Return a book that is not saved yet; who leaves out its author makes one."""
     number = next(_numbers)
     values.setdefault("author", None)
     author = values.pop("author") or make_author(f"Author {number}")
     values.setdefault("isbn", f"{number:013}")
     values.setdefault("price", "9.90")
-    return Book.objects.create(title=title or f"Book {number}", author=author, **values)
+    return Book(title=title or f"Book {number}", author=author, **values)
+
+
+def make_book(title: str | None = None, **values: Any) -> Book:
+    book = new_book(title, **values)
+    book.save(force_insert=True)
+    return book

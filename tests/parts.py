@@ -1,8 +1,10 @@
 """What `make test`, `make test-all` and `make test-quick` run, three parts at a time.
 
 `make test` runs every module on Django 5.2 with SQLite, the data side on Django 6 with PostgreSQL, and the rest on
-Django 6 with SQLite, each with some of the cases that are alike. `make test-all` is the product: everything on both,
-with all cases. `make test-quick` is what to run while working: one Django, no servers.
+Django 6 with SQLite, each with some of the cases that are alike; of the data side each case runs on one of the two
+databases, and on SQLite where PostgreSQL is not there; of the rest every case runs on Django 5.2 and half of them on
+Django 6. `make test-all` is the product: everything on both, with all cases. `make test-quick` is what to run while
+working: one Django, no servers.
 
 Which module belongs to which part is marked in the module. A part is one process: several would each import, collect
 and migrate, and tell each other of each test. The tests of real servers wait for most of their time, and so these are
@@ -31,19 +33,28 @@ PYTEST = os.environ.get("PYTEST", "")
 # The files go to the processes in their order.
 SERVERS = f"-n 2 --dist loadfile --no-loadscope-reorder {PYTEST} tests/e2e"
 # The example project is tested with its own settings, all else with those of the tests.
-EXAMPLE = "--ds=example_project.settings " + " ".join(
-    f"tests/project/test_example_{name}.py" for name in ("asking", "evals", "project", "reach", "stories", "trials")
-)
+EXAMPLE_FILES = [
+    f"tests/project/test_example_{name}.py"
+    for name in ("asking", "evals", "project", "reach", "stories", "texts", "trials")
+]
+EXAMPLE = "--ds=example_project.settings " + " ".join(EXAMPLE_FILES)
 # The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
 PARITY = "--ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
 # Of all cases those with which each kind is there, as tests/cases.py chooses them.
 SOME = {"SOME_CASES": "1"}
+# And of the data side each on one of the two databases.
+DIVIDED = SOME | {"DIVIDED_CASES": "data"}
+# Of the rest half of those that run on Django 5.2.
+HALF = SOME | {"DIVIDED_CASES": "every"}
+# How many operations are drawn, to be done in the admin and through the endpoint.
+PARITY_CASES = {PYTHON: "300", PYTHON_DJANGO6: "125"}
 # So are the packages of other people, whose migrations take longer than all of their tests.
 PACKAGES = f"{postgresql.PACKAGES} tests/behaviour/test_packages_signin.py"
 # And a project with several databases.
 DATABASES = postgresql.DATABASES
 ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES}")
 ONE_DJANGO = postgresql.marked("one_django")
+EXAMPLE_WITHOUT = "--ds=example_project.settings " + " ".join(name for name in EXAMPLE_FILES if name not in ONE_DJANGO)
 
 
 def without(paths: Iterable[str]) -> str:
@@ -87,25 +98,30 @@ def pytest(name: str, python: str, options: str, minutes: float, environment: Ma
     return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment, minutes)
 
 
-def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
+def parts(with_django6: bool, everything: bool = False, has_postgresql: bool = True) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
-    cases: Mapping[str, str] = {} if everything else SOME
-    yield pytest("Django 5.2", PYTHON, EVERYTHING, 12 if everything else 9.5, cases)
+    cases: Mapping[str, str] = {} if everything else DIVIDED if has_postgresql else SOME
+    yield pytest("Django 5.2", PYTHON, EVERYTHING, 12 if everything else 8, cases)
     yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 7.5, cases)
     if with_django6:
-        yield pytest("Django 6", newest, *((EVERYTHING_DJANGO6, 10) if everything else (WITHOUT_DATA, 4.5)), cases)
-    for name, minutes in (("data", 4.5), ("packages", 1.2), ("databases", 0.2)):
+        rest = (EVERYTHING_DJANGO6, 10, cases) if everything else (WITHOUT_DATA, 2.2, HALF)
+        yield pytest("Django 6", newest, *rest)
+    data, packages = (4.5, 1.1) if everything else (3.0, 0.6)
+    for name, minutes in (("data", data), ("packages", packages), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:
                 command = [python, "-m", "tests.postgresql", name]
                 yield Part(f"PostgreSQL, {name}, {django}", command, cases, minutes)
     for django, python in pythons.items():
-        yield pytest(f"Parity, {django}", python, PARITY, 1.5 if everything else 0.5, cases)
-        yield pytest(f"Example project, {django}", python, EXAMPLE, 1.3, cases)
-        if python == PYTHON or everything:
-            yield pytest(f"Packages, {django}", python, PACKAGES, 0.8, cases)
+        drawn = {} if everything else {"PARITY_CASES": PARITY_CASES[python]}
+        yield pytest(f"Parity, {django}", python, PARITY, 1.5 if everything else 0.4, {**cases, **drawn})
+        is_whole = python == PYTHON or everything
+        example = (EXAMPLE, 1.3 if everything else 0.9) if is_whole else (EXAMPLE_WITHOUT, 0.6)
+        yield pytest(f"Example project, {django}", python, *example, cases)
+        if is_whole:
+            yield pytest(f"Packages, {django}", python, PACKAGES, 1.1 if everything else 0.6, cases)
             yield pytest(f"Several databases, {django}", python, DATABASES, 0.1, cases)
 
 
@@ -214,4 +230,6 @@ def main(chosen: Iterable[Part]) -> int:
 
 if __name__ == "__main__":
     with_django6 = "--without-django6" not in sys.argv
-    sys.exit(main(quick() if "--quick" in sys.argv else parts(with_django6, "--all" in sys.argv)))
+    if "--quick" in sys.argv:
+        sys.exit(main(quick()))
+    sys.exit(main(parts(with_django6, "--all" in sys.argv, postgresql.is_there())))

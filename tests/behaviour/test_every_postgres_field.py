@@ -18,7 +18,7 @@ if connection.vendor != "postgresql":
 
 from tests.postgresapp.models import PostgresSample
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.undivided, pytest.mark.django_db]
 
 CREATE, UPDATE, GET, QUERY = CreateRecord(), UpdateRecord(), GetRecord(), QueryRecords()
 LABEL = "postgresapp.postgressample"

@@ -1,10 +1,11 @@
 """A field that a caller may not read, or reads masked, is of no use in any form of a question, and is never named."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from mcp_django import MCPSite
 from mcp_django.context.request import MCPRequest
@@ -88,10 +89,18 @@ SITES: tuple[Callable[[], MCPSite], ...] = (declared_site, admin_site, partial(d
 SHOWING = ("column", "field of a record")
 
 
+@pytest.fixture(scope="module")
+def world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
+    """The rows, made once and rolled back after the last test."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        world = World()
+        world.become(1)
+        yield world
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def callers() -> list[MCPRequest]:
-    world = World()
-    world.become(1)
+def callers(world: World) -> list[MCPRequest]:
     return [request_of(world.root, make(), scopes=frozenset({"mcp:read", "mcp:write"})) for make in SITES]
 
 

@@ -35,7 +35,11 @@ from tests.packages_project.data import SECRETS, make_rows
 from tests.packages_project.shelf.models import Genre, Loan, Note, Novel, Parcel, Place
 
 # Django 6.1 says so of the admins of some packages.
-pytestmark = [pytest.mark.django_db, pytest.mark.filterwarnings(r"ignore:Overriding get_actions\(\) without")]
+pytestmark = [
+    pytest.mark.divided,
+    pytest.mark.django_db,
+    pytest.mark.filterwarnings(r"ignore:Overriding get_actions\(\) without"),
+]
 
 EXPOSURES = mcp_django.site.exposures
 # The packages have pages of their own in the place of the lists of these.

@@ -14,10 +14,10 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.e2e.forks import Dialogue
+
 KEPT = 2
 
 
@@ -26,27 +26,17 @@ class ReadyProcess:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.lock = threading.Lock()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.commands"],
-            env=dict(environment),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = Dialogue([sys.executable, "-m", "tests.e2e.commands"], environment)
 
     def run(self, arguments: Sequence[str], typed: str) -> dict[str, Any]:
         """Run a command; one after the other."""
-        assert self.process.stdin
-        assert self.process.stdout
         with self.lock:
-            print(json.dumps({"arguments": [*arguments], "typed": typed}), file=self.process.stdin, flush=True)
-            answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            answer: dict[str, Any] = self.process.ask({"arguments": [*arguments], "typed": typed})
             return answer
 
     def close(self) -> None:
         with self.lock:
-            self.process.communicate(timeout=30)
+            self.process.close()
 
 
 _ready: dict[frozenset[tuple[str, str]], ReadyProcess] = {}

@@ -1,15 +1,14 @@
 """What the ORM says of a server's data, asked beside it: on whatever database the server runs."""
 
-import json
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.e2e.servers import ROOT, Server
+from tests.e2e.forks import Dialogue
+from tests.e2e.servers import Server
 
 Orm = Callable[[str], Any]
 # Answers expressions, one a line.
@@ -34,24 +33,8 @@ def orm_of(server: Server) -> Iterator[Orm]:
 
     The value is as JSON has it.
     """
-    command = [sys.executable, "-c", PROGRAM]
-    with subprocess.Popen(
-        command, env=server.environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        given, told = process.stdin, process.stdout
-
-        def evaluate(expression: str) -> Any:
-            given.write(f"{json.dumps(expression)}\n")
-            given.flush()
-            return json.loads(told.readline())
-
-        try:
-            yield evaluate
-        finally:
-            given.close()
-            process.wait()
+    with closing(Dialogue([sys.executable, "-c", PROGRAM], server.environment)) as process:
+        yield process.ask
 
 
 @contextmanager

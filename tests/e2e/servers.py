@@ -13,7 +13,8 @@ from pathlib import Path
 
 import httpx2
 
-from tests.e2e.commands import ROOT, run_command
+from tests.e2e.commands import run_command
+from tests.e2e.forks import ROOT, Fork, run_code
 
 HOST = "127.0.0.1"
 START_TIMEOUT = 180
@@ -81,9 +82,7 @@ def prepare_example(directory: Path, database: str = "", population: int = 300_0
         EXAMPLE_DATABASE=database or str(directory / "example.sqlite3"),
         EXAMPLE_MEDIA=str(directory / "media"),
     )
-    code = PREPARE.format(population=population)
-    made = subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
+    run_code(PREPARE.format(population=population), env)
     return directory
 
 
@@ -122,11 +121,16 @@ def manage(server: Server, *arguments: str) -> str:
 def run(
     command_line: Sequence[str], port: int, env: Mapping[str, str], log: Path, directory: Path = ROOT
 ) -> Iterator[str]:
-    """Run a server until the block ends, and give its origin. It must not have logged a traceback by then."""
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command_line, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT) as process,
-    ):
+    """Run a server until the block ends, and give its origin. It must not have logged a traceback by then.
+
+    One of a project elsewhere starts as it does there.
+    """
+    with log.open("wb") as output, open(os.devnull) as nothing:
+        process: subprocess.Popen[bytes] | Fork
+        if directory == ROOT:
+            process = Fork(command_line, env, nothing, output, output)
+        else:
+            process = subprocess.Popen(command_line, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)
         try:
             origin = f"http://{HOST}:{port}"
             _wait_until_ready(process, f"{origin}/mcp", log)
@@ -137,11 +141,12 @@ def run(
                 process.wait(STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait(STOP_TIMEOUT)
     text = log.read_text(errors="replace")
     assert "Traceback" not in text, text
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait_until_ready(process: "subprocess.Popen[bytes] | Fork", url: str, log: Path) -> None:
     """Wait for the first answer, which warms the server up as well."""
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.cases import whole
+from tests.cases import drawn, whole
 from tests.e2e.browser import obtain_token
 from tests.e2e.servers import run_example
 
@@ -155,7 +155,7 @@ def test_an_unknown_method_is_an_error_of_each_era(road: Road) -> None:
     assert (new.status_code, new.json()["error"]["code"]) == (404, -32601)
 
 
-CLIENTS, ROUNDS = 8, 10
+CLIENTS, ROUNDS = 8, drawn(12)
 NOTE = {"note": "Changed by many."}
 
 

@@ -5,11 +5,12 @@ from contextlib import closing
 
 import pytest
 
+from tests.cases import drawn
 from tests.readme_project.builder import Project, ask, made
 
 pytestmark = pytest.mark.e2e
 
-TIMES = 80
+TIMES = drawn(80)
 ALONE = '\nDATABASES["default"].pop("OPTIONS", None)\n'
 WITH_LOG_AHEAD = f"{ALONE}DATABASES['default']['OPTIONS'] = {{'init_command': 'PRAGMA journal_mode=WAL'}}\n"
 

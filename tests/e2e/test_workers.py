@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +18,8 @@ import httpx2
 import pytest
 
 from tests.e2e.commands import run_command
-from tests.e2e.servers import HOST, ROOT, command, environment, free_port
+from tests.e2e.forks import Fork, run_code
+from tests.e2e.servers import HOST, command, environment, free_port
 from tests.e2e.workers.client import MODERN, Client, Stream
 from tests.jwts import claims_of, key_for, signed
 from tests.service_account import ASSERTION_TYPE
@@ -70,14 +70,9 @@ class Worker:
         self.port = free_port()
         self.url = f"http://{HOST}:{self.port}/mcp"
         self.log = cluster.directory / f"{name}-{self.port}.log"
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command("uvicorn", "example_project.asgi:application", self.port),
-                env=cluster.env,
-                cwd=ROOT,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        program = command("uvicorn", "example_project.asgi:application", self.port)
+        with self.log.open("wb") as output, open(os.devnull) as nothing:
+            self.process = Fork(program, cluster.env, nothing, output, output)
 
     def wait(self) -> "Worker":
         deadline = time.monotonic() + 180
@@ -121,8 +116,7 @@ def cluster(postgres: str, redis: str, tmp_path_factory: pytest.TempPathFactory)
             WORKERS_PREFIX=f"workers-{uuid.uuid4().hex}",
             MCP_BASE_URL=f"http://{HOST}:1",
         )
-        made = subprocess.run([sys.executable, "-c", PREPARE], env=env, cwd=ROOT, capture_output=True, text=True)
-        assert made.returncode == 0, made.stderr
+        run_code(PREPARE, env)
         yield Cluster(env, directory)
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 

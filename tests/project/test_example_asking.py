@@ -15,6 +15,7 @@ from django.db.models import Count, F, Sum
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
+from evals.shop import quiet
 from example_project.shop.models import Customer, Order, OrderLine, Product
 from mcp_django.testing import MCPClient
 
@@ -29,7 +30,7 @@ GROUPS = [name for row in ROWS for name in re.findall(r"`([^`]*)`", row)]
 @pytest.fixture(scope="module", autouse=True)
 def shop(django_db_setup, django_db_blocker):
     """The data of the example, loaded once and rolled back after the last test."""
-    with django_db_blocker.unblock(), transaction.atomic():
+    with quiet(), django_db_blocker.unblock(), transaction.atomic():
         # First: the history of the rows is that of the accounts.
         get_user_model().objects.create_superuser("admin")
         call_command("load_places", min_population=200_000, stdout=io.StringIO(), stderr=io.StringIO())

@@ -19,6 +19,7 @@ from PIL import Image
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
+from evals.shop import quiet
 from example_project.places.models import City
 from example_project.shop.management.commands.demo import Command as Demo
 from example_project.shop.models import Document, Order, PaymentAudit, Product, Shipment, StaffProfile
@@ -32,11 +33,6 @@ pytestmark = pytest.mark.django_db
 Status = Order.Status
 MODELS = [*apps.get_app_config("places").get_models(), *apps.get_app_config("shop").get_models()]
 ADMIN_MODELS = [model for model in MODELS if model.__name__ != "OrderLine"]
-QUICK = {
-    "DEBUG": True,
-    "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
-    "STORAGES": settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}},
-}
 
 
 def load(name, **options):
@@ -46,7 +42,7 @@ def load(name, **options):
 @pytest.fixture(scope="module", autouse=True)
 def example(django_db_setup, django_db_blocker):
     """The data of the example, loaded once and rolled back after the last test."""
-    with override_settings(**QUICK), django_db_blocker.unblock(), transaction.atomic():
+    with quiet(), django_db_blocker.unblock(), transaction.atomic():
         load("load_places", min_population=200_000)
         load("load_shop", orders=50)
         load("create_accounts")

@@ -18,7 +18,7 @@ if not apps.is_installed("example_project.shop"):
 
 from evals.forms import FORMS, Form, docs_table
 from evals.questions import filled, plain, same
-from evals.shop import Endpoint
+from evals.shop import Endpoint, quiet
 
 pytestmark = pytest.mark.django_db
 PAGE = (Path(__file__).parents[2] / "docs" / "asking.md").read_text()
@@ -28,7 +28,7 @@ NUMBER_OF_CALLS = {"one call": 1, "one call and arithmetic": 1, "two calls": 2, 
 @pytest.fixture(scope="module", autouse=True)
 def shop(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The data of the example, loaded once and rolled back after the last test."""
-    with django_db_blocker.unblock(), transaction.atomic():
+    with quiet(), django_db_blocker.unblock(), transaction.atomic():
         call_command("load_places", min_population=200_000, stdout=io.StringIO(), stderr=io.StringIO())
         call_command("load_shop", orders=300, stdout=io.StringIO(), stderr=io.StringIO())
         get_user_model().objects.create_superuser("admin")

@@ -5,17 +5,16 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from django.apps import apps
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import transaction
 from django.db.models import Avg, Count, F, Max, Min, Q, Sum
 from django.db.models.functions import TruncDate
-from django.test import override_settings
 
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
+from evals.shop import quiet
 from example_project.shop.models import Customer, Order, OrderLine, PaymentAudit, Product, Review, Shipment
 from example_project.shop.models import StockMovement as Movement
 from example_project.shop.sampledata import stories
@@ -26,12 +25,6 @@ pytestmark = pytest.mark.django_db
 # A day on which neither month nor year begins; and one that its month two years ago does not have.
 TODAY = date(2026, 8, 20)
 LEAP_DAY = date(2028, 2, 29)
-QUICK = {
-    "DEBUG": True,
-    "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
-    "STORAGES": settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}},
-    "MCP_DJANGO": settings.MCP_DJANGO | {"BASE_URL": "http://testserver"},
-}
 
 
 def load(name, **options):
@@ -41,7 +34,7 @@ def load(name, **options):
 @pytest.fixture(scope="module", autouse=True)
 def shop(django_db_setup, django_db_blocker):
     """The shop of the demo as of one day, rolled back after the last test."""
-    with override_settings(**QUICK), django_db_blocker.unblock(), transaction.atomic():
+    with quiet(), django_db_blocker.unblock(), transaction.atomic():
         load("load_places", min_population=200_000)
         load("load_shop", today=TODAY)
         load("create_accounts")

@@ -89,6 +89,17 @@ def greet(request, name: str) -> str:
 """,
 }
 
+# In one process, which loads the project once.
+COMMANDS = """
+from django.core.management import execute_from_command_line as run
+
+run(["django", "check", "--fail-level", "ERROR"])
+run(["django", "makemigrations", "--check", "--dry-run"])
+run(["django", "migrate", "--verbosity", "0"])
+run(["django", "createsuperuser", "--noinput", "--username", "admin", "--email", "admin@example.com"])
+run(["django", "mcp_token", "admin"])
+"""
+
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     done = subprocess.run(
@@ -108,10 +119,14 @@ def clean_environment() -> dict[str, str]:
 
 
 def environment_in(directory: Path, *installed: str | Path) -> Path:
-    """Make a virtual environment, have pip install these with its options, and return its interpreter."""
-    venv.create(directory, with_pip=True)
+    """Make a virtual environment, have pip install these with its options, and return its interpreter.
+
+    The pip is that of the tests, and it compiles nothing: most of what it installs is never imported.
+    """
+    venv.create(directory)
     interpreter = directory / "bin" / "python"
-    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *installed, cwd=directory)
+    pip = [sys.executable, "-m", "pip", "--python", interpreter, "--quiet", "--disable-pip-version-check"]
+    run(*pip, "install", "--no-compile", *installed, cwd=directory)
     return interpreter
 
 
@@ -254,15 +269,7 @@ def test_a_project_of_three_files_lists_its_tools(python: Path, tmp_path: Path) 
     base_url = f"http://127.0.0.1:{free_port()}"
     environment = {"BASE_URL": base_url, "DJANGO_SETTINGS_MODULE": "project.settings"}
 
-    def django(*arguments: str) -> str:
-        return run(python, "-m", "django", *arguments, cwd=tmp_path, **environment)
-
-    django("check", "--fail-level", "ERROR")
-    django("makemigrations", "--check", "--dry-run")
-    django("migrate", "--verbosity", "0")
-    django("createsuperuser", "--noinput", "--username", "admin", "--email", "admin@example.com")
-    token = django("mcp_token", "admin").split()[-1]
-
+    token = run(python, "-c", COMMANDS, cwd=tmp_path, **environment).split()[-1]
     with serving(python, base_url, tmp_path, environment):
         tools = {tool["name"] for tool in list_tools(f"{base_url}/mcp", token)}
         with pytest.raises(urllib.error.HTTPError) as refused:

@@ -110,14 +110,54 @@ def test_the_protocol_and_its_tests_work_without_django() -> None:
 
 def test_what_runs_on_one_django_alone_runs_on_the_other_one_with_everything() -> None:
     made = {everything: [part.command for part in parts.parts(True, everything)] for everything in (True, False)}
-    ignored = {f"--ignore={name}" for name in parts.ONE_DJANGO}
+    ignored = {f"--ignore={name}" for name in parts.ONE_DJANGO if name not in parts.EXAMPLE_FILES}
     assert ignored <= {*made[False][2]}
     assert not ignored & {*made[False][0], *made[True][0], *made[True][2]}
+    for everything, on_one in ((False, {*parts.EXAMPLE_FILES} & {*parts.ONE_DJANGO}), (True, set())):
+        named = [word for command in made[everything] for word in command]
+        times = {name: 1 if name in on_one else 2 for name in parts.EXAMPLE_FILES}
+        assert {name: named.count(name) for name in parts.EXAMPLE_FILES} == times
 
 
 def test_cases_that_are_alike_are_left_out_by_all_but_the_run_of_everything() -> None:
-    assert all(part.environment == parts.SOME for part in [*parts.parts(True), *parts.quick()])
+    assert all(part.environment == parts.SOME for part in parts.quick())
     assert not any(part.environment for part in parts.parts(True, everything=True))
+
+
+def test_cases_are_divided_where_both_databases_are_there() -> None:
+    for part in parts.parts(True):
+        assert part.environment.items() >= (parts.HALF if part.name == "Django 6" else parts.DIVIDED).items()
+    alone = parts.parts(True, has_postgresql=False)
+    assert {part.name for part in alone if "DIVIDED_CASES" in part.environment} == {"Django 6"}
+
+
+@pytest.mark.parametrize(
+    ("mark", "asked"), [("postgresql", "data"), ("divided", "data"), ("undivided", "data"), ("walk", "every")]
+)
+def test_each_case_runs_on_one_database_and_each_test_on_both(mark: str, asked: str, tmp_path: Path) -> None:
+    (tmp_path / "test_divided.py").write_text(
+        "import pytest\n"
+        f"pytestmark = [pytest.mark.{'postgresql, pytest.mark.undivided' if mark == 'undivided' else mark}]\n"
+        "@pytest.mark.parametrize('one', 'ab')\n"
+        "@pytest.mark.parametrize('two', 'cdef')\n"
+        "def test_many(one, two): print('ran', one + two)\n"
+        "@pytest.mark.parametrize('one', 'ghi')\n"
+        "def test_few(one): print('ran', one)\n"
+        "@pytest.mark.skipif(False, reason='')\n"
+        "@pytest.mark.parametrize('one', 'jklm')\n"
+        "def test_of_one_database(one): print('ran', one)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-qs", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
+    seen = []
+    for url in ("", "postgres://nobody@nowhere/nothing"):
+        environment = os.environ | parts.SOME | {"DIVIDED_CASES": asked, "TEST_DATABASE_URL": url}
+        done = subprocess.run(command, cwd=parts.ROOT, env=environment, capture_output=True, text=True)
+        seen.append(set(re.findall("ran (.*)", done.stdout)))
+    many = {one + two for one in "ab" for two in "cdef"}
+    assert seen[0] | seen[1] == many | {*"ghijklm"}
+    assert seen[0] & seen[1] == {*"ghijklm"} | (many if mark == "undivided" else set())
+    # And each value of each parameter.
+    assert {*"".join(seen[0])} == {*"".join(seen[1])} == {*"abcdefghijklm"}
 
 
 @pytest.mark.parametrize("chosen", ["all", "some"])

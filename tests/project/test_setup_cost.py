@@ -84,14 +84,18 @@ urlpatterns = [
 PROTOCOL = {"annotated_types", "mcp_types", "pydantic", "pydantic_core"}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project with a model, an admin and URLs."""
-    shop = tmp_path / "shop"
+def written(folder: Path) -> Path:
+    """Write a project with a model, an admin and URLs."""
+    shop = folder / "shop"
     shop.mkdir()
     for name, text in {"__init__": "", "models": MODELS, "admin": ADMIN, "urls": URLS}.items():
         (shop / f"{name}.py").write_text(text)
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return written(tmp_path)
 
 
 def loaded(project: Path, code: str = "", *apps: str) -> set[str]:
@@ -118,6 +122,12 @@ print(json.dumps(list(sys.modules)))
     return set(found)
 
 
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The modules of a process of the project without the app."""
+    return loaded(written(tmp_path_factory.mktemp("without")))
+
+
 def own(modules: set[str]) -> set[str]:
     """Those of the app; a package that holds nothing but its modules costs nothing."""
     return {name for name in modules if is_own(name) and not is_empty(name)}
@@ -135,10 +145,12 @@ def is_empty(name: str) -> bool:
 @pytest.mark.parametrize(
     ("mcp", "most"), [(None, 22), (EXPOSURE, 32), (EXPOSURE + FUNCTIONS, 35)], ids=["admin", "exposure", "functions"]
 )
-def test_setup_loads_what_declarations_need_and_no_more(project: Path, mcp: str | None, most: int) -> None:
+def test_setup_loads_what_declarations_need_and_no_more(
+    project: Path, without: set[str], mcp: str | None, most: int
+) -> None:
     if mcp is not None:
         (project / "shop" / "mcp.py").write_text(mcp)
-    cost = loaded(project, "", "mcp_django") - loaded(project)
+    cost = loaded(project, "", "mcp_django") - without
     assert len(own(cost)) <= most, sorted(own(cost))
     others = {name for name in cost if not is_own(name)}
     assert {name.partition(".")[0] for name in others} <= {"django", "orjson", "shop"} | sys.stdlib_module_names
@@ -147,38 +159,41 @@ def test_setup_loads_what_declarations_need_and_no_more(project: Path, mcp: str 
     assert len(others) <= 15, sorted(others)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        '"check", fail_level="CRITICAL"',
-        '"check", deploy=True, fail_level="CRITICAL"',
-        '"migrate", verbosity=0',
-        '"shell", command="pass"',
-    ],
-    ids=["check", "deploy", "migrate", "shell"],
-)
-def test_no_command_loads_the_protocols_models(project: Path, command: str) -> None:
-    (project / "shop" / "mcp.py").write_text(EXPOSURE + FUNCTIONS)
-    code = f"""
-import os
+# Each may load what those after it need, and none the models.
+COMMANDS = """
+import contextlib, io
 from django.core.management import call_command
-sys.stderr = open(os.devnull, "w")
-call_command({command})
+for name, options in (
+    ("check", {"fail_level": "CRITICAL"}),
+    ("check", {"deploy": True, "fail_level": "CRITICAL"}),
+    ("migrate", {"run_syncdb": True, "verbosity": 0}),
+    ("shell", {"command": "pass"}),
+):
+    with contextlib.redirect_stderr(io.StringIO()):
+        call_command(name, **options)
+    for module in %s & sys.modules.keys():
+        sys.exit(f"{name} {options} loads {module}")
 """
-    assert not PROTOCOL & loaded(project, code, "mcp_django")
-
-
-def test_who_saves_rows_does_not_load_them_either(project: Path) -> None:
-    code = """
-from django.core.management import call_command
+# After these, as their tables are there.
+SAVES = """
 from shop.models import Order
 import shop.urls
-call_command("migrate", run_syncdb=True, verbosity=0)
 Order.objects.create(number="A1").delete()
 """
-    assert not PROTOCOL & loaded(project, code, "mcp_django")
 
 
+def test_no_command_loads_the_protocols_models_nor_does_who_saves_rows(project: Path) -> None:
+    (project / "shop" / "mcp.py").write_text(EXPOSURE + FUNCTIONS)
+    assert not PROTOCOL & loaded(project, COMMANDS % PROTOCOL + SAVES, "mcp_django")
+
+
+# Migrations would make them one change after the other.
+TABLES = """
+from django.apps import apps
+from django.core.management import call_command
+settings.MIGRATION_MODULES = {app.label: None for app in apps.get_app_configs()}
+call_command("migrate", run_syncdb=True, verbosity=0)
+"""
 # What serves, and what its first client then loads.
 SERVERS = {
     "asgi": "from mcp_django.asgi import get_asgi_application\nget_asgi_application()",
@@ -223,8 +238,7 @@ raise SystemExit
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_first_client_waits_for_nothing_to_be_loaded(project: Path, server: str) -> None:
-    migrate = "from django.core.management import call_command\ncall_command('migrate', run_syncdb=True, verbosity=0)\n"
-    late = loaded(project, f"{migrate}{SERVERS[server]}\n{CLIENT}", "mcp_django")
+    late = loaded(project, f"{TABLES}{SERVERS[server]}\n{CLIENT}", "mcp_django")
     assert not own(late)
     assert {name.partition(".")[0] for name in late} <= {"django"}, sorted(late)
 

@@ -17,6 +17,9 @@ from django.db import connection
 from django.test.utils import setup_test_environment
 from shop.models import Customer, Order
 
+# What the first call loads is loaded once, and not in each child.
+import mcp_django.oauth.urls
+import mcp_django.transports.http.django_views  # noqa: F401
 from mcp_django.testing import MCPClient
 
 Check = Callable[[MCPClient, MCPClient, MCPClient], None]

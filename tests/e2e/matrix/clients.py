@@ -136,9 +136,10 @@ def install(version: str) -> Path:
     with (ENVIRONMENTS / f"mcp-{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
-            _run([sys.executable, "-m", "venv", "--clear", str(directory)])
-            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            _run([*pip, "-r", str(requirements)])
+            _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(directory)])
+            # By the pip of the tests. Of the modules a client imports a few, which Python compiles as it does.
+            pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
+            _run([*pip, "install", "--no-deps", "--no-compile", "-r", str(requirements)])
             stamp.write_text(wanted)
     return python
 

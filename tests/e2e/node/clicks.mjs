@@ -7,7 +7,8 @@
 // Standard output: [{ name, clicks, tabs, url, text, status, problems: [text] }]
 
 import { readFileSync } from 'node:fs';
-import { chromium } from 'playwright-core';
+
+import { launch, signIn } from './chromium.mjs';
 
 const MOST_TABS = 120;
 const task = JSON.parse(readFileSync(0, 'utf8'));
@@ -70,15 +71,11 @@ async function walk(context, { name, url, actions }) {
   return journey;
 }
 
-const browser = await chromium.launch({ executablePath: task.executable, args: ['--no-sandbox', '--disable-gpu'] });
+const browser = await launch(task.executable);
 try {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   context.setDefaultTimeout(15_000);
-  const page = await context.newPage();
-  await page.goto(task.login.url);
-  await page.fill('input[name=username]', task.login.username);
-  await page.fill('input[name=password]', task.login.username);
-  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+  await signIn(await context.newPage(), task.login);
   const results = [];
   for (const journey of task.journeys) {
     try {

@@ -4,19 +4,17 @@
 // program writes "open" when the list is open, and in the end { said, unchanged, added, kept, focus, isQuiet, problems }.
 
 import readline from 'node:readline';
-import { chromium } from 'playwright-core';
+
+import { launch, signIn } from './chromium.mjs';
 
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const next = async () => (await lines.next()).value;
 const task = JSON.parse(await next());
-const browser = await chromium.launch({ executablePath: task.executable, args: ['--no-sandbox'] });
+const browser = await launch(task.executable);
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
 const problems = [];
 page.on('pageerror', error => problems.push(error.message));
-await page.goto(task.login.url);
-await page.fill('[name=username]', task.login.username);
-await page.fill('[name=password]', task.login.username);
-await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+await signIn(page, task.login);
 await page.goto(task.url);
 const keys = () => page.$$eval('.mcp-calls tbody tr', rows => rows.map(row => row.dataset.pk));
 const before = await keys();

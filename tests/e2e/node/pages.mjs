@@ -7,30 +7,16 @@
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { chromium } from 'playwright-core';
 
-const ARGUMENTS = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-  // A name that the server does not know as its own.
-  '--host-resolver-rules=MAP elsewhere.example 127.0.0.1',
-];
+import { launch, signIn } from './chromium.mjs';
+
 const HEIGHT = 900;
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const task = JSON.parse(readFileSync(0, 'utf8'));
 
-async function signIn(browser, { url, username }) {
+async function signedIn(browser) {
   const context = await browser.newContext();
-  const page = await context.newPage();
-  await page.goto(url);
-  await page.fill('input[name=username]', username);
-  await page.fill('input[name=password]', username);
-  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+  await signIn(await context.newPage(), task.login);
   const state = await context.storageState();
   await context.close();
   return state;
@@ -109,11 +95,12 @@ function measure(within) {
   return [...new Set(found)];
 }
 
-async function look(context, { name, url, sent, copies }, language) {
-  const page = await context.newPage();
+async function look(page, { name, url, sent, copies }, language) {
   const problems = [];
   // A style or an image that the page's own policy forbids is said there.
-  page.on('console', message => message.type() === 'error' && problems.push(`console: ${message.text()}`));
+  const hear = message => message.type() === 'error' && problems.push(`console: ${message.text()}`);
+  page.on('console', hear);
+  await page.setViewportSize({ width: 1280, height: HEIGHT });
   // Some looks of the admin ask for the scheme but once.
   await page.emulateMedia({ colorScheme: task.schemes[0] });
   let response = await page.goto(url);
@@ -133,7 +120,7 @@ async function look(context, { name, url, sent, copies }, language) {
     text: document.body.innerText,
   }));
   if (copies) {
-    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     await page.focus('.copy');
     await page.keyboard.press('Enter');
     await page.waitForFunction(() => document.querySelector('.copy').textContent !== document.querySelector('[data-copy]').dataset.copy);
@@ -158,17 +145,18 @@ async function look(context, { name, url, sent, copies }, language) {
       }
     }
   }
-  await page.close();
+  page.off('console', hear);
   return { name, language, status, seen, problems: problems.filter(text => !text.includes(failed)) };
 }
 
-const browser = await chromium.launch({ executablePath: task.executable, args: ARGUMENTS });
+// A name that the server does not know as its own.
+const browser = await launch(task.executable, '--host-resolver-rules=MAP elsewhere.example 127.0.0.1');
 try {
-  const storageState = await signIn(browser, task.login);
+  const storageState = await signedIn(browser);
   const results = [];
   for (const locale of task.languages) {
-    const own = await browser.newContext({ locale, storageState });
-    const strange = await browser.newContext({ locale });
+    const own = await (await browser.newContext({ locale, storageState })).newPage();
+    const strange = await (await browser.newContext({ locale })).newPage();
     for (const page of task.pages) results.push(await look(page.anonymous ? strange : own, page, locale));
   }
   process.stdout.write(JSON.stringify(results));
