@@ -146,7 +146,8 @@ def empty_cache() -> Iterator[None]:
 
     cache_and_rate_limits.cache._away_until = 0.0
     cache.clear()
-    counts.__init__()
+    counts._said.clear()
+    counts._untold.clear()
     yield
     cache.clear()
 

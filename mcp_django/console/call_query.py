@@ -229,9 +229,9 @@ class Reader:
             text = DASH.sub("-", text.lower())
             if last := LAST.fullmatch(text):
                 number, unit = int(last[1] or 1), last[2][0]
-                # The overview looks at the period before it, too.
-                begins = self.now - 2 * (length := timedelta(**{LENGTHS[unit]: number})) + length
-                return [self._time(f"last {number}{unit}", begins, None)]
+                length = timedelta(**{LENGTHS[unit]: number})
+                # The overview looks at the period before it, too, which may begin before the calendar: OverflowError.
+                return [self._time(f"last {number}{unit}", self.now - 2 * length + length, None)]
             word, day, first, second = found.groups() if (found := TIME.fullmatch(text)) else ("", "", "", "")
             if not (day or first) or (word and second):
                 return []
