@@ -32,7 +32,7 @@ LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/t
 	tests/unit/checks
 
 # What of coverage is measured stands in pyproject.toml.
-COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py tests/unit/orm/test_path.py tests/unit/orm/test_filters.py tests/unit/orm/test_ordering.py \
+COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py tests/unit/orm/test_path.py tests/unit/orm/test_allowed_filters.py tests/unit/orm/test_ordering.py \
 	tests/unit/orm/test_prefetch.py tests/unit/orm/test_computed_columns.py tests/unit/tools/test_get_record.py
 
 .PHONY: help demo test test-all test-quick lowest coverage installed lock chromium lint docs bench evals fuzz fixture-server clean

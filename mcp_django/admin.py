@@ -24,41 +24,41 @@ from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity,
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """Admin entry that leads everybody who may enter the admin to their own applications. It has no rows and no other
-    page.
+    """The app's entry in the admin's index that leads all who may enter the admin to their own applications. It has no
+    rows and no other page.
 
     Applications ask for access, and the page removes it.
     """
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the address of the list alone."""
+        """Return the URL of the app's entry in the admin's index alone."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.lead), name=name)]
 
     def lead(self, request: HttpRequest) -> HttpResponseBase:
-        """Go to the page."""
+        """Lead from the app's entry in the admin's index to the page of connected applications."""
         return redirect("mcp_oauth:authorized-token-list")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return no rows: they are the page's."""
+        """Return no rows for the app's entry in the admin's index: they are the page's."""
         return super().get_queryset(request).none()
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Tell whether the page is there."""
+        """Return whether the page to which the app's entry in the admin's index leads is mounted."""
         from .oauth.page_frame import url_of
 
         return bool(url_of("authorized-token-list"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the admin shows the entry, as :meth:`has_module_permission` does: it has no rows."""
+        """Return whether the index has the app's entry, as :meth:`has_module_permission` does: it has no rows."""
         return obj is None and self.has_module_permission(request)
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]
-    """A host, as it is compared."""
+    """Form of the app's ``ClientHost`` in the admin: a host is kept as it is compared."""
 
     def clean_host(self) -> str:
-        """Return the host."""
+        """Validate the host of the app's ``ClientHost``, and return it as it is compared."""
         host: str = self.cleaned_data["host"].strip().lower()
         if HOST.fullmatch(host) is None:
             raise ValidationError(_("Write the host alone, without scheme, port and path."))
@@ -67,7 +67,7 @@ class ClientHostForm(ModelForm):  # type: ignore[type-arg]
 
 @admin.register(ClientHost)
 class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Admin of hosts whose applications describe themselves by a document: allow, block, or see who asked for which."""
+    """Admin of the app's model ``ClientHost``: allow or block hosts of applications, or see who asked for which."""
 
     form = ClientHostForm
     list_display = ("host", "decision", "url", "user", "created")
@@ -80,27 +80,27 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ("allow", "block")
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the admin lists the hosts: the authorization page is mounted, and the user may see hosts."""
+        """Return whether the admin has the app's ``ClientHost``: the user may see it, and authorization is mounted."""
         from .oauth.page_frame import url_of
 
         return bool(url_of("authorize")) and super().has_module_permission(request)
 
     def save_model(self, request: HttpRequest, obj: ClientHost, form: Any, change: bool) -> None:
-        """Save the host from its admin page; blocking a host ends the access of its applications."""
+        """Save the app's ``ClientHost`` in the admin; blocking a host ends the access of its applications."""
         with transaction.atomic():
             super().save_model(request, obj, form, change)
             _end_access(obj)
 
     @admin.action(description=_("Allow the chosen hosts"), permissions=["change"])
     def allow(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
-        """Let in applications of these hosts."""
+        """Admin action of the app's ``ClientHost``: let in applications of the hosts."""
         self._decide(request, queryset, ClientHost.Decision.ALLOWED)
 
     @admin.action(
         description=_("Block the chosen hosts, and end all access of their applications"), permissions=["change"]
     )
     def block(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
-        """Admin action: block the hosts, and end all access of their applications."""
+        """Admin action of the app's ``ClientHost``: block the hosts, and end all access of their applications."""
         self._decide(request, queryset, ClientHost.Decision.BLOCKED)
 
     def _decide(self, request: HttpRequest, queryset: QuerySet[ClientHost], decision: str) -> None:
@@ -124,7 +124,7 @@ admin.site.register(CallEntry, CallEntryAdmin)
 
 @admin.register(Switch)
 class SwitchAdmin(ReadOnlyAdmin):
-    """Read-only admin of switches, active and past; changes are made elsewhere, as all workers have to be told."""
+    """Read-only admin of the app's model ``Switch``; changes are made elsewhere, as all workers have to be told."""
 
     list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))

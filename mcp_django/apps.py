@@ -47,14 +47,14 @@ class MCPDjangoConfig(AppConfig):
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Run the system checks of the app; the modules of the checks are loaded only then."""
+    """Run the system checks that the app registers when it is ready; their modules are loaded only then."""
     from .checks.settings import CHECKS
 
     return [message for check in CHECKS for message in check(**kwargs)]
 
 
 def check_deployment(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Run those of ``check --deploy``."""
+    """Run the app's system checks of ``check --deploy``."""
     from .checks.settings import DEPLOYMENT_CHECKS
 
     return [message for check in DEPLOYMENT_CHECKS for message in check(**kwargs)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Repair that a :class:`ToolError` carries: ``mend`` makes the right arguments of those that the tool got.
+    """The repair that an exception (:class:`ToolError`) carries: ``mend`` makes the right arguments of the given ones.
 
     It gives None where they cannot be mended so. ``is_spelling`` says that it gives a name or a choice its right
     spelling and changes nothing else, so that it can be proposed for calls that write, too.
@@ -51,7 +51,7 @@ class NotPermitted(ToolError):
 
 
 class NotConfirmed(ToolError):
-    """Exception: the confirmation sent with the call is not valid for the call, or no longer."""
+    """Exception to raise where the confirmation sent with a call is not valid for the call, or no longer."""
 
     outcome = "refused:confirmation"
 
@@ -83,7 +83,7 @@ class CallRefused(Exception):
 
 
 class Unreadable(ToolError):
-    """Exception: a row holds a value that cannot be read, so a write could not leave the value as it is."""
+    """Exception to raise where a row holds a value that cannot be read, which a write could not leave as it is."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -97,7 +97,7 @@ class NotFound(Exception):
 
 
 class AuthenticationFailed(Exception):
-    """Exception: the request's credentials are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
+    """Exception to raise for a request's credentials: they are missing (``invalid=False``), or not valid."""
 
     def __init__(self, *, invalid: bool, reason: "Problem | None" = None) -> None:
         super().__init__("invalid token" if invalid else "no token")

@@ -19,7 +19,7 @@ from .exceptions import CallRefused
 
 
 class Session(models.Model):
-    """Model of a session that has something to remember, or that ended before its id did (transports, Sessions)."""
+    """Database model of a session that has something to remember, or ended before its id did (transports, Sessions)."""
 
     id = models.CharField(max_length=32, primary_key=True)
     user = models.ForeignKey(
@@ -39,7 +39,7 @@ class Session(models.Model):
 
 
 class Stream(models.Model):
-    """Database model of the event stream of one call, which goes on whether or not its client is connected."""
+    """Model whose rows are event streams of calls, which go on whether or not their clients are connected."""
 
     class State(models.TextChoices):
         """Choices of the state of a stream: a worker runs the call, the client has to answer, the call is over."""
@@ -65,7 +65,7 @@ class Stream(models.Model):
 
 
 class StreamEvent(models.Model):
-    """One JSON-RPC message of a stream."""
+    """Model whose rows are the JSON-RPC messages of streams."""
 
     id = models.BigAutoField(primary_key=True)
     stream = models.ForeignKey(Stream, on_delete=models.CASCADE, related_name="+")
@@ -82,7 +82,7 @@ class StreamEvent(models.Model):
 
 
 class KeyedCall(models.Model):
-    """Database model of a call that a client made under a key of its own, so that a repeat is not done again."""
+    """Model whose rows are calls that clients made under keys of their own, so that a repeat is not done again."""
 
     id = models.CharField(
         max_length=64, primary_key=True, help_text="The digest of user, client, endpoint, tool and key."
@@ -150,7 +150,7 @@ def _in_a_year() -> datetime:
 
 
 class ServiceAccount(models.Model):
-    """Model of a service account, a program without a person: its user, its limits, and its proof of identity."""
+    """Database model of a service account, a program without a person: its user, limits, and proof of identity."""
 
     client_id = models.CharField(_("client id"), max_length=64, unique=True, default=_new_client_id, editable=False)
     name = models.CharField(_("name"), max_length=80)
@@ -175,7 +175,7 @@ class ServiceAccount(models.Model):
 
     @classmethod
     def usable(cls) -> "models.QuerySet[ServiceAccount]":
-        """Return the rows of the service accounts that are active and not expired."""
+        """Return a queryset of the model: the service accounts that are active and not expired."""
         return cls._default_manager.filter(is_active=True, expires__gt=timezone.now())
 
 
@@ -202,7 +202,7 @@ class LinkedIdentity(models.Model):
 
 
 class ConnectedApplication(TokenFacts):
-    """Proxy model of the admin's entry for the page of connected applications; nothing is read or written by it."""
+    """Proxy model, without a table, that gives the admin its entry for the page of connected applications."""
 
     class Meta:
         proxy = True
@@ -321,7 +321,7 @@ class Switch(models.Model):
     """
 
     class Kind(models.TextChoices):
-        """What is off."""
+        """Choices of what a switch turns off."""
 
         EVERYTHING = "everything", _("everything")
         WRITES = "writes", _("changes")
@@ -353,13 +353,13 @@ class Switch(models.Model):
 
     @property
     def text(self) -> str:
-        """What a caller is told of it."""
+        """What a caller is told of the switch on this row."""
         until = f" until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if self.until is not None else ""
         reason = f" Reason given: {self.reason}" if self.reason else ""
         return f"{SUBJECTS[self.kind].format(self.target)} is switched off{until}.{reason}"
 
     def refusal(self) -> CallRefused:
-        """Return what refuses a call for it."""
+        """Return the exception that refuses a call for the switch on this row."""
         return CallRefused(self.text, "switch")
 
 

@@ -24,7 +24,7 @@ class Problem:
 
 
 def nearest(name: Any, known: Iterable[str], least: float = 0.6) -> str:
-    """Return the remedy for a misspelled name, " Did you mean ...?" with the nearest known name, or ""."""
+    """Return the remedy of the problem that a name is not known: " Did you mean ...?" with one that is, or ""."""
     found = closest(str(name), known, least)
     return f" Did you mean {found!r}?" if found is not None else ""
 

@@ -134,8 +134,20 @@ def questions_for(request: HttpRequest) -> list[Question]:
     return [question for question in found if question.options]
 
 
+def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the sign-in choices that the user made, as facts to store; None for a value that was no option."""
+    facts: dict[str, Any] = {}
+    words: dict[str, str] = {}
+    for question in questions:
+        value = given.get(f"fact_{question.name}", "")
+        if value not in question.options:
+            return None
+        facts[question.name], words[question.name] = value, str(question.options[value])
+    return facts | ({CHOSEN: words} if words else {})
+
+
 def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Return the stored sign-in choices of a token as labels and words."""
+    """Return what was chosen at the sign-in for a token, as labels and words."""
     words, asked = facts.get(CHOSEN), [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     return [(fact.label, words[fact.name]) for fact in asked if isinstance(words, dict) and fact.name in words]
 
@@ -201,7 +213,7 @@ def _has_otp() -> bool:
 
 @lru_cache(maxsize=256)
 def _is_stock(model: Any) -> bool:
-    """Return whether the user model makes its session hash of the password as Django does, for the password mark."""
+    """Return whether a sign-in's password mark can be made as Django makes its session hash with this user model."""
     # No model can be imported before the apps are loaded.
     from django.contrib.auth.base_user import AbstractBaseUser
 

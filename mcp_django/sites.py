@@ -288,7 +288,7 @@ class MCPSite:
         self._tools = Declared(self._tools, {name: Unread(FUNCTION_TOOL, function, options)})
 
     def add_chatgpt_tools(self) -> None:
-        """Add ``search`` and ``fetch`` to the site, the tools that ChatGPT's connectors and deep research look for."""
+        """Register with the site ``search`` and ``fetch``, which ChatGPT's connectors and deep research look for."""
         self.has_chatgpt_tools = True
 
     def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
@@ -371,7 +371,7 @@ class MCPSite:
 
     @property
     def completers(self) -> dict[str, Completer]:
-        """The completers of the site's prompts and resource templates, by name."""
+        """The completers that the site knows, by the name of its prompt or resource template."""
         prompts = {name: prompt.completer for name, prompt in self.prompts.items()}
         return prompts | {uri: item.completer for uri, item in self.resources.items() if item.is_template}
 
@@ -391,7 +391,7 @@ class MCPSite:
         return ActionTools(self)
 
     def unreadable(self) -> list[str]:
-        """Return the errors of functions registered with the site that cannot be read."""
+        """Return the errors of those functions in the site's registry that cannot be read."""
         return [*self._tools.faults(), *self.prompts.faults(), *self.resources.faults()]
 
     def prepare(self) -> None:
@@ -400,8 +400,9 @@ class MCPSite:
         Raises:
             ImproperlyConfigured: a function that was declared cannot be read.
         """
+        import mcp_types.methods  # noqa: F401
+
         from .emulation import list_filters  # noqa: F401
-        from .protocol import wire_types  # noqa: F401
         from .resources import model_resources  # noqa: F401
 
         self._own_tools, self._action_tools, self.exposures  # noqa: B018
@@ -431,7 +432,7 @@ class MCPSite:
         return [*found, *self._action_tools.listed(actions)]
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
-        """Return a tool of the site if the caller's permissions admit the tool, whatever the token's scopes."""
+        """Return a tool of the site's registry if the caller's permissions admit it, whatever the token's scopes."""
         tool = self._declared_tool(name) or self._action_tools.named(request, name)
         if tool is None or not (tool.read_only or _may_write(request)):
             return None
@@ -445,7 +446,7 @@ class MCPSite:
         return self._own_tools.get(name) or self._tools.get(name) or self._extra_tools.get(name)
 
     def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
-        """Return the site's tools that the token and the settings admit."""
+        """Return the tools of the site's registry that the token and the settings admit."""
         scopes, off, may_write = request.mcp.scopes, request.mcp.off, _may_write(request)
         if off is not None:
             tools = [tool for tool in tools if off.tool(tool.name, read_only=tool.read_only) is None]
@@ -457,19 +458,19 @@ class MCPSite:
         return [item for item in self.prompts.values() if scopes >= item.scopes and item.has_permission(request)]
 
     def get_prompt(self, request: MCPRequest, name: str) -> Prompt | None:
-        """Return a prompt of the site if the caller's permissions admit the prompt, whatever the token's scopes."""
+        """Return a prompt of the site's registry if the caller's permissions admit it, whatever the token's scopes."""
         named = (prompt for prompt in self.prompts.values() if prompt.name == name)
         return next((prompt for prompt in named if prompt.has_permission(request)), None)
 
     def get_function_resource(self, request: MCPRequest, uri: str) -> FunctionResource | None:
-        """Return the site's function resource for a URI if the caller's permissions admit it."""
+        """Return the function resource in the site's registry for a URI, if the caller's permissions admit it."""
         for resource in self.resources.values():
             if resource.matches(uri) is not None and resource.has_permission(request):
                 return resource
         return None
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
-        """Return the row with this primary key, unique value or label, if the site shows the row to the caller.
+        """Return the row that the site shows the caller by this primary key, unique value or label.
 
         Raises:
             NotFound: there is none; its text tells the keys of rows that may be meant.
@@ -534,7 +535,7 @@ class MCPSite:
         raise ImproperlyConfigured('Mount the urls of the site: path("mcp", mcp_django.site.urls).')
 
     def get_urls(self, *, sse: bool = False) -> list[URLPattern]:
-        """Return the URL patterns of the site's endpoint, or of its older transport."""
+        """Return the URL patterns of ``site.urls``, or of ``site.sse_urls`` for its older transport."""
         require_apps("The MCP endpoint", "mcp_django", "oauth2_provider")
         from .transports.http.django_views import url_patterns
 
@@ -549,7 +550,7 @@ class DefaultMCPSite(MCPSite):
 
     @property
     def admin_site(self) -> admin.AdminSite | None:
-        """The default admin site. A project may put another one into one of its two names, or into both.
+        """The admin that the default site follows. A project may put another one into one of its two names, or both.
 
         None where the admin is not installed: asking for its site would fail.
         """

@@ -104,7 +104,7 @@ def parts(with_django6: bool, everything: bool = False, has_postgresql: bool = T
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
     cases: Mapping[str, str] = {} if everything else DIVIDED if has_postgresql else SOME
     yield pytest("Django 5.2", PYTHON, EVERYTHING, 12 if everything else 8, cases)
-    yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 7.5, cases)
+    yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 5, cases)
     if with_django6:
         rest = (EVERYTHING_DJANGO6, 10, cases) if everything else (WITHOUT_DATA, 2.2, HALF)
         yield pytest("Django 6", newest, *rest)

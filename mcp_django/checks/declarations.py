@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, wraps
+from inspect import Signature, isclass, isfunction, signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from django.db.models import Model
 from ..emulation.admin_actions import AdminAction
 from ..emulation.admin_exposure import AdminExposure, action_parts
 from ..emulation.history_model import decides_by_row
+from ..exposures.declared_actions import SKIPPED, FunctionAction
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import resolve_path
 from ..orm.lookups import declared_lookups, usual_lookups
@@ -40,12 +42,18 @@ LONG_TTL: Final = 3_600_000
 NAMES: Final = ("fields", "exclude", "readonly_fields", "list_display")
 PATHS: Final = ("search_fields", "ordering", "sortable_by", "filter_fields")
 LISTS: Final = (*NAMES, "search_fields", "search_terms", "ordering", "sortable_by", "actions")
+# Options of exposures that are classes: the class that they extend, and what only such classes have.
+CLASSES: Final = {
+    "serializer_class": ("rest_framework.serializers.Serializer", "to_representation"),
+    "filterset_class": ("django_filters.FilterSet", "base_filters"),
+}
 # By these names actions ask for permissions of the exposure.
 USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
 # Lookups that some databases have.
 REGEX: Final = frozenset({"regex", "iregex"})
 # How names end of what an address can be made of that lets somebody in.
 OPENING: Final = re.compile(r"(?:^|_)(?:key|code|token|link|nonce|signature)$")
+CORRECT: Final = "Correct its signature or its options."
 # Those that can be run while a function that was declared cannot be read, and the others.
 FIRST_CHECKS: Final[list[Check]] = []
 CHECKS: Final[list[Check]] = []
@@ -111,9 +119,7 @@ def check_declarations() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for fault in checked.unreadable():
             text = f"A function of the site {checked.name!r} cannot be read: {fault}."
-            yield problem(
-                "E036", text, "Correct its signature or its options; nothing of the site is served until then."
-            )
+            yield problem("E036", text, f"{CORRECT} Nothing of the site is served until then.")
 
 
 def after_declarations(check: Check) -> Check:
@@ -175,7 +181,7 @@ def _permissions() -> frozenset[str]:
 def check_exposures() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for exposure in checked.exposures.values():
-            for find in (_check_options, _check_names, _check_paths, _check_fields, _check_actions):
+            for find in (_check_options, _check_hooks, _check_names, _check_paths, _check_fields, _check_actions):
                 yield from find(exposure)
             if exposure.cache_ttl_ms is not None:
                 where = type(exposure)
@@ -195,6 +201,11 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is no dict of lists."
         yield problem("E023", text, 'An example is {"status": ["exact", "in"]}.', where)
+    for option, (kind, mark) in CLASSES.items():
+        value = getattr(exposure, option)
+        if value is not None and not (isclass(value) and hasattr(value, mark)):
+            text = f"{where.__name__}.{option} is {value!r}, which is no {kind}."
+            yield problem("E023", text, f"Write a subclass of {kind}.", where)
     if given := {name: found for name in ("form", "inlines", "list_per_page") if (found := getattr(exposure, name))}:
         like = type(where.__name__, (ModelAdmin,), {"__module__": where.__module__, **given})
         yield from like(exposure.model, exposure.model_admin.admin_site).check()
@@ -207,6 +218,34 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
             if meant := nearest(name, known, 0.85):
                 text = f"{where.__name__}.{name} is no option or hook of an exposure."
                 yield problem("W024", text, meant.strip(), where)
+
+
+def _check_hooks(exposure: ModelExposure) -> Iterator[CheckMessage]:
+    """Check that each hook of the project's own takes the arguments that the app calls it with."""
+    where = type(exposure)
+    for name, stock in vars(ModelExposure).items():
+        if not isfunction(stock) or name.startswith("_") or stock is getattr(where, name):
+            continue
+        taken = [item.replace(annotation=item.empty) for item in signature(stock).parameters.values()]
+        needed = [item.name for item in taken[1:] if item.default is item.empty]
+        others = {item.name: item.default for item in taken[1 + len(needed) :]}
+        own = getattr(exposure, name)
+        if not _takes(own, *needed) or not (_takes(own, *needed, **others) or _takes(own, *needed, *others)):
+            yield _uncallable(f"{where.__name__}.{name}", Signature(taken), where)
+
+
+def _takes(function: Any, /, *arguments: Any, **options: Any) -> bool:
+    """Return whether what is declared as a hook or an action can be called with these arguments."""
+    try:
+        signature(function, follow_wrapped=False).bind(*arguments, **options)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _uncallable(name: str, asked: Any, where: type) -> CheckMessage:
+    what = f"{name} does not take the arguments that the app calls it with."
+    return problem("E037", what, f"Write def {name.rpartition('.')[2]}{asked}.", where)
 
 
 def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -269,6 +308,15 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
             text = f"{where.__name__}.actions refers to {name!r}, which is not a method marked with @mcp.action."
             yield problem("E014", text, nearest(name, marked).strip() or None, where)
             continue
+        method = getattr(exposure, name)
+        others = {key: None for key in signature(method).parameters if key not in SKIPPED}
+        if not _takes(method, None, None, **others):
+            yield _uncallable(f"{where.__name__}.{name}", "(self, request, queryset)", where)
+            continue
+        try:
+            _ = FunctionAction(exposure, name).schema
+        except ImproperlyConfigured as error:
+            yield problem("E036", f"An action of {where.__name__} cannot be read: {error}.", CORRECT, where)
         permissions = [item.rpartition(".")[2] for item in _permissions()]
         for permission in getattr(where, name).mcp_action.permissions:
             known = [*USUAL_PERMISSIONS, *permissions, *_permissions()]
@@ -283,7 +331,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
-    """Check a declared time in milliseconds for which clients may cache a list or resource."""
+    """System check of a declaration's time in milliseconds for which clients may cache a list or resource."""
     if type(ttl) is not int or ttl < 0:
         hint = "Write a number of milliseconds, 0 or more."
         yield problem("E018", f"{name} is {ttl!r}, which is no time.", hint, obj)
@@ -357,7 +405,8 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
             text = f"{owner.__name__} may decide row by row who sees {exposure.label}, so {HISTORY} leaves it out."
             yield owner, text, f"If it looks at no row, set mcp_history = True on {owner.__name__}."
     for inline in exposure.options.inlines:
-        if getattr(inline, "mcp_readable", None) is None and not is_djangos(inline.get_queryset):
+        hook = getattr(inline, "get_queryset", ModelAdmin.get_queryset)
+        if getattr(inline, "mcp_readable", None) is None and not is_djangos(hook):
             text = f"The rows of {inline.__name__} are no model to read, as its get_queryset may ask for the page."
             yield inline, text, "Set mcp_readable on it: True if it does not, False if it does."
     declared = exposure.model_admin._get_base_actions() if of_admin else ()
@@ -365,8 +414,7 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
     unsaid = [name for function, name in functions if AdminAction(exposure, name, function, "").may_show_a_page]
     if unsaid:
         text = f"Actions of {exposure.label} may show a page that asks for something: {', '.join(unsaid)}."
-        hint = "Annotate each as -> None, or set its mcp_form to the form class of its page, or to None."
-        yield "actions", text, hint
+        yield "actions", text, "Annotate each as -> None, or set its mcp_form to the form class of its page, or None."
 
 
 def _names(exposure: ModelExposure, option: str) -> list[str]:

@@ -10,6 +10,7 @@ from operator import not_
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from django import urls
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.contrib.admin import AdminSite
@@ -18,16 +19,6 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.http.request import validate_host
 from django.shortcuts import resolve_url
-from django.urls import (
-    NoReverseMatch,
-    Resolver404,
-    get_resolver,
-    get_script_prefix,
-    get_urlconf,
-    resolve,
-    reverse,
-    set_urlconf,
-)
 
 from ..conf import settings
 from ..conf.defaults import DEFAULTS
@@ -274,14 +265,14 @@ def check_cache() -> Iterator[CheckMessage]:
 
 @check(CHECKS, uses_oauth)
 def check_urls() -> Iterator[CheckMessage]:
-    active = get_urlconf()
+    active = urls.get_urlconf()
     try:
         for urlconf in known_urlconfs():
-            set_urlconf(urlconf)
+            urls.set_urlconf(urlconf)
             yield from _check_urlconf(str(getattr(urlconf, "__name__", urlconf)))
     finally:
-        set_urlconf(active)
-    if any(_has_introspection(get_resolver(urlconf).url_patterns) for urlconf in known_urlconfs()):
+        urls.set_urlconf(active)
+    if any(_has_introspection(urls.get_resolver(urlconf).url_patterns) for urlconf in known_urlconfs()):
         text = "The toolkit's introspection is mounted: any registered client can read the tokens that it holds."
         yield problem("W142", text, "Leave oauth2_provider.urls out of the URLconf.")
 
@@ -297,9 +288,9 @@ def _check_urlconf(name: str) -> Iterator[CheckMessage]:
         yield problem("W140", text, hint)
     try:
         login = resolve_url(django_settings.LOGIN_URL)
-    except NoReverseMatch:
+    except urls.NoReverseMatch:
         login = ""
-    prefix = get_script_prefix()
+    prefix = urls.get_script_prefix()
     is_here = login.startswith(prefix) and _view_at("/" + login.removeprefix(prefix)) is not None
     if not login.startswith(("http:", "https:")) and not is_here:
         text = f"LOGIN_URL {str(django_settings.LOGIN_URL)!r} leads nowhere: users cannot sign in to allow a client."
@@ -308,8 +299,8 @@ def _check_urlconf(name: str) -> Iterator[CheckMessage]:
 
 def _view_at(path: str) -> Any:
     try:
-        return resolve(path).func
-    except (Resolver404, ImproperlyConfigured, AttributeError):
+        return urls.resolve(path).func
+    except (urls.Resolver404, ImproperlyConfigured, AttributeError):
         return None
 
 
@@ -326,8 +317,8 @@ def _has_introspection(patterns: Any) -> bool:
 @check(CHECKS, uses_oauth)
 def check_session_cookie() -> Iterator[CheckMessage]:
     try:
-        page = reverse("mcp_oauth:authorize")
-    except (NoReverseMatch, ImproperlyConfigured):
+        page = urls.reverse("mcp_oauth:authorize")
+    except (urls.NoReverseMatch, ImproperlyConfigured):
         return
     path = django_settings.SESSION_COOKIE_PATH
     if not page.startswith(path if path.endswith("/") else f"{path}/"):
@@ -386,8 +377,8 @@ def login_admin() -> AdminSite | None:
     """Return the admin site whose login page is at ``LOGIN_URL``, None for another page; for OAuth checks."""
     try:
         login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
-        found = getattr(resolve("/" + login.removeprefix(get_script_prefix())).func, "__self__", None)
-    except (NoReverseMatch, Resolver404, ImproperlyConfigured):
+        found = getattr(urls.resolve("/" + login.removeprefix(urls.get_script_prefix())).func, "__self__", None)
+    except (urls.NoReverseMatch, urls.Resolver404, ImproperlyConfigured):
         return None
     return found if isinstance(found, AdminSite) else None
 

@@ -29,7 +29,7 @@ IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES", "SIGN_IN_FACTS"})
 
 
 def faults() -> list[Problem]:
-    """Return the faults of the settings in ``MCP_DJANGO``: unknown names, and values that a setting cannot have."""
+    """Return what is wrong in the configuration ``MCP_DJANGO``: unknown names, and values of a wrong kind."""
     configured = getattr(django_settings, "MCP_DJANGO", {})
     if not isinstance(configured, Mapping):
         from ..problems import Problem  # only where something is wrong
@@ -40,29 +40,25 @@ def faults() -> list[Problem]:
 
 
 def _fault(name: Any, value: Any) -> Problem | None:
-    """Return the fault of one key of ``MCP_DJANGO``, None for a setting with a value that it can have."""
+    """Return what is wrong with one key of the configuration ``MCP_DJANGO``, None for one with a value it can have."""
     setting = SETTINGS.get(name)
     if setting is not None and setting.kind.admits(value):
         return None
-    from ..problems import Problem  # only where something is wrong
+    from ..problems import Problem, nearest  # only where something is wrong
 
-    if setting is None:
-        return Problem(f"MCP_DJANGO has no setting {name!r}.", _in_place_of(name), cause=UNKNOWN_KEY)
-    return Problem(f"MCP_DJANGO: {name} is {value!r}.", setting.kind.hint(value))
-
-
-def _in_place_of(name: Any) -> str:
-    from ..problems import nearest
-
+    if setting is not None:
+        return Problem(f"MCP_DJANGO: {name} is {value!r}.", setting.kind.hint(value))
     if name in REPLACED:
-        return f"{name} is now {REPLACED[name]}."
-    if name in FIXED or name in vars(Settings):
-        return f"{name} is fixed: leave it out."
-    return nearest(name, SETTINGS).strip() or "The settings are listed in docs/settings.md."
+        remedy = f"{name} is now {REPLACED[name]}."
+    elif name in FIXED or name in vars(Settings):
+        remedy = f"{name} is fixed: leave it out."
+    else:
+        remedy = nearest(name, SETTINGS).strip() or "The settings are listed in docs/settings.md."
+    return Problem(f"MCP_DJANGO has no setting {name!r}.", remedy, cause=UNKNOWN_KEY)
 
 
 class Settings:
-    """Give the app's settings as attributes: ``MCP_DJANGO`` with its defaults, and the limits that no project sets.
+    """The app's configuration as attributes: ``MCP_DJANGO`` with its defaults, and limits that no project sets.
 
     Nothing is guessed: while one setting is wrong none can be read, so that no request is answered by what was not
     meant. The system checks say the same before.
@@ -103,18 +99,18 @@ class Settings:
 
     @property
     def SLOW_THREADS(self) -> int:
-        """Setting: writes, actions and the project's own tools that run at the same time in one worker."""
+        """Compute the setting: writes, actions and the project's own tools that run at the same time in one worker."""
         return 2 * int(self.THREADS)
 
     @property
     def MAX_BODY_BYTES(self) -> int:
-        """Setting: bytes of a request body, as in Django; a quarter of a worker's where Django has no limit."""
+        """Compute the setting: bytes of a request body, as in Django; a quarter of a worker's where it has no limit."""
         limit = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return WORKER_BODY_BYTES // 4 if limit is None else int(limit)
 
     @property
     def MAX_WORKER_BODY_BYTES(self) -> int:
-        """Setting: bytes of the long bodies that one worker holds at a time; a quarter of them for one caller."""
+        """Compute the setting: bytes of long bodies that a worker holds at a time; a quarter for one caller."""
         return max(WORKER_BODY_BYTES, self.MAX_BODY_BYTES)
 
     def __getattr__(self, name: str) -> Any:
@@ -131,7 +127,7 @@ class Settings:
         return value
 
     def require_right(self) -> None:
-        """Require that all settings in ``MCP_DJANGO`` are right; once found right, they count as right until a change.
+        """Require that the configuration ``MCP_DJANGO`` is right; once found right, it counts as right until a change.
 
         Raises:
             ImproperlyConfigured: one is wrong.
@@ -143,7 +139,7 @@ class Settings:
         self.__dict__["_is_right"] = True
 
     def reload(self) -> None:
-        """Forget every value read so far."""
+        """Forget every value of the configuration that was read so far."""
         self.__dict__.clear()
 
 

@@ -27,7 +27,7 @@ class Kind:
     meant: Callable[[Any], Any] = lambda value: UNKNOWN
 
     def hint(self, value: Any) -> str:
-        """Return the kind of value that a setting has to have, and a suggestion for the refused one."""
+        """Return in words which kind of value it has to be, and a suggestion for the refused value."""
         meant = self.meant(value)
         guess = f" Did you mean {meant!r}?" if meant is not UNKNOWN and self.admits(meant) else ""
         return f"It has to be {self.words}.{guess}"
@@ -39,7 +39,7 @@ class Kind:
 
 
 def matching(words: str, pattern: re.Pattern[str], meant: Callable[[Any], Any] = lambda value: UNKNOWN) -> Kind:
-    """Text that is all as the pattern says."""
+    """The kind of value that is text, all of it as the pattern says."""
     return Kind(words, lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None, meant)
 
 
@@ -94,7 +94,7 @@ def _as_number(value: Any) -> Any:
 
 
 def whole(least: int, most: int | None = None) -> Kind:
-    """A whole number within bounds."""
+    """The kind of value that is a whole number within bounds."""
     words = f"a whole number from {least:,}" + (f" to {most:,}" if most is not None else "")
     return Kind(
         words, lambda value: type(value) is int and least <= value and (most is None or value <= most), _as_number
@@ -112,7 +112,7 @@ def number(least: float | None = None) -> Kind:
 
 
 def choice(*names: str) -> Kind:
-    """One of the names."""
+    """The kind of value that is one of the names."""
     words = f"{', '.join(f'{name!r}' for name in names[:-1])} or {names[-1]!r}"
 
     def similar(value: Any) -> Any:
@@ -155,7 +155,7 @@ def either(one: Kind, other: Kind) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting, or a member of a group: its default, the kind of its values, and its meaning as in the docs."""
+    """The kind of value of a setting, or of a member of a group, with its default and its meaning as in the docs."""
 
     default: Any
     kind: Kind
@@ -185,7 +185,7 @@ class Group(Kind):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The group where a project writes nothing."""
+        """The group's value where a project writes nothing."""
         return {name: member.default for name, member in self.members.items()}
 
     def hint(self, value: Any) -> str:

@@ -3,6 +3,7 @@
 Nothing here reads the whole table: the list counts and pages through its newest ``MOST`` matches.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from django.core.exceptions import PermissionDenied
@@ -15,7 +16,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 
 from ..models import CallEntry
-from .console_pages import Call, Home, ReadOnlyAdmin, with_policy
+from .console_pages import CALL, Home, ReadOnlyAdmin, with_policy
 
 # Matches that the list counts and leads to: whoever wants older ones says when.
 MOST: Final = 10_000
@@ -29,7 +30,7 @@ class CallPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def count(self) -> int:
-        """How many there are, at most ``MOST``."""
+        """How many rows of the call log there are, at most ``MOST``."""
         rows: Any = self.object_list
         return int(rows.order_by()[:MOST].count())
 
@@ -48,7 +49,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     change_list_template = "mcp_django/console/call_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URLs of the console, and that of the number of new calls."""
+        """Return the URLs of the call log's admin: the console's, and that of the number of new calls."""
         view = self.admin_site.admin_view(self.in_zone(self.new_view))
         return [path("new/", view, name="mcp_django_console_new"), *super().get_urls()]
 
@@ -63,7 +64,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         return super().get_queryset(request).defer(*BODIES)
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Return all rows: the list narrows them."""
+        """Return all rows of the call log's admin: the query narrows them."""
         return queryset, False
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
@@ -93,5 +94,5 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Render the page of one call, which is no form."""
-        return Call(self).view(request)
+        """Render the change view of the call log's admin, which is no form: the page of one call."""
+        return replace(CALL, home=self).view(request)

@@ -93,7 +93,7 @@ class Term:
 
     @property
     def label(self) -> str:
-        """The text of the chip."""
+        """The text that the console shows of the query's term."""
         if self.name in ("", "time"):
             return str(RELATIVE.get(self.value, self.value))
         if self.name == "outcome":
@@ -130,13 +130,13 @@ class KnownValues:
         return value if value in values else next((each for each in values if each.lower() == low), "")
 
     def nearest(self, word: str) -> str:
-        """Return the text of the term that is most like a word, "" if none is."""
+        """Return the text of the query term that is most like a word, "" if none is."""
         texts = {each.lower(): str(Term(name, each)) for name in NAMING for each in self.counts[name]}
         texts |= {each: each for each in (*WORDS, *RELATIVE)}
         return next((texts[each] for each in get_close_matches(word.rpartition(":")[2].lower(), texts, 1)), "")
 
     def look(self, name: str, value: str) -> Look:
-        """Return what a term looks at: a column, and the values that it may have."""
+        """Return what a query's term looks at: a column, and the values that it may have."""
         if name == "outcome":
             return name, [each for each in self.outcomes if group_of(each) == value] if value in GROUPS else [value]
         if name == "duration":
@@ -158,7 +158,7 @@ class Reader:
         self.now = self.local(now)
 
     def read(self, text: str) -> Iterator[Term]:
-        """Yield the terms of a text."""
+        """Yield the terms of a query's text."""
         tokens = TOKEN.findall(text.replace("\0", " "))
         for _number in range(MOST_TERMS):
             for size in range(min(TIME_WORDS, len(tokens)), 0, -1):
@@ -174,7 +174,7 @@ class Reader:
             yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is more than can be read."))
 
     def named(self, name: str, value: str) -> Term | None:
-        """Return the term of a name and a value, None if this is no value of it."""
+        """Return the query term of a name and a value, None if this is no value of it."""
         low = value.lower()
         if name == "outcome":
             low = WORDS[low][1] if low in WORDS else low
@@ -202,7 +202,7 @@ class Reader:
         return Term("", word, said=said, nearest=examples.get(name) or self.known.nearest(word))
 
     def _guessed(self, word: str) -> Term | None:
-        """Return the term that a word alone stands for."""
+        """Return the term that a word alone stands for in a query."""
         digits = word.lower().replace("-", "")
         if HEX.fullmatch(digits):
             names = [name for name in ("id", "session") if self.known.has(**{COLUMNS[name]: digits})]
@@ -220,11 +220,11 @@ class Reader:
         return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
 
     def local(self, moment: datetime) -> datetime:
-        """Return a moment as the clock on the wall shows it."""
+        """Return a moment for the terms of a query, as the clock on the wall shows it."""
         return timezone.make_naive(moment) if timezone.is_aware(moment) else moment
 
     def times(self, text: str) -> list[Term]:
-        """Return the terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
+        """Return the query terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
         with suppress(ValueError, OverflowError):
             text = DASH.sub("-", text.lower())
             if last := LAST.fullmatch(text):
@@ -244,7 +244,7 @@ class Reader:
         return []
 
     def between(self, begins: datetime, ends: datetime) -> list[Term]:
-        """Return the terms of the period between two local times, to the second."""
+        """Return the query terms of the period between two local times, to the second."""
         begins, ends = begins.replace(microsecond=0), ends.replace(microsecond=0)
         day, first, second = f"{begins:%Y-%m-%d}", self._clock(begins), self._clock(ends)
         if ends - begins > DAY:
@@ -298,7 +298,7 @@ class CallQuery:
 
     @classmethod
     def parse(cls, text: str, now: datetime) -> "CallQuery":
-        """Read a text; the log is asked only for words that need it."""
+        """Parse the text of a query; the log is asked only for words that need it."""
         known = KnownValues()
         return cls(tuple(dict.fromkeys(Reader(now, known).read(text))), now, known)
 
@@ -307,12 +307,12 @@ class CallQuery:
 
     @property
     def terms(self) -> list[Term]:
-        """The terms, in order."""
+        """The terms of the query, in order."""
         return [part for part in self.parts if part.name]
 
     @property
     def problems(self) -> list[Term]:
-        """The words that could not be read."""
+        """The words of the query that could not be read."""
         return [part for part in self.parts if not part.name]
 
     @property
@@ -323,7 +323,7 @@ class CallQuery:
         return (max(begins, default=None), min(ends, default=None)) if found else None
 
     def url(self, path: str = "") -> str:
-        """Return the address of a page with this query, by default of the page that is open."""
+        """Return the URL that asks this query of one of the console's pages, by default of the open one."""
         return f"{path}?{urlencode({'q': str(self)})}" if self.parts else path or "?"
 
     @property
@@ -397,10 +397,10 @@ class CallQuery:
 
 
 class CallList(ChangeList):
-    """The list of calls: the rows of a query, and the links that change the query."""
+    """The calls that a query finds, for the admin's list, and the links that change the query."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
-        """Return the calls of the query in the URL, for the admin's list."""
+        """Return the calls that the query in the URL finds, for the admin's list."""
         self.asked = CallQuery.parse(self.query, timezone.now())
         found, self.since = self.asked.newest(super().get_queryset(request, exclude_parameters))
         return found
@@ -413,12 +413,12 @@ class CallList(ChangeList):
 
     @property
     def page(self) -> Any:
-        """The page of the list that is shown."""
+        """The page that is shown of the calls that the query finds."""
         return self.paginator.get_page(self.page_num)
 
     @property
     def rows(self) -> Iterator[tuple[CallEntry, list[tuple[str, Any]]]]:
-        """Each call; what was called, the model, the user and the client, and the queries that these lead to."""
+        """Each call that the query finds, and the longer queries that its tool, model, user and client lead to."""
         chosen = {term.value for term in self.asked.terms}
         for entry in self.result_list:
             values = [("tool", entry.tool) if entry.tool else ("method", entry.method), ("model", entry.model)]
@@ -451,7 +451,7 @@ class CallList(ChangeList):
 
     @property
     def earlier(self) -> CallQuery | None:
-        """The query of the calls that were not looked through."""
+        """The query that finds those calls that this one has not looked through."""
         if self.since is None:
             return None
         begins = (self.asked.period or (None, None))[0]

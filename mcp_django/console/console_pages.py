@@ -6,9 +6,10 @@ django-oauth-toolkit is not installed. The console lives at the list of calls in
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -32,6 +33,7 @@ from ..conf import settings
 from ..context.untrusted_text import plain
 
 Response = TypeVar("Response", bound=HttpResponseBase)
+READ: Final = ("GET", "HEAD")
 # Switches that the banner of each page tells.
 MAX_TOLD: Final = 20
 # The templates of the admin around a page.
@@ -41,22 +43,21 @@ ZONE: Final = "mcp_zone"
 KEPT: Final = 365 * 24 * 3600
 
 
+@dataclass(frozen=True)
 class Page:
-    """A page of the console: the base class of all console pages.
+    """A page of the console.
 
-    ``name`` is the last part of its address, ``title`` what it is called, and ``home`` the ModelAdmin of the calls.
-    ``answer`` is the function that answers its requests, by its name within the package: it takes page and request.
-    ``methods`` are those that it takes. A page that ``is_local`` needs no endpoint that could be called.
+    ``name`` is the last part of its address, and ``title`` what it is called. ``answer`` is the function that answers
+    its requests, by its name within the package: it takes page and request. ``methods`` are those that it takes. A page
+    that ``is_local`` needs no endpoint that could be called. ``home`` is the ModelAdmin of the calls.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[Any]
-    answer: ClassVar[str]
-    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD", "POST")
-    is_local: ClassVar[bool] = False
-
-    def __init__(self, home: "Home") -> None:
-        self.home = home
+    name: str
+    title: Any
+    answer: str
+    methods: tuple[str, ...] = (*READ, "POST")
+    is_local: bool = False
+    home: Any = None
 
     def may_open(self, request: HttpRequest) -> bool:
         """Return whether the user may open the console page: by default, who may view calls."""
@@ -64,7 +65,7 @@ class Page:
         return is_there and bool(self.home.has_view_permission(request))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return the switches that the page has all pages of the console tell: those in force, those that are over."""
+        """Return the switches that all of the console's pages tell because of this one: those in force, those over."""
         return [], []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
@@ -103,12 +104,12 @@ class Page:
 
     @property
     def url_name(self) -> str:
-        """What the address is called among the admin's."""
+        """The name of the console page's URL pattern among the admin's."""
         return f"{self.home.opts.app_label}_console_{self.name}"
 
     @property
     def url(self) -> str:
-        """The address."""
+        """The URL of the console page."""
         return reverse(f"{self.home.admin_site.name}:{self.url_name}")
 
 
@@ -133,129 +134,65 @@ def _is_djangos(name: str) -> bool:
     return Path(found.origin.name).is_relative_to(Path(admin.__file__).parent)
 
 
-class Overview(Page):
-    """Declare the console page "Overview": a time line of calls, what changed, and what hurts most."""
-
-    name: ClassVar[str] = "overview"
-    title: ClassVar[Any] = gettext_lazy("Overview")
-    answer: ClassVar[str] = "overview_charts.show"
-    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
-    is_local: ClassVar[bool] = True
-
-
-class Conversations(Page):
-    """Declare the console page "Conversations": calls that belong together, and what came of them."""
-
-    name: ClassVar[str] = "conversations"
-    title: ClassVar[Any] = gettext_lazy("Conversations")
-    answer: ClassVar[str] = "conversations_page.show"
-    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
-    is_local: ClassVar[bool] = True
-
-
-class Call(Conversations):
-    """Declare the page of one call, which has no tab of its own."""
-
-    name: ClassVar[str] = "call"
-    title: ClassVar[Any] = gettext_lazy("Call")
-    answer: ClassVar[str] = "call_page.show"
-
-
 class AsUser(Page):
-    """Declare the console page "As this user", which is for superusers."""
-
-    name: ClassVar[str] = "seen"
-    title: ClassVar[Any] = gettext_lazy("As this user")
-    answer: ClassVar[str] = "visibility_page.show"
-    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+    """One of the console's pages: "As this user", which is for superusers."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superuser."""
+        """Return whether the user may open this one of the console's pages: superusers may."""
         return bool(getattr(request.user, "is_superuser", False)) and super().may_open(request)
 
 
-class TryIt(Page):
-    """Calls of tools as oneself."""
-
-    name: ClassVar[str] = "try"
-    title: ClassVar[Any] = gettext_lazy("Try it")
-    answer: ClassVar[str] = "try_tool_page.respond"
-
-
 class Switches(Page):
-    """Declare the console page "Switches": who may view or change switches opens it, who may change them uses it."""
-
-    name: ClassVar[str] = "switches"
-    title: ClassVar[Any] = gettext_lazy("Switches")
-    answer: ClassVar[str] = "switches_page.respond"
+    """One of the console's pages: "Switches". Who may view or change them opens it, who may change them uses it."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this console page: who may view or change switches."""
+        """Return whether the user may open this one of the console's pages: who may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return the switches that are in force, and those whose time was over lately, the newest first."""
+        """Return for all of the console's pages the switches in force, and those lately over, the newest first."""
         from ..operating.switches import newest  # the admin is loaded by every process
 
         return newest(MAX_TOLD)
 
 
-class Connections(Page):
-    """Clients with access, sessions and streams."""
-
-    name: ClassVar[str] = "connections"
-    title: ClassVar[Any] = gettext_lazy("Connections")
-    answer: ClassVar[str] = "open_connections_page.respond"
-
-
-class Connect(Page):
-    """The set-up of each client."""
-
-    name: ClassVar[str] = "connect"
-    title: ClassVar[Any] = gettext_lazy("Connect")
-    answer: ClassVar[str] = "open_connections_page.set_up"
-
-
-class Health(Page):
-    """What is wrong, and what mends it."""
-
-    name: ClassVar[str] = "health"
-    title: ClassVar[Any] = gettext_lazy("Health")
-    answer: ClassVar[str] = "health_checks_page.respond"
-
-
 # In the order of the tabs.
-PAGES: Final[tuple[type[Page], ...]] = (Overview, Conversations, Connections, Switches, Health, AsUser, TryIt, Connect)
+PAGES: Final = (
+    Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
+    Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
+    Page("connections", gettext_lazy("Connections"), "open_connections_page.respond"),
+    Switches("switches", gettext_lazy("Switches"), "switches_page.respond"),
+    Page("health", gettext_lazy("Health"), "health_checks_page.respond"),
+    AsUser("seen", gettext_lazy("As this user"), "visibility_page.show", READ),
+    Page("try", gettext_lazy("Try it"), "try_tool_page.respond"),
+    Page("connect", gettext_lazy("Connect"), "open_connections_page.set_up"),
+)
+# The page of one call, which has no tab of its own.
+CALL: Final = Page("call", gettext_lazy("Call"), "call_page.show", READ, is_local=True)
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
     """A read-only ModelAdmin for the console: nobody adds, changes or deletes its rows."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_add_permission = has_delete_permission = has_change_permission
 
 
 class Home(ModelAdmin):  # type: ignore[type-arg]
     """The ModelAdmin that serves the console's ``pages`` below its URL, in the order of the tabs."""
 
-    pages: ClassVar[tuple[type[Page], ...]] = PAGES
-
     def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
+        self.pages = [replace(page, home=self) for page in PAGES]
         # The index of a project that has its own stays as it is.
         admin_site.index_template = admin_site.index_template or "mcp_django/console/admin_index.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URLs of the console's pages, before those of rows."""
-        found = [page(self) for page in self.pages]
-        own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in found]
+        """Return a URL for each of the console's pages, before those of rows."""
+        own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in self.pages]
         urls: list[URLPattern] = [*own, *super().get_urls()]
         for each in urls:
             each.callback = self.in_zone(each.callback)
@@ -271,12 +208,13 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
     def in_zone(self, view: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a view of the console: its times, and those of its page, are in the zone that the operator chose.
 
-        The page is rendered here, while the zone is active. Whoever chooses a zone comes back to the same page.
+        The page is rendered here, while the zone is active. A user of the admin who chooses a zone comes back to the
+        same page; anybody else has to log in first, and chooses by it then.
         """
 
         @wraps(view)
         def viewed(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            if ZONE in request.GET:
+            if ZONE in request.GET and self.admin_site.has_permission(request):
                 return self._choose(request)
             default = timezone.get_current_timezone()
             # Without USE_TZ the times of the database are those of TIME_ZONE.
@@ -303,12 +241,11 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     @property
     def calls_url(self) -> str:
-        """The address of the list of calls."""
+        """The URL of the list of calls, which is one of the console's pages."""
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def get_tabs(self, request: HttpRequest, current: str) -> list[dict[str, Any]]:
         """Return the console's tabs that the user may open: title, URL, and whether it is open."""
-        pages = [page for page in (page(self) for page in self.pages) if page.may_open(request)]
         tabs = [
             {
                 "title": page.title,
@@ -316,7 +253,8 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
                 "is_current": page.name == current,
                 "switches": page.get_switches(request),
             }
-            for page in pages
+            for page in self.pages
+            if page.may_open(request)
         ]
         if not self.has_view_permission(request):
             return tabs

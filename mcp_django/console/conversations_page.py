@@ -154,7 +154,7 @@ class Conversation:
 
 
 def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page: str, *args: Any) -> str:
-    """Return the admin URL of a model's page that a logged call links to, "" if the user may not open the page."""
+    """Return the admin URL of a model's page for a conversation's link, "" if the user may not open the page."""
     model_admin = None if model is None else home.admin_site._registry.get(model)
     if model is None or model_admin is None or not model_admin.has_view_permission(request):
         return ""
@@ -166,7 +166,7 @@ def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page:
 
 
 def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Iterator[dict[str, Any]]:
-    """Yield the admin history entries that logged calls wrote; hidden rows are shown without a name."""
+    """Yield the admin history entries that a conversation's calls wrote; hidden rows are shown without a name."""
     keys = [key for call in calls for key in call.history if str(key).isdecimal()][:AROUND]
     for found in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
         model = found.content_type.model_class() if found.content_type else None
@@ -178,7 +178,7 @@ def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Ite
 
 
 def _is_hidden(home: Home, request: HttpRequest, model: Any, entry: LogEntry) -> bool:
-    """Return whether the admin hides the row of a call's history entry from the user; one that is gone is nobody's."""
+    """Return whether a conversation may not name a row, as the admin hides it from the user; a gone one is nobody's."""
     model_admin = home.admin_site._registry[model]
     row = model_admin.get_object(request, str(entry.object_id))
     if row is not None:

@@ -21,7 +21,6 @@ from channels.layers import channel_layers
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core import checks
-from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponseBase
@@ -61,7 +60,7 @@ class CheckResult:
 
     @property
     def word(self) -> str:
-        """The verdict as people read it."""
+        """The verdict of the health check in words."""
         return {"ok": _("well"), "info": _("note"), "warning": _("warning")}.get(self.verdict, _("wrong"))
 
 
@@ -70,11 +69,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     findings: list[CheckResult] = []
     ends = time.monotonic() + PATIENCE
     for path in mounted_endpoints():
-        try:
-            doctor = Doctor(resource_url(request, path), origins=settings.ALLOWED_ORIGINS)
-        except ImproperlyConfigured as error:
-            findings.append(CheckResult(path, "error", str(error)))
-            continue
+        url = resource_url(request, path) if settings.BASE_URL else path
+        doctor = Doctor(url, origins=settings.ALLOWED_ORIGINS)
         doctor.agent.ends = ends
         if not request.META.get("wsgi.multithread", True) and not request.META.get("wsgi.multiprocess", True):
             findings.append(CheckResult(doctor.url, "warning", _("The server cannot call itself."), BUSY))
@@ -102,7 +98,7 @@ def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
 
 
 def session_cookies(key: str) -> SimpleCookie:
-    """Return the cookie of a session as a browser keeps it: the settings say where it is sent."""
+    """Return the session cookie for the health checks, as a browser keeps it: the settings say where it is sent."""
     name = django_settings.SESSION_COOKIE_NAME
     cookies = SimpleCookie({name: key})
     cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
@@ -112,13 +108,18 @@ def session_cookies(key: str) -> SimpleCookie:
 
 
 def reached(url: str) -> Iterator[CheckResult]:
-    """Yield health check results of the endpoint at ``url``: the doctor's public steps, up to the first failure."""
+    """Yield the results of the health checks of one endpoint that need no sign-in, up to the first failure."""
     doctor = Doctor(url, origins=settings.ALLOWED_ORIGINS)
     return results(doctor, doctor.public_steps())
 
 
 def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
-    """Yield the results of steps of a doctor, up to the first failure."""
+    """Yield health check results of a doctor's steps, to the first failure. No host that a request names is asked."""
+    if not settings.BASE_URL:
+        remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would choose what is called.")
+        seen = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
+        yield CheckResult(doctor.url, "error", seen, remedy)
+        return
     for title, step in steps:
         name, doctor.doubt = f"{title} · {doctor.url}", ""
         try:

@@ -29,7 +29,7 @@ from ..server.sessions import end_session
 from ..server.stored_streams import DEAD_AFTER
 from ..subscriptions.bus import shared_layer
 from ..transports.client_configs import set_ups
-from ..transports.http.open_streams import registry
+from ..transports.http.stream_registry import registry
 from .console_pages import Page
 from .health_checks_page import reached
 
@@ -39,7 +39,7 @@ MAX_LISTED: Final = 100
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Answer with the lists, or end a session."""
+    """Render the page of open connections, or end a session or stream."""
     user: Any = request.user
     may_end = any(user.has_perm(name) for name in MAY_END)
     if request.method == "POST":
@@ -107,7 +107,7 @@ def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
 
 
 def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Render the page that shows how to connect each client; a POST checks the endpoint and its metadata."""
+    """Render the other page of connections, which shows how to connect a client; a POST checks the endpoint."""
     context: dict[str, Any] = {"endpoints": [], "fault": ""}
     for path in mounted_endpoints():
         try:

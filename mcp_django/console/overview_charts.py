@@ -5,6 +5,7 @@ the log. Where there are more, a sample stands for them: calls have random ids, 
 which the index finds.
 """
 
+import json
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -58,6 +59,8 @@ HEIGHT, CARD_HEIGHT, LEAST = 160, 80, 2.0
 # Lines of the axis of the numbers above 0; how much of the width of a step its bar takes; and calls of which one alone
 # would change the percentiles.
 MARKS, BAR, FEW = 4, 0.86, 20
+# No language looks at more of a number than whether it is below this one, and its last two digits.
+FORMS: Final = 200
 
 
 class Tally:
@@ -73,12 +76,12 @@ class Tally:
         self.p95 = self.percentile(SHARES["p95"])
 
     def percentile(self, share: float) -> float:
-        """Return a percentile of the durations in ms (nearest rank), 0 for none."""
+        """Return a percentile of the calls' durations in ms (nearest rank) for the overview, 0 for none."""
         return self.durations[max(0, ceil(len(self.durations) * share) - 1)] if self.durations else 0.0
 
     @property
     def slow(self) -> str:
-        """The durations of the slowest, as the value of a query."""
+        """The durations of the overview's slowest calls, as the value of a query."""
         return f">{max(0, ceil(self.p95) - 1)}"
 
 
@@ -128,7 +131,7 @@ def steps_of(rows: Sequence[Any], begins: datetime, ends: datetime, part: int) -
 
 
 def without(query: CallQuery, *names: str) -> CallQuery:
-    """Return a query without its terms of these names."""
+    """Return the overview's query without its terms of these names."""
     return reduce(CallQuery.without, [term for term in query.terms if term.name in names], query)
 
 
@@ -149,7 +152,7 @@ def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallE
 
 
 def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
-    """Return at most ``most`` and two round times: the first and the last may lie outside of the period."""
+    """Return at most ``most`` and two round times for a chart: the first and the last may lie outside of the period."""
     minutes = (ends - begins) / timedelta(minutes=1)
     size = timedelta(minutes=next((size for size in ROUND if minutes / size <= most), ceil(minutes / most)))
     midnight = begins.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -161,7 +164,7 @@ def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
 
 
 def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> list[Entry]:
-    """Return the entries of one of the overview's lists, what hurts most first: many failures, long durations."""
+    """Return the entries of a list below the overview's charts, what hurts most first: failures, long durations."""
     found: tuple[dict[str, list[Any]], ...] = (defaultdict(list), defaultdict(list))
     for rows, by_value in zip((rows_now, rows_before), found, strict=True):
         for row in rows:
@@ -198,15 +201,15 @@ class Chart:
         self.times = [(f"{self.x(time):.3f}", text) for time, text in zip(marks, texts, strict=True)]
 
     def x(self, time: datetime) -> float:
-        """Return the place of a time, in percent of the width."""
+        """Return the place of a time in the chart, in percent of the width."""
         return 100 * ((time - self.begins) / (self.ends - self.begins))
 
     def y(self, duration: float) -> float:
-        """Return the place of a duration in ms, by its logarithm."""
+        """Return the place of a duration in ms in the chart, by its logarithm."""
         return self.height * (1 - (log10(max(10**self.low, duration)) - self.low) / (self.high - self.low))
 
     def bars(self, step: Step) -> list[dict[str, str]]:
-        """Return the parts of a step's bar, from the axis upwards."""
+        """Return the parts of a step's bar in the chart, from the axis upwards."""
         found, top = [], float(self.height)
         for group in GROUPS:
             if count := step.tally.counts[group]:
@@ -216,7 +219,7 @@ class Chart:
         return found
 
     def curve(self, share: float) -> str:
-        """Return the points of the line of a percentile: level for each step that has calls."""
+        """Return the points of a percentile's line in the chart: level for each step that has calls."""
         return " ".join(
             f"{self.x(edge):.3f},{self.y(step.tally.percentile(share)):.1f}"
             for step in self.steps
@@ -237,10 +240,12 @@ class Overview:
         self.is_about = False
 
     def context(self) -> dict[str, Any]:
-        """Return what the page shows."""
+        """Return the overview's figures, charts and lists for its template."""
         found = figures(self.query, self.begins, self.ends)
         self.is_about = found.part > 1
         chart, texts = Chart(found.steps), [str(term) for term in self.query.terms]
+        told = [self.told(number, "{calls}", "{failed}") for number in range(FORMS)]
+        forms = list(dict.fromkeys(told))
         return {
             "query": self.query,
             "figures": found,
@@ -251,6 +256,8 @@ class Overview:
             "is_new": not found.now.calls and not CallEntry._default_manager.exists(),
             "spans": [(title, self.query.adding(time=text).url(), text in texts) for text, title in SPANS],
             "numbers": self.numbers(found),
+            "forms": json.dumps(forms),
+            "form_of": "".join(str(forms.index(text)) for text in told),
             "chart": chart,
             "columns": [self.column(chart, step) for step in found.steps],
             "curves": [(name, chart.curve(share)) for name, share in SHARES.items()],
@@ -279,25 +286,28 @@ class Overview:
             | change(now.tokens, before.tokens),
         ]
 
-    def about(self, number: int) -> str:
-        """Return a number of calls, which may be an estimate."""
-        text = number_format(number, force_grouping=True)
+    def about(self, number: int | str) -> str:
+        """Return a number of calls, or the text in its place, as the overview shows it: it may be an estimate."""
+        text = number if isinstance(number, str) else number_format(number, force_grouping=True)
         return _("about %s") % text if self.is_about else text
 
+    def told(self, number: int, calls: int | str, failed: int | str) -> str:
+        """Return a text of calls and failed ones, in the words of a number of calls."""
+        counts = {"calls": self.about(calls), "failed": self.about(failed)}
+        return ngettext("%(calls)s call, %(failed)s failed", "%(calls)s calls, %(failed)s failed", number) % counts
+
     def column(self, chart: Chart, step: Step) -> dict[str, Any]:
-        """Return a step of the time line: its place, the parts of its bar, its text, and where it leads."""
+        """Return a step of the chart's time line: its place, the parts of its bar, its text, and where it leads."""
         tally, there = step.tally, self.query.adding(time=(step.begins, step.ends))
         times = {name: duration_text(tally.percentile(share)) for name, share in SHARES.items()}
         label = f"{date_format(step.begins, chart.format)}\N{EN DASH}{date_format(step.ends, chart.format[6:])}: "
         width = chart.x(step.ends) - chart.x(step.begins)
-        counts = {"calls": self.about(tally.calls), "failed": self.about(tally.failed)}
-        told = ngettext("%(calls)s call, %(failed)s failed", "%(calls)s calls, %(failed)s failed", tally.calls)
         # What is this short has so few calls that one may look at each.
         is_short = step.ends - step.begins <= timedelta(minutes=1)
         return {
             **{"step": step, "parts": chart.bars(step), "times": times},
             **{"x": f"{chart.x(step.begins):.3f}", "width": f"{width:.3f}", "bar": f"{BAR * width:.3f}"},
-            "label": label + told % counts,
+            "label": label + self.told(tally.calls, tally.calls, tally.failed),
             "slow_label": label + ", ".join(f"{name} {text}" for name, text in times.items()),
             "url": there.url(self.calls_url if is_short else ""),
             "slow_url": there.adding(duration=tally.slow).url(self.calls_url) if tally.calls else "",
@@ -309,6 +319,7 @@ class Overview:
         query, list_url = self.query.adding(**{term: value}), self.calls_url
         return {
             **{"now": now, "p95": duration_text(now.p95), "url": query.url(), "calls_url": query.url(list_url)},
+            "value": value,
             "name": word_of(value) if term == "outcome" else plain(value, MAX_NAME),
             "failed_url": query.adding(outcome="failed").url(list_url),
             "slow_url": query.adding(duration=now.slow).url(list_url),
@@ -324,7 +335,7 @@ def change(now: float, before: float, bad: float = 0.0) -> dict[str, Any]:
 
 
 def card(request: HttpRequest, home: Home) -> dict[str, Any]:
-    """Return what the admin's index shows of the calls of the last day; nothing where the log cannot be read."""
+    """Return the overview of the last day for the admin's index, with a chart; nothing if the log cannot be read."""
     now = timezone.now()
     overview = Overview(home.calls_url, CallQuery.parse(DEFAULT, now), now)
     calls = CallEntry._default_manager.order_by().filter(time__gte=overview.begins, time__lt=now)

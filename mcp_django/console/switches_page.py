@@ -14,14 +14,18 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from ..models import Switch
+from ..context.untrusted_text import plain
+from ..models import CallEntry, Switch
 from ..operating.switches import active, end_switch, known_names, set_switch
+from .call_query import LOOKED_THROUGH, KnownValues
 from .console_pages import Page
 from .visibility_page import known_sites
 
 CHANGE: Final = "mcp_django.change_switch"
-# Of those that are over, the last ones are shown; of names that could be meant, so many are offered.
+# Of those that are over, the last ones are shown; of clients with one name, those that called last; of names that could
+# be meant, so many are offered.
 MAX_ENDED: Final = 20
+MAX_CLIENTS: Final = 50
 MAX_OFFERED: Final = 1_000
 LASTS: Final = {
     "": gettext_lazy("until it is turned on again"),
@@ -104,6 +108,16 @@ def proposed(request: HttpRequest) -> dict[str, str]:
     return {"reason": _("Off while we look into a problem."), "lasts": "60", **given}
 
 
+def clients_named(name: str) -> dict[str, Any]:
+    """Return the ids of the clients that call themselves so, or the id that it is, with the time of their last call."""
+    column, values = KnownValues().look("client", name.replace("\0", "")[:255])
+    calls = CallEntry._default_manager.filter(**{f"{column}__in": values}).exclude(client_id="").order_by("-time")
+    found: dict[str, Any] = {}
+    for client_id, time in calls.values_list("client_id", "time")[:LOOKED_THROUGH]:
+        found.setdefault(client_id, time)
+    return dict(list(found.items())[:MAX_CLIENTS])
+
+
 def way_back(request: HttpRequest) -> str:
     """Return the path of this site from which the user came by an "off" button, "" for none."""
     path = request.POST.get("back", request.GET.get("back", ""))
@@ -116,7 +130,10 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     user: Any = request.user
     may_change = bool(user.has_perm(CHANGE))
     initial, back = proposed(request), way_back(request)
-    form = SwitchForm(initial=initial) if may_change else None
+    named = request.GET.get("named", "") if may_change and page.home.has_view_permission(request) else ""
+    clients = clients_named(named) if named else {}
+    chosen = (request.POST.getlist("target")[:MAX_CLIENTS] if request.method == "POST" else [*clients]) or [""]
+    form = SwitchForm(initial={"target": chosen[0], **initial}) if may_change else None
     if request.method == "POST":
         if not may_change:
             raise PermissionDenied
@@ -128,11 +145,15 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             else:
                 messages.warning(request, _("It is on already."))
             return redirect(back or page.url)
-        form = SwitchForm(request.POST)
-        if form.is_valid() and (made := form.switch_off(user)):
-            messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": made})
+        filled = [SwitchForm({**request.POST.dict(), "target": target}) for target in chosen]
+        if all(each.is_valid() for each in filled) and all(made := [each.switch_off(user) for each in filled]):
+            what = ", ".join(dict.fromkeys(map(str, made)))
+            messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": what})
             return redirect(back or page.url)
+        form = next(each for each in filled if each.errors)
     off = list(active().order_by("begins", "pk")[:MAX_OFFERED])
     rows = Switch._default_manager.exclude(pk__in=[switch.pk for switch in off]).order_by("-pk")
     context = {"form": form, "off": off, "ended": rows[:MAX_ENDED], "may_change": may_change, "back": back}
-    return page.render(request, context | {"is_proposed": bool(initial)})
+    return page.render(
+        request, context | {"is_proposed": bool(initial), "named": plain(named), "clients": clients, "chosen": chosen}
+    )

@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,14 +18,13 @@ from ..context.call_record import CallRecord
 from ..oauth.resource_urls import resource_url
 from ..operating.call_lifecycle import counted
 from ..orm.access import ModelAccess, access_of
-from ..orm.filters import filters_of
+from ..orm.allowed_filters import filters_of
 from ..orm.named_filters import named_filters_of
 from ..protocol.client_requests import ELICITATION
 from ..protocol.eras import client_meta
 from ..protocol.headers import encode_value, param_headers
 from ..protocol.versions import MODERN
 from ..routing import mounted_endpoints
-from ..schema.form_schemas import notation
 from ..signin import keep
 from ..tools.generic import GENERIC_TOOLS
 from ..tools.model_overview import Overview, Writing
@@ -40,8 +39,6 @@ MAX_CHOICES: Final = 100
 MAX_ARGUMENTS: Final = 20_000
 # Between an argument and the name of one of its members.
 WITHIN: Final = "."
-# The browser's own inputs, by the format of JSON Schema.
-INPUTS: Final = {"date": "date", "date-time": "datetime-local", "time": "time"}
 
 
 class JSONText(forms.CharField):
@@ -71,12 +68,14 @@ class Lines(forms.CharField):
 
 
 class Chosen(forms.ChoiceField):
-    """A choice field for a JSON Schema ``enum``."""
+    """A choice field for a JSON Schema ``enum``; ``none`` is what stands for no value."""
+
+    none: Sequence[tuple[str, str]] = (("", "-"),)
 
     def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
         self.values = values
-        choices = [("", "-"), *((key, key if title is None else title) for key, (_value, title) in values.items())]
-        super().__init__(choices=choices, **options)
+        named = ((key, key if title is None else title) for key, (_value, title) in values.items())
+        super().__init__(choices=[*self.none, *named], **options)
 
     def clean(self, value: Any) -> Any:
         """Return the value, None for none."""
@@ -84,19 +83,15 @@ class Chosen(forms.ChoiceField):
         return self.values[found][0] if found else None
 
 
-class SeveralChosen(forms.MultipleChoiceField):
-    """Some of the values of an ``enum``."""
+class SeveralChosen(Chosen, forms.MultipleChoiceField):
+    """A field of the page to try a tool: some of the values of an ``enum``."""
 
     widget = forms.CheckboxSelectMultiple
-
-    def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
-        self.values = values
-        choices = [(key, key if title is None else title) for key, (_value, title) in values.items()]
-        super().__init__(choices=choices, **options)
+    none = ()
 
     def clean(self, value: Any) -> Any:
         """Return the values, None for none."""
-        return [self.values[key][0] for key in super().clean(value)] or None
+        return [self.values[key][0] for key in forms.MultipleChoiceField.clean(self, value)] or None
 
 
 def _json(text: str, takes_text: bool) -> Any:
@@ -156,7 +151,10 @@ class SchemaForm(forms.Form):
 
 
 def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
-    """Return the try page's form field for a property of a tool's JSON Schema; complex types are entered as JSON."""
+    """Return the try page's form field for a property of a tool's JSON Schema; complex types are entered as JSON.
+
+    Numbers and times are entered as text: a browser's own input for them leaves out a value that it cannot show.
+    """
     help_text = str(schema.get("description", ""))[:MAX_HELP]
     options: dict[str, Any] = {"label": str(schema.get("title") or name), "help_text": help_text, "required": False}
     kind, items = schema.get("type"), schema.get("items")
@@ -173,12 +171,11 @@ def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
             return Lines(**options)
     match kind:
         case "string":
-            attrs = {"dir": "auto", "type": INPUTS.get(schema.get("format", ""), "text")}
-            return forms.CharField(strip=False, widget=forms.TextInput(attrs=attrs), **options)
+            return forms.CharField(strip=False, widget=forms.TextInput(attrs={"dir": "auto"}), **options)
         case "integer":
-            return forms.IntegerField(**options)
+            return forms.IntegerField(widget=forms.TextInput, **options)
         case "number":
-            return forms.FloatField(**options)
+            return forms.FloatField(widget=forms.TextInput, **options)
     kinds = kind if isinstance(kind, list) else [kind]
     return JSONText(takes_text="string" in kinds or kind is None, **options)
 
@@ -248,7 +245,6 @@ def with_rows(writing: Writing) -> dict[str, Any]:
     schema = writing.schema()
     for name, part in schema.get("properties", {}).items():
         field = writing.form.fields[name]
-        part["format"] = notation(field)[1]
         if isinstance(field, forms.ModelChoiceField) and field.queryset is not None:
             rows = list(field.queryset[: MAX_CHOICES + 1])
             if len(rows) <= MAX_CHOICES:
@@ -269,7 +265,7 @@ class CallerForm(SiteForm):
         super().__init__(with_defaults(data), auto_id="try_%s")
 
     def offer(self, tools: Iterable[str], models: Iterable[str]) -> None:
-        """Take one of these tools, and one of these models."""
+        """Offer these tools and these models in the form of the page to try a tool."""
         fields: Any = self.fields
         for name, offered in (("tool", tools), ("model", models)):
             fields[name].choices = [("", "-"), *((item, item) for item in offered)]
@@ -277,7 +273,7 @@ class CallerForm(SiteForm):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An answer as rows of cells."""
+    """The answer of a tried tool as rows of cells."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -295,7 +291,7 @@ class Answer:
 
     @property
     def structured(self) -> Any:
-        """The structured content, None without any."""
+        """The structured content of a tried tool's answer, None without any."""
         return self.result.get("structuredContent")
 
     @property
@@ -316,7 +312,7 @@ class Answer:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens the model reads."""
+        """About how many tokens a model reads of the tried tool's answer."""
         return tokens(self.refusal or self.result.get("content", []))
 
     @property
@@ -461,7 +457,7 @@ class TryIt:
     def _ask(
         self, tool: dict[str, Any], given: Any, asked: Mapping[str, Any], questions: list[dict[str, Any]]
     ) -> HttpResponseBase:
-        """Show what a client would show its user."""
+        """Show the question of a tried tool as a client would show it."""
         kept = {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
         return self._page(
             tool=tool,

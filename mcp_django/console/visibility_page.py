@@ -35,7 +35,7 @@ def known_scopes() -> list[str]:
 
 
 class SiteForm(forms.Form):
-    """A form of the console that chooses a site and scopes."""
+    """The fields of the visibility page's form that choose a site and scopes."""
 
     site = forms.ChoiceField(label=_("Site"))
     scope = forms.MultipleChoiceField(label=_("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
@@ -64,7 +64,7 @@ class AsUserForm(SiteForm):
 
     @cached_property
     def person(self) -> Any:
-        """The user who is named, None without one."""
+        """The user whose visibility is shown, None without one."""
         model, name = get_user_model(), self.data.get("user", "").strip()
         try:
             # PostgreSQL fails on a NUL, where others find nobody.
@@ -74,7 +74,7 @@ class AsUserForm(SiteForm):
 
     @cached_property
     def tokens(self) -> list[Any]:
-        """The access that the user has given."""
+        """The tokens of the user whose visibility is shown, to choose from."""
         if self.person is None:
             return []
         rows = get_access_token_model()._default_manager.filter(live(), user=self.person)
@@ -83,7 +83,7 @@ class AsUserForm(SiteForm):
         return found
 
     def clean_user(self) -> Any:
-        """Return the user."""
+        """Validate the user whose visibility is shown."""
         if self.person is None:
             raise forms.ValidationError(_("There is no such user."))
         if not self.person.is_active:
@@ -91,7 +91,7 @@ class AsUserForm(SiteForm):
         return self.person
 
     def clean_access(self) -> Any:
-        """Return the token that was chosen."""
+        """Return the token by which visibility was asked for."""
         return next((token for token in self.tokens if str(token.pk) == self.cleaned_data["access"]), None)
 
 

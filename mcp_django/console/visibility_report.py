@@ -19,7 +19,7 @@ from ..operating import switches
 from ..operating.call_lifecycle import describe_caller
 from ..operating.daily_budgets import left
 from ..orm.access import access_of
-from ..orm.filters import filters_of
+from ..orm.allowed_filters import filters_of
 from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
 from ..protocol.versions import MODERN
@@ -262,13 +262,14 @@ def _lacks(permission: str) -> str:
 
 
 def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Hidden, ...]]:
-    visible = {exposure.model: exposure for exposure in access_of(request).exposures}
+    # By their labels: the history is read as a model of its own, in place of the admin's.
+    visible = {exposure.label: exposure for exposure in access_of(request).exposures}
     seen, missing = [], []
     for model in models:
-        if model in visible:
-            seen.append(_model(request, visible[model]))
+        if (label := model._meta.label_lower) in visible:
+            seen.append(_model(request, visible[label]))
         else:
-            missing.append(Hidden(model._meta.label_lower, model_reason(request, model)))
+            missing.append(Hidden(label, model_reason(request, model)))
     return tuple(seen), tuple(missing)
 
 
@@ -294,7 +295,7 @@ def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
 def model_reason(request: MCPRequest, model: type[Model]) -> str:
     """Return the visibility report's reason why a Django model is hidden from the user."""
     site: Any = request.mcp.site
-    exposure = site.exposures.get(model)
+    exposure = site.exposures_by_label.get(model._meta.label_lower)
     if exposure is not None:
         seen = access_of(request)[exposure]
         reason = seen.why_not()
@@ -304,6 +305,8 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
             return _("the access is for other records alone")
         if reason == "not admitted":
             return _("the admin does not let the user in: is_staff is what it asks for by default")
+        if exposure.model is not model:
+            return _("there is no model for which the user has the permission that it asks for")
         name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
         if reason == "no permission":
             return _lacks(name)
@@ -354,7 +357,8 @@ def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[s
     """Yield a model's columns and many-to-many fields that the visibility report lists as hidden, with reasons."""
     declared = set(exposure.get_fields(request))
     for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
-        if item.name in visible:
+        # The columns of the history are this app's own.
+        if item.name in visible or exposure.opts.apps is not apps:
             continue
         if item.name in exposure.exclude:
             reason = _("exclude names it")

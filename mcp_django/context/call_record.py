@@ -22,7 +22,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_id() -> uuid.UUID:
-    """Return a random UUID, as :func:`uuid.uuid4` does."""
+    """Return a random UUID for a call's record, as :func:`uuid.uuid4` does."""
     try:
         found = _random.pop()
     except IndexError:
@@ -106,7 +106,7 @@ class CallRecord:
 
     @contextmanager
     def in_own_code(self) -> Iterator[None]:
-        """Count in the call's record the time of a function of the project, without that of its queries."""
+        """Add the time of a function of the project to the call's record, without that of its queries."""
         began = time.perf_counter() - self.query_time / 1000
         try:
             yield
@@ -120,7 +120,7 @@ class CallRecord:
 
     @property
     def tokens(self) -> int:
-        """Estimate from the call's record how many tokens of an AI model the answer takes: four bytes each."""
+        """The record's estimate of how many tokens of an AI model the call's answer takes: four bytes each."""
         return -(-self.size // 4)
 
 

@@ -105,7 +105,7 @@ class Confirmation:
         return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
 
     def ask(self, message: str) -> None:
-        """Return if the client's user has consented."""
+        """Return once the client's user has confirmed the call."""
         settle(self.request, self.question(CONFIRM, message))
 
     def confirm(
@@ -175,12 +175,12 @@ def _canonical(value: Any) -> str:
 
 
 def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Seal the state of a call that waits for an answer, as ``requestState`` for the next round."""
+    """Seal the state of a call that waits for confirmation or another answer, as the next round's ``requestState``."""
     return seal(_state_salt(request, method, params), orjson.dumps(state), unique=True)
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Open the ``requestState`` that :func:`seal_state` sealed for this caller and call, which is repeated."""
+    """Open the ``requestState`` of a confirmed call, as :func:`seal_state` sealed it for this caller and call."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
@@ -195,18 +195,18 @@ def _state_salt(request: MCPRequest, method: str, params: Mapping[str, Any]) -> 
 
 
 def can_ask(request: MCPRequest) -> bool:
-    """Return whether the client can ask its user."""
+    """Return whether the client can ask its user to confirm."""
     return request.mcp.can("elicitation")
 
 
 def one_line(text: str) -> str:
-    """Put a text of a confirmation on one line, without characters that are invisible or change direction."""
+    """Make a confirmation's text one line, without characters that are invisible or change direction."""
     parts = text.split()
     return " ".join("".join(char for char in part if unicodedata.category(char) not in UNSEEN) for part in parts)
 
 
 def quoted(value: Any) -> str:
-    """Quote a value in a confirmation's message, so that nobody takes it for the message's own words."""
+    """Quote a value in the text of a confirmation, so that nobody takes it for the confirmation's own words."""
     text = one_line(str(value)[: 10 * MAX_QUOTED]).translate(QUOTES)
     return f"“{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
 
@@ -218,7 +218,7 @@ def listed(labels: Sequence[str], total: int) -> str:
 
 
 def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
-    """Return what the user entered."""
+    """Return what the user entered into the form of a confirmation."""
 
     def read(content: dict[str, Any]) -> dict[str, Any]:
         form = question.params["requestedSchema"]
@@ -240,8 +240,8 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
 
 
 def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the confirmation, or other answers, that a client gives as an argument instead of a
-    form.
+    """Return the JSON Schema of the argument by which a client that shows no form confirms a call, or gives other
+    answers.
 
     The question with the key ``without`` is left out.
     """

@@ -61,7 +61,7 @@ Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
 
 @contextmanager
 def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Open a write transaction on a database; on SQLite, take the write lock at its beginning and wait for the lock.
+    """Begin a transaction that may write, on one of the databases; SQLite takes its lock at once, and waits for it.
 
     SQLite refuses the first write of a transaction that has read, at once and whatever its timeout, where another
     connection has written since or is about to. With ``mode`` "" it begins as the project has it, for what only reads.

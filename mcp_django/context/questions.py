@@ -76,8 +76,8 @@ class Question:
         return replace(self, reason=reason, **more)
 
     def missing(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the titles of required fields that the answer to the question leaves open. What a page would show at
-        first is no answer, as a client that cannot show the form answers for its user."""
+        """Return what a client's answer leaves open of the question: titles of required fields. What a page would show
+        at first is no answer, as a client that cannot show the form answers for its user."""
         form = self.params.get("requestedSchema") or {}
         fields: Mapping[str, Any] = form.get("properties", {})
 
@@ -89,7 +89,7 @@ class Question:
         return [str(fields[name].get("title") or name) for name in names]
 
     def to_wire(self, version: str) -> dict[str, Any]:
-        """Return the question as the request that a client of the revision gets: its ``method`` and ``params``."""
+        """Return the question as it is put to a client of this revision: ``method`` and ``params``."""
         params = shape(self.method, self.params, version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
@@ -97,8 +97,8 @@ class Question:
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
-    """Use up the nonce of an answer to a question, or of a confirmation; return False if it was used before. It is used
-    up across workers when they share Django's default cache, and within each worker when they do not."""
+    """Let the answer to a question, or a confirmation, count once: use up its nonce, or return False. It is used up
+    across workers when they share Django's default cache, and within each worker when they do not."""
     key = f"mcp_django:{purpose}:{nonce}"
     try:
         is_good = bool(required_cache.add(key, True, max_age + CLOCK_SKEW))
@@ -290,7 +290,7 @@ def untangled(error: BaseException) -> BaseException:
 
 
 def answer_schema(question: Question) -> dict[str, Any]:
-    """Return the JSON Schema of the answer to a question that is an argument; for one field, its value alone."""
+    """Return the JSON Schema of the argument that answers a call's question; for one field, its value alone."""
     form = question.params["requestedSchema"]
     properties: Mapping[str, Any] = form["properties"]
     message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))

@@ -5,7 +5,7 @@ cookies.
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -17,7 +17,7 @@ from django.http import HttpRequest, QueryDict
 from django.utils.datastructures import MultiValueDict
 
 from ..conf import settings
-from ..exceptions import Cancelled
+from ..exceptions import Cancelled, InsufficientScope
 from ..protocol.client_requests import ELICITATION, KNOWN, ROOTS, SAMPLING, method_known, supports
 from ..protocol.headers import PARAM_PREFIX
 from .call_record import CallRecord
@@ -53,27 +53,27 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The name and version that a client program gives itself, for display and logs only: they prove nothing."""
+    """The client of an MCP request: name and version as it gives itself, for display and logs; they prove nothing."""
 
     name: str = ""
     version: str = ""
 
 
 class SessionState(Protocol):
-    """The part of a handshake session that a request reads and changes: log level and subscriptions."""
+    """What an MCP request reads and changes of its session: log level and subscriptions."""
 
     log_level: str | None
     uris: Sequence[str]
 
     def set_log_level(self, level: str) -> None:
-        """Keep, beyond the request, the least severe level of log messages that the client wants to get."""
+        """Keep the least severe level of log messages that an MCP request asks for, and let later requests know it."""
 
     def subscribe(self, uri: str) -> None:
-        """Keep, beyond the request, a resource that the client subscribes to. Raises ``InvalidParams`` over
-        ``MAX_SUBSCRIPTIONS``."""
+        """Keep a resource that an MCP request subscribes to, and let later requests know it. Raises ``InvalidParams``
+        over ``MAX_SUBSCRIPTIONS``."""
 
     def unsubscribe(self, uri: str) -> None:
-        """Forget a resource."""
+        """Forget a resource that an MCP request unsubscribes from, for later requests too."""
 
 
 @dataclass(slots=True)
@@ -130,10 +130,15 @@ class MCPContext:
 
     @property
     def result_chars(self) -> int:
-        """Most characters of a result: the setting ``RESULT_CHARS``, or fewer for clients that lose some."""
+        """Most characters of this request's result: ``RESULT_CHARS``, or fewer for clients that lose some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
         return most if known is None else min(most, known.result_chars or most)
+
+    def require_scopes(self, scopes: Collection[str]) -> None:
+        """Raise ``InsufficientScope`` unless the token of this MCP request has all the scopes."""
+        if not self.scopes.issuperset(scopes):
+            raise InsufficientScope(scopes)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """``request.mcp.progress``: report to the client how far the request is, in units of the caller's choice.
@@ -204,7 +209,7 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether the client of this request declared the capability for this method with these parameters. The
+        """Return whether this MCP request's client declared the capability for this method with these parameters. The
         user of a client whose token says so is never asked: there is nobody."""
         if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
             return False
@@ -354,7 +359,7 @@ class EmptyRequest(MCPRequest):
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the request's HTTP headers from the ASGI scope, by lower-case name, each with all its values.
+    """Return the headers of an MCP request from the ASGI scope, by lower-case name, each with all its values.
 
     A name with an underscore is dropped: WSGI and CGI cannot tell it from the one with a dash, and some servers pass
     it on (Django's security release for CVE-2015-0219 has the reason).
@@ -384,8 +389,8 @@ def _meta_key(name: str) -> str:
 
 
 def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Split the path of an ASGI request into the script prefix, "" at the root, and the rest, which the URLconf
-    matches.
+    """Split the path of an MCP request, in its ASGI scope, into the script prefix, "" at the root, and the rest, which
+    the URLconf matches.
 
     As for Django's own requests, ``FORCE_SCRIPT_NAME`` goes before the server's word. A proxy may have taken the first
     part off or not.
@@ -450,7 +455,7 @@ def local_request(site: Any) -> MCPRequest:
 
 
 def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the attributes that the project's middleware added to a Django request, for the MCP request."""
+    """Return what the MCP request takes over of a Django request: attributes that the project's middleware added."""
     own = vars(HttpRequest()).keys() | WITHHELD
     return {
         name: value
@@ -460,7 +465,7 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
-    """Convert a WSGI request of Django's to an ASGI scope, from which the MCP request is built."""
+    """Make the ASGI scope, from which the MCP request is built, of a WSGI request of Django's."""
     found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
     found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
     return {

@@ -87,13 +87,13 @@ class Ticket:
 
 
 def can_link(request: MCPRequest) -> bool:
-    """Return whether signed URLs can be made for the caller: who came over HTTP as a user who can be found again."""
+    """Return whether a URL can be signed for the caller: who came over HTTP as a user who can be found again."""
     user = request.user
-    return bool(request.mcp.resource) and (user.pk is None or isinstance(user, get_user_model()))
+    return "://" in request.mcp.resource and (user.pk is None or isinstance(user, get_user_model()))
 
 
 def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
-    """Sign a URL below the endpoint that is good for this use by the caller, who :func:`can_link`."""
+    """Make a signed URL with a sealed ticket, good for this use by the caller, who :func:`can_link`."""
     owner = None if request.user.pk is None else str(request.user.pk)
     checksum = bytes.fromhex(getattr(getattr(request, "auth", None), "checksum", ""))
     data = bytes([len(checksum)]) + checksum + orjson.dumps([owner, *about])

@@ -24,7 +24,7 @@ from django.http import HttpResponseBase
 from django.utils.text import capfirst
 from django.utils.translation import override
 
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.confirmation import (
     CHANGED,
     CONFIRM,
@@ -40,7 +40,7 @@ from ..context.databases import Mode
 from ..context.questions import Answers, Question, answered_together
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..exceptions import InputRequired, NotPermitted, ToolError
+from ..exceptions import InputRequired, ToolError
 from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.model_exposure import ModelExposure
 from ..functions.asked_parameters import finished
@@ -60,7 +60,7 @@ from ..schema.secrets import clean_text, is_sensitive
 from ..schema.value_types import is_empty
 from ..signals import rows_changed
 from .action_responses import ActionPage, own_view, read_response
-from .bulk_writes import EVERYTHING, Selection, labels_of
+from .bulk_writes import EVERYTHING, Selection, labels_of, refusal
 from .form_filling import changing_choices, field_entries, visible_choices
 from .history import Journal, has_history
 from .html_forms import Pair, posted
@@ -229,11 +229,7 @@ class ActionCall:
         self.rows, self.by_query = self.selection.rows, self.selection.by_query
         refused = [row for row in self.rows if not action.has_object_permission(request, row)]
         if refused:
-            labels = ", ".join(labels_of(self.exposure, refused[:5]))
-            raise NotPermitted(
-                f"You may not run {action.name} on {len(refused)} of these rows ({labels}). Nothing was changed. "
-                "Leave them out."
-            )
+            raise refusal(self.exposure, f"run {action.name} on", refused)
         self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
         # Rows that nobody has named are shown first.
         self.confirms = action.confirms or (self.by_query and not action.only_looks)
@@ -355,7 +351,7 @@ class ActionCall:
         return f"{message}{told}\n\n{self.exposure.label} ({len(self.rows)}): {labels}"
 
     def _ask(self, message: str, **more: Any) -> ToolResult:
-        """Return the result that asks for the admin action's confirmation by a ``confirm_token``."""
+        """Let the admin action ask for its confirmation, by a result with a ``confirm_token``."""
         repeat = "form with these fields, and confirm_token" if "form" in more else "confirm_token"
         again = f"Nothing has been changed yet. If it is right, call again with the same arguments and {repeat}."
         shown = {"action": self.action.name, "model": self.exposure.label, **more}
@@ -363,7 +359,7 @@ class ActionCall:
         return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
-        """Return the result that asks the admin action's own questions, and for its confirmation if needed."""
+        """Let the admin action ask its own questions, and for its confirmation if needed, by its result."""
         asked = [question for question in asked if question.key != CONFIRM]
         consent = [self._consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
@@ -413,6 +409,10 @@ class ActionCall:
         again = outcome.form
         if again is not None and again.is_bound and again.errors:
             return self._page_result(page, error_lines(again, again.fields))
+        # A page that does not give its form away says what is wrong in texts that it did not have before.
+        said = [text for text in outcome.html.text if text not in page.html.text]
+        if said and page.controls and outcome.controls.keys() == page.controls.keys():
+            return self._page_result(page, said)
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import cached_property
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 
-from ..context.admin_page import PAGE_FIELDS, asks_where, at_page, is_placed
+from ..context.admin_page_and_language import PAGE_FIELDS, asks_where, at_page, is_placed
 from ..exposures.model_exposure import ExposureOptions, Listing, ModelExposure
 from ..exposures.querysets import filterable, gives_every_row
 from ..runtime.failing_hooks import call_hook
@@ -99,7 +99,7 @@ class AdminOptions(ExposureOptions):
         """Return the admin exposure's form fields that the pages of its ``ModelAdmin`` do not show to read."""
         exposure = self.exposure
         if exposure.fields is not None or exposure.form is not None:
-            return ()
+            return super().form_only_fields(request, obj)
         closed = {*exposure.exclude, *exposure.get_readonly_fields(request, obj), *exposure.get_fields(request, obj)}
         names = (name for name in exposure.page_fields(request, obj) if isinstance(name, str) and name not in closed)
         return [name for name in names if not is_sensitive(name, exposure.model)]
@@ -237,13 +237,6 @@ class AdminExposure(ModelExposure):
         """Call a hook of the admin exposure's ``ModelAdmin`` with the request; ``default`` where it fails."""
         return call_hook(self.label, hook, getattr(self.model_admin, hook), request, default=default)
 
-    def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
-        return (
-            at_page(request, self, "changelist")
-            if self.options.asks_where and not is_placed(request)
-            else nullcontext()
-        )
-
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
@@ -351,7 +344,8 @@ class AdminExposure(ModelExposure):
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the admin exposure's rows for this caller, from ``get_queryset`` of its ``ModelAdmin``."""
-        with self._placed(request):
+        is_there = not self.options.asks_where or is_placed(request)
+        with nullcontext() if is_there else at_page(request, self, "changelist"):
             return filterable(self.model_admin.get_queryset(request))
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
@@ -391,7 +385,7 @@ class AdminExposure(ModelExposure):
         return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
-        """Return whether the exposure uses the ``ModelAdmin``'s own search: overridden, and of no hidden field."""
+        """Return whether the admin exposure uses the search that its ``ModelAdmin`` overrides, of no hidden field."""
         if self.search_fields or not self.overrides("get_search_results"):
             return False
         from ..orm.search import is_hidden_path
@@ -442,10 +436,12 @@ class AdminExposure(ModelExposure):
     # Writes
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
-        """Return the admin exposure's form, from the add or change page of its ``ModelAdmin``."""
-        if self.form is not None or self.fields is not None:
-            return super().get_form(request, obj, change)
-        return self.model_admin.get_form(request, obj, change=change, fields=self.page_fields(request, obj))
+        """Return the admin exposure's form: its ``ModelAdmin``'s, with the fields of the page or of the exposure."""
+        own = super().get_form(request, obj, change) if self.form is not None or self.fields is not None else None
+        if own is not None and self.form is not None:
+            return own
+        names = self.page_fields(request, obj) if own is None else [*own.base_fields]
+        return self.model_admin.get_form(request, obj, change=change, fields=names)
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save as the admin does."""
@@ -499,7 +495,7 @@ class AdminExposure(ModelExposure):
 
 
 def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
-    """Return function, name and description of an admin exposure's action, an object since Django 6.1."""
+    """Take apart an admin exposure's action (an object since Django 6.1): function, name and description."""
     if hasattr(action, "func"):
         return action.func, action.name, action.plural_description
     function, name, description = action

@@ -14,13 +14,14 @@ from django.db import connections, router, transaction
 from django.db.models import Model, QuerySet
 
 from ..conf import settings
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.confirmation import MAX_LABELS, Confirmation, listed, quoted
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import access_of
+from ..orm.column_values import pk_text
 from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
 from ..orm.pagination import COUNT_CAP, chunks, narrowed
@@ -101,6 +102,16 @@ def labels_of(exposure: ModelExposure, rows: Iterable[Model]) -> list[str]:
     return [label_of(exposure, row) or str(row.pk) for row in islice(rows, MAX_LABELS)]
 
 
+def refusal(exposure: ModelExposure, what: str, rows: Sequence[Model]) -> NotPermitted:
+    """Return the error that the caller may not do this to these rows, with the keys by which to leave them out."""
+    labels = labels_of(exposure, rows[:MAX_REFUSED])
+    named = listed([f"{pk_text(row.pk)}: {label}" for row, label in zip(rows, labels, strict=False)], len(rows))
+    return NotPermitted(
+        f"You may not {what} {len(rows)} of these rows of {exposure.label}: {named}. Nothing was changed. "
+        "Leave them out."
+    )
+
+
 class BulkWrite:
     """Writes in bulk: changes or deletes many rows in one call, after showing them and asking for confirmation."""
 
@@ -124,7 +135,7 @@ class BulkWrite:
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
             assigned = ", ".join(f"{name} = {quoted(value)}" for name, value in told.items())
-            message = f"This changes {_counted(rows)} of {label}: {assigned}."
+            message = f"This changes {len(rows)} row{'s' * (len(rows) != 1)} of {label}: {assigned}."
             bound = {"model": label, "values": values}
             asked = self._asked(message, {**shown, "values": told}, bound, rows)
             if asked is not None:
@@ -141,8 +152,9 @@ class BulkWrite:
             deletion = plan_deletion(request, exposure, *rows)
             counts = dict(deletion.counts)
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
+            start = f"This deletes {len(rows)} row{'s' * (len(rows) != 1)} of"
             goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-            message = f"This deletes {_counted(rows)} of {label}, which cannot be undone. In all: {goes}."
+            message = f"{start} {label}, which cannot be undone. In all: {goes}."
             asked = self._asked(message, shown, {"model": label}, deletion.objects)
             if asked is not None:
                 return asked
@@ -172,11 +184,7 @@ class BulkWrite:
                 go_to(request, exposure, "change", row.pk)
             refused += [] if model.may_row(self.permission, row) else [row]
         if refused:
-            labels = listed(labels_of(exposure, refused[:MAX_REFUSED]), len(refused))
-            raise NotPermitted(
-                f"You may not {self.permission} {len(refused)} of these rows of {exposure.label}: {labels}. "
-                "Nothing was changed. Leave them out."
-            )
+            raise refusal(exposure, self.permission, refused)
         return rows
 
     def _asked(
@@ -220,7 +228,3 @@ class BulkWrite:
     def _said(self) -> dict[str, Any]:
         messages = list({tuple(message.items()): message for message in self.messages}.values())
         return {"messages": messages[:MAX_LABELS]} if messages else {}
-
-
-def _counted(rows: Sequence[Model]) -> str:
-    return f"{len(rows)} row{'s' if len(rows) != 1 else ''}"

@@ -16,29 +16,11 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
+from django import forms
 from django.conf import settings
 from django.core.exceptions import FieldDoesNotExist, ObjectDoesNotExist, ValidationError
 from django.db import models
 from django.db.models import Model
-from django.forms import (
-    BaseForm,
-    BooleanField,
-    CharField,
-    ChoiceField,
-    DateTimeField,
-    DecimalField,
-    Field,
-    FileField,
-    FloatField,
-    JSONField,
-    ModelChoiceField,
-    ModelForm,
-    ModelMultipleChoiceField,
-    MultipleChoiceField,
-    MultiValueField,
-    SplitDateTimeField,
-    Widget,
-)
 from django.forms.models import BaseModelForm
 from django.forms.utils import from_current_timezone
 from django.utils import timezone
@@ -63,6 +45,8 @@ from .uploaded_files import file_entries
 MAX_ROW_CHOICES: Final = 200
 FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
+# Django's table of models, whose rows nobody finds by their keys.
+CONTENT_TYPE: Final = "contenttypes.contenttype"
 UNREADABLE: Final = "A value of this field is not written so."
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
 
@@ -74,7 +58,7 @@ class FilledForm:
     fields post what the page shows; ``wrong`` are the errors of values, and ``exact`` what no control could hold.
     """
 
-    def __init__(self, request: MCPRequest, draft: BaseForm, values: Mapping[str, Any]) -> None:
+    def __init__(self, request: MCPRequest, draft: forms.BaseForm, values: Mapping[str, Any]) -> None:
         self.request, self.draft, self.values = request, draft, values
         self.data: list[Pair] = []
         self.wrong: dict[str, ValidationError] = {}
@@ -98,7 +82,7 @@ class FilledForm:
 
     def _entered(self, name: str, item: Any, initial: Any, value: Any) -> list[Pair]:
         html_name = self.draft.add_prefix(name)
-        if isinstance(item, FileField):
+        if isinstance(item, forms.FileField):
             return file_entries(self.request, item, html_name, value)
         if (moment := _unspeakable(item, value)) is not None:
             self.exact[name] = moment
@@ -107,9 +91,9 @@ class FilledForm:
         owner: Any = None
         with suppress(AttributeError, FieldDoesNotExist):
             owner = self.draft._meta.model._meta.get_field(name)  # type: ignore[attr-defined]
-        if isinstance(value, list) and isinstance(item, CharField) and not isinstance(item, JSONField):
+        if isinstance(value, list) and isinstance(item, forms.CharField) and not isinstance(item, forms.JSONField):
             value = _listed(owner, value)
-        elif isinstance(item, MultiValueField) and isinstance(owner, models.DecimalField) and _is_number(value):
+        elif isinstance(item, forms.MultiValueField) and isinstance(owner, models.DecimalField) and _is_number(value):
             # An amount alone: its currency stays.
             _amount, *rest = item.widget.decompress(initial)
             value = [value, *map(str, rest)]
@@ -128,9 +112,9 @@ class FilledForm:
             self.exact[name] = made
             return []
 
-    def _unseen(self, item: Field, linked: Any) -> list[Any]:
+    def _unseen(self, item: forms.Field, linked: Any) -> list[Any]:
         """Return linked rows hidden from the caller, who cannot have meant to unlink them by filling in the form."""
-        if not isinstance(item, ModelMultipleChoiceField) or not linked:
+        if not isinstance(item, forms.ModelMultipleChoiceField) or not linked:
             return []
         offered: Any = item.queryset
         exposure = self.request.mcp.site.exposures.get(offered.model)
@@ -141,16 +125,16 @@ class FilledForm:
         visible = exposure.get_queryset(self.request).order_by().values("pk")
         return list(rows.exclude(pk__in=visible).values_list(key, flat=True))
 
-    def bind(self, obj: Model | None, data: Any, files: Any) -> "ModelForm[Any]":
+    def bind(self, obj: Model | None, data: Any, files: Any) -> "forms.ModelForm[Any]":
         """Return the filled form, bound to the posted ``data`` and not yet validated; the row keeps other fields."""
         kind: Any = type(self.draft)
-        form: ModelForm[Any] = kind(data, files, instance=obj)
+        form: forms.ModelForm[Any] = kind(data, files, instance=obj)
         self.impose(form)
         if obj is not None:
             keep(form, obj, self.values)
         return form
 
-    def impose(self, form: BaseForm) -> None:
+    def impose(self, form: forms.BaseForm) -> None:
         """Prepare the filled form for values that no widget could post; the form is not yet validated.
 
         They are compared with the whole of what is stored: a hidden field with the initial value, as callable defaults
@@ -171,8 +155,8 @@ class FilledForm:
             item.clean = clean  # type: ignore[method-assign]
             item.has_changed = lambda initial, data: initial != data  # type: ignore[method-assign]
 
-    def refuse(self, form: BaseForm) -> None:
-        """Put the errors of the values filled in on the form, as the only errors of their fields."""
+    def refuse(self, form: forms.BaseForm) -> None:
+        """Let the filled form show the errors of the caller's values, as the only errors of their fields."""
         for name, error in self.wrong.items():
             form.errors.pop(name, None)
             form.add_error(name, error)
@@ -188,12 +172,12 @@ def readable(owner: Any, method: str) -> Callable[..., Any]:
         except ValidationError:
             raise
         except Exception:
-            raise ValidationError(UNREADABLE) from None
+            raise ValidationError(UNREADABLE, "invalid") from None
 
     return guarded
 
 
-def _validated(item: Field, moment: datetime) -> datetime:
+def _validated(item: forms.Field, moment: datetime) -> datetime:
     item.validate(moment)
     item.run_validators(moment)
     return moment
@@ -216,9 +200,10 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _unspeakable(item: Field, value: Any) -> datetime | None:
+def _unspeakable(item: forms.Field, value: Any) -> datetime | None:
     """Return a moment that cannot be filled in a form as text in its time zone: in an hour when clocks are put back."""
-    if not settings.USE_TZ or not isinstance(item, (DateTimeField, SplitDateTimeField)) or not isinstance(value, str):
+    is_moment = isinstance(item, (forms.DateTimeField, forms.SplitDateTimeField))
+    if not settings.USE_TZ or not is_moment or not isinstance(value, str):
         return None
     try:
         moment = parse_datetime(value.strip())
@@ -234,33 +219,33 @@ def _unspeakable(item: Field, value: Any) -> datetime | None:
 # One value
 
 
-def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
+def field_entries(request: MCPRequest, field: forms.Field, html_name: str, value: Any) -> list[Pair]:
     """Fill in one form field: return the entries of a browser where a person enters the JSON ``value``."""
-    if isinstance(field, FileField):
+    if isinstance(field, forms.FileField):
         return file_entries(request, field, html_name, value)
     return entered(field, html_name, incoming(request, field, value))
 
 
-def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
+def incoming(request: MCPRequest, field: forms.Field, value: Any) -> Any:
     """Return the Python value with which a form field is filled in for the JSON ``value``."""
     if value is None:
         return None
     if isinstance(value, str) and HIDDEN in value:
         raise ValidationError(NOT_SHOWN)
-    if isinstance(field, JSONField):
+    if isinstance(field, forms.JSONField):
         given = json_or_text(value)
         if holds_hidden(given):
             raise ValidationError(NOT_SHOWN)
         return given
-    if isinstance(field, BooleanField):
+    if isinstance(field, forms.BooleanField):
         return parse_truth(value)
-    if isinstance(field, (ModelChoiceField, ModelMultipleChoiceField)):
+    if isinstance(field, (forms.ModelChoiceField, forms.ModelMultipleChoiceField)):
         return _keys(request, field, value)
-    if isinstance(field, (ChoiceField, MultipleChoiceField)):
+    if isinstance(field, (forms.ChoiceField, forms.MultipleChoiceField)):
         return _chosen(field, value)
     if is_geometry(field):
         return geometry_text(field, value)
-    takes_list = isinstance(field, MultiValueField) or hasattr(field, "base_field")
+    takes_list = isinstance(field, forms.MultiValueField) or hasattr(field, "base_field")
     if hasattr(field, "base_field"):
         value = json_or_text(value)
         _check_items(field, value)
@@ -272,13 +257,13 @@ def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
     value = json_or_text(value) if takes_list else value
     if isinstance(value, dict) or (isinstance(value, list) and not takes_list):
         raise ValidationError("Give one value, not a list or an object.")
-    if isinstance(field, MultiValueField) and isinstance(value, list) and len(value) != len(field.fields):
+    if isinstance(field, forms.MultiValueField) and isinstance(value, list) and len(value) != len(field.fields):
         raise ValidationError(f"Give a list of {len(field.fields)} values.")
-    if isinstance(value, bool) and isinstance(field, CharField):
+    if isinstance(value, bool) and isinstance(field, forms.CharField):
         raise ValidationError("Give a text.")
-    if isinstance(field, SplitDateTimeField) and isinstance(value, str):
+    if isinstance(field, forms.SplitDateTimeField) and isinstance(value, str):
         return _split_datetime(value)
-    if field.localize and isinstance(field, (DecimalField, FloatField)):
+    if field.localize and isinstance(field, (forms.DecimalField, forms.FloatField)):
         # JSON has one way to write a number; a localised field reads the way of the language.
         with suppress(InvalidOperation):
             return Decimal(str(value))
@@ -287,7 +272,7 @@ def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
 
 def _chosen(field: Any, value: Any) -> Any:
     """Return the choices with which a form field is filled in, each given by its value or its label."""
-    many = isinstance(field, MultipleChoiceField)
+    many = isinstance(field, forms.MultipleChoiceField)
     value = json_or_text(value) if many else value
     if many is not isinstance(value, list) or isinstance(value, dict):
         raise ValidationError("Give a list of values." if many else "Give one value, not a list or an object.")
@@ -335,7 +320,7 @@ def _split_datetime(value: str) -> Any:
 def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
     """Return the keys that fill in a relation's form field, for given primary keys."""
     value = json_or_text(value)
-    many = isinstance(field, ModelMultipleChoiceField)
+    many = isinstance(field, forms.ModelMultipleChoiceField)
     if many and not isinstance(value, list):
         raise ValidationError("Give a list of primary keys.")
     given = [bare_key(item) for item in (value if many else [value])]
@@ -345,6 +330,13 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
     if exposure is not None:
         rows = linked_rows(access_of(request)[exposure], given)
         given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
+    elif field.queryset.model._meta.label_lower == CONTENT_TYPE:
+        try:
+            named = {key: access_of(request).get_exposure(key).model for key in given if not str(key).isdigit()}
+        except NotFound:
+            raise ValidationError("Give a model as list_models names it, or its key.") from None
+        types = field.queryset.model.objects
+        given = [types.get_for_model(named[key]).pk if key in named else key for key in given]
     elif field.to_field_name:
         rows = field.queryset.filter(pk__in=[key for key in given if _is_key(field.queryset.model, key)])
         keys = {str(row.pk): row.serializable_value(field.to_field_name) for row in rows}
@@ -386,7 +378,7 @@ def bare_key(item: Any) -> Any:
 # What stays
 
 
-class Given(Widget):
+class Given(forms.Widget):
     """Replaces the widget of a filled form field whose value is known, so that nothing posted changes the value."""
 
     def __init__(self, value: Any) -> None:
@@ -402,7 +394,7 @@ class Given(Widget):
         return False
 
 
-def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
+def keep(form: forms.BaseForm, obj: Model, mentioned: Collection[str]) -> None:
     """Let a filled form keep the row's value of every field that the caller did not fill in. Its widget and its value
     are not asked whether they fit: a row can be older than the rules for it."""
     kept: dict[str, Any] = {}
@@ -437,7 +429,7 @@ def _constant(value: Any) -> Callable[..., Any]:
 
 
 def _post_clean(form: Any, post_clean: Callable[[], None], kept: Mapping[str, Any], dangling: Iterable[str]) -> None:
-    """Validate the row of a filled form without the fields that keep their values."""
+    """Let a filled form validate its row, without the fields that keep their values."""
     row = form.instance
     # A key whose row is gone cannot be set as a row.
     missing = [name for name in dangling if name in form.cleaned_data]
@@ -465,13 +457,13 @@ def _dangles(obj: Model, field: Any) -> bool:
 # Choices
 
 
-def writable_names(form: BaseForm, visible: Collection[str]) -> list[str]:
+def writable_names(form: forms.BaseForm, visible: Collection[str]) -> list[str]:
     """Return the form fields that a caller who sees ``visible`` can fill in."""
     return [name for name, field in form.fields.items() if name in visible and not field.disabled]
 
 
 def prepopulated(
-    sources: Mapping[str, Iterable[str]], form: BaseForm, values: Mapping[str, Any], writable: Collection[str]
+    sources: Mapping[str, Iterable[str]], form: forms.BaseForm, values: Mapping[str, Any], writable: Collection[str]
 ) -> dict[str, str]:
     """Fill in the slugs of an add form as the page's script would, by ``prepopulated_fields``; return them."""
     slugs = {}
@@ -491,11 +483,11 @@ def flat_choices(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
             yield value, label
 
 
-def changing_choices(form: BaseForm) -> Iterator[tuple[str, Any]]:
-    """Yield the form fields to fill in with choices that the form class does not declare: they may be made of rows."""
-    declared: Mapping[str, Field] = getattr(form, "base_fields", {})
+def changing_choices(form: forms.BaseForm) -> Iterator[tuple[str, Any]]:
+    """Yield the fields to fill in of a form whose class does not declare their choices: they may be made of rows."""
+    declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {})
     for name, field in form.fields.items():
-        if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField):
+        if isinstance(field, forms.ChoiceField) and not isinstance(field, forms.ModelChoiceField):
             own: Any = getattr(declared.get(name), "choices", None)
             if not isinstance(own, list) or field.choices != own:
                 yield name, field

@@ -271,7 +271,7 @@ def _pattern(names: Sequence[str]) -> str:
 
 
 def _changed(told: HistoryReader, message: str) -> Iterator[str]:
-    """Yield the names of the changed fields in a message of the history model."""
+    """Yield the changed fields that the history model ``admin.logentry`` finds in a message."""
     names = {*told.hidden, *(text.lower() for texts in told.visible.values() for text in texts)}
     for text in (str(text) for part in told.parts(message) or () for text in changed_fields(part) or ()):
         name = text.partition(": ")[0]

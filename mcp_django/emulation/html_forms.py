@@ -239,5 +239,5 @@ def shown_entries(item: Field, html_name: str, value: Any) -> list[Pair]:
 
 
 def is_written_as_text(field: Field, value: Any) -> bool:
-    """Return whether the HTML form shows a field's object or list as text, as PostgreSQL's widgets do."""
+    """Return whether a control of an HTML form shows an object or list as text, as PostgreSQL's widgets do."""
     return isinstance(value, (dict, list)) and isinstance(field.prepare_value(value), str)

@@ -150,7 +150,7 @@ class InlinePost:
         return known
 
     def _take(self, path: str, item: Mapping[str, Any], known: Mapping[str, Row]) -> None:
-        """Find or add the row of the inline formset for a caller's item, and check the values given for it."""
+        """Find or add the form in the inline formset for a caller's item, and check the values given for it."""
         values = dict(item)
         pk, delete = values.pop("pk", None), values.pop("delete", False)
         row = self._new_row(path) if pk is None else known.get(str(pk)) if not isinstance(pk, bool) else None
@@ -198,7 +198,7 @@ class InlinePost:
         return self.rows[-1]
 
     def _writable(self, row: Row) -> Collection[str]:
-        """Return the fields that the caller can fill in for a row of the inline formset."""
+        """Return the fields that the caller can fill in, of a form in the inline formset."""
         if self.inline is None:
             return ()
         names = writable_names(row.form, self.inline.fields)
@@ -240,7 +240,7 @@ class InlinePost:
                 _keep_row(form, {link, *row.values}, changed=bool(row.values))
 
     def errors(self) -> list[str]:
-        """Return the validation errors of the inline formset, a line for each."""
+        """Return what is wrong with the posted inline formset, a line for each error."""
         lines = list(self.problems)
         for error in self.formset.non_form_errors().as_data():
             # Told before, with the rows that the caller may know of.

@@ -148,7 +148,7 @@ class PageInlines:
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
-        """Pair each inline of the page with the formset of the inline's rows, bound where the request posts. Those that
+        """Return the inline rows of the page, as pairs of inline and formset, bound where the request posts. Those that
         callers do not see are among them, as they post what the page shows."""
         request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
         formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
@@ -248,12 +248,12 @@ class PageInlines:
 
 
 def is_generic(admin: Any) -> bool:
-    """Return whether an inline's rows point to their parent by a generic foreign key."""
+    """Return whether inline rows point to their parent by a generic foreign key."""
     return hasattr(admin, "ct_fk_field")
 
 
 def link_of(exposure: ModelExposure, admin: Any) -> Any:
-    """Return the foreign key from an inline's rows to their parent row, None where its formset finds the rows."""
+    """Return the foreign key from inline rows to their parent row, None where the inline's own code finds the rows."""
     try:
         return _get_foreign_key(exposure.model, admin.model, fk_name=admin.fk_name)
     except ValueError:
@@ -298,7 +298,7 @@ def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
     ``mcp_readable = True`` says that it does not.
     """
     declared = getattr(inline, "mcp_readable", None)
-    if declared is False or not getattr(inline, "mcp_expose", isinstance(inline, type)) or is_generic(inline):
+    if declared is False or not getattr(inline, "mcp_expose", hasattr(inline, "get_formset")) or is_generic(inline):
         return False
     hooks = [getattr(inline, name) for name in ROW_HOOKS]
     hooks += [found for name in FORMSET_HOOKS if callable(found := getattr(inline.formset, name, None))]
@@ -306,7 +306,7 @@ def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
 
 
 def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], list[tuple[ModelExposure, type[Any]]]]:
-    """Return the models of inlines whose rows can be read by themselves, with the pages that show them."""
+    """Return the models of inline rows that can be read by themselves, with the pages that show these rows."""
     found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
     for exposure in exposures:
         for inline in exposure.options.inlines:
@@ -353,7 +353,7 @@ class InlineRows(ReadOnlyExposure):
         return {inline: link_of(parent, inline).name for parent, inline in self.pages}
 
     def shown(self, request: MCPRequest) -> list[tuple[ModelExposure, Any, str]]:
-        """Return the pages that show the inline's rows to the caller: parent, inline, and foreign key."""
+        """Return the pages that show these inline rows to the caller: parent, inline, and foreign key."""
         return [
             (parent, inline, self.links[inline_class])
             for parent, inline_class in self.pages
@@ -378,7 +378,7 @@ class InlineRows(ReadOnlyExposure):
         return column is not None and column.kind in ("field", "relation", "many")
 
     def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
-        """Return the search terms for inline rows: those of the inlines that the caller sees."""
+        """Return the inline rows' search terms: those of the inlines that the caller sees."""
         return [term for _, inline, _ in self.shown(request) for term in getattr(inline, "mcp_search_terms", ())]
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:

@@ -24,7 +24,7 @@ from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import access_of
-from ..orm.filters import find_filter, is_offered_path
+from ..orm.allowed_filters import find_filter, is_offered_path
 from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
 from ..runtime.failing_hooks import call_hook, reading
 

@@ -15,7 +15,7 @@ from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
-from ..context.admin_page import PAGE_FIELDS, move_to
+from ..context.admin_page_and_language import PAGE_FIELDS, move_to
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import without_new_secrets
@@ -132,7 +132,7 @@ LEFT_OUT_META: Final = frozenset(
 
 
 def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
-    """Return the entries of the page request by which the admin's list runs an action on rows."""
+    """Return what a page request posts to the admin's list to run an action on rows."""
     selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
     return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
 
@@ -165,7 +165,7 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
 
 
 def recording(request: MCPRequest, model_admin: Any) -> AbstractContextManager[Any]:
-    """Return the context in which a page request saves in the admin, where django-reversion keeps versions."""
+    """Return the context for a page request that saves, in which django-reversion keeps versions."""
     create_revision = getattr(model_admin, "create_revision", None)
     return create_revision(request) if callable(create_revision) else nullcontext()
 

@@ -62,8 +62,8 @@ class RowPage:
         return access_of(self.request)[self.exposure]
 
     def nameable(self) -> set[str]:
-        """Return the fields that the caller can read or save, form-only fields among them. These are fields of the form
-        alone, and links to rows of no exposure."""
+        """Return the fields that the values to save can name: readable ones, and form-only ones. These are fields of
+        the form alone, and links to rows of no exposure."""
         request, exposure, obj = self.request, self.exposure, self.obj
         shown, opts = self.access.fields_of(obj), exposure.opts
         names = [*shown]
@@ -76,7 +76,7 @@ class RowPage:
         return set(names)
 
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
-        """Return the fields that are saved only in the admin's list (``list_editable``), if the caller sees them.
+        """Return the fields that are saved in the admin's list alone (``list_editable``), if the caller sees them.
         ``form`` is that of the row's own page. An exposure that says what may be written has none of them."""
         exposure, admin = self.exposure, self.exposure.model_admin
         if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
@@ -168,7 +168,7 @@ class Saving(RowPage):
         log(self.exposure, saved, message)
 
     def _nameable(self) -> set[str]:
-        """Return the fields that the caller can save; a row does not change its primary key."""
+        """Return the fields that the values to save can name; a saved row does not change its primary key."""
         names, opts = self.nameable(), self.exposure.opts
         return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
@@ -308,7 +308,7 @@ class ListedRow:
         return self.exposure.model_admin.get_changelist_formset(self.request)(*posted, queryset=self.rows)
 
     def errors(self) -> list[str]:
-        """Return the errors that saving the ``list_editable`` values would have, a line for each."""
+        """Check the row's ``list_editable`` values without saving them; return the errors, a line for each."""
         with as_page(self.request, "POST", self.entries):
             return self._posted()[1]
 
@@ -371,7 +371,7 @@ class SerializerSaving(Saving):
         return saved, changed
 
     def _read(self, field: Any, value: Any) -> Any:
-        """Return a value ready for saving by the serializer: a file, or the primary keys of the named rows."""
+        """Return a caller's value as saving takes it: a file, or the primary keys of the named rows."""
         if value is None:
             return None
         if isinstance(field, FileField):

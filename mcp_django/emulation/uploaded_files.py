@@ -137,7 +137,7 @@ def new_handle() -> str:
 
 
 def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
-    """Return the file's name in its storage for a handle of this caller, None for an expired or unknown one."""
+    """Return an uploaded file's name in its storage for a handle of this caller, None for an expired or unknown one."""
     if not isinstance(handle, str) or len(handle) > MAX_HANDLE:
         return None
     try:

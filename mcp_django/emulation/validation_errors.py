@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import date
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
+from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import DatabaseError, IntegrityError, connections, router
-from django.db.models import CheckConstraint, Model, UniqueConstraint
-from django.forms import BaseForm, ChoiceField, ModelChoiceField, ModelMultipleChoiceField
+from django.db.models import CheckConstraint, F, Model, Q, UniqueConstraint
 
 from ..context.request import MCPRequest
 from ..orm.access import ModelAccess, access_of
@@ -19,6 +21,15 @@ from .form_filling import flat_choices
 from .uploaded_files import BOMB, is_bomb
 
 MAX_CHOICES: Final = 20
+# How values are written, by the kind of their field, where it does not declare another form.
+SOME_DAY: Final = date(2026, 1, 31)
+MOMENTS: Final[Mapping[type[forms.Field], str]] = {
+    forms.DateField: "2026-01-31",
+    forms.DateTimeField: "2026-01-31T10:00:00Z",
+    forms.SplitDateTimeField: "2026-01-31T10:00:00Z",
+    forms.TimeField: "10:00",
+    forms.DurationField: "P1DT2H",
+}
 # What is wrong with a field that the caller does not see is not told.
 HIDDEN_ERROR: Final = "(another field): its value is missing or not valid, and you cannot set it here"
 # How SQLite words what PostgreSQL has names for.
@@ -28,7 +39,9 @@ CHECK: Final = re.compile(r"CHECK constraint failed: (\w+)$")
 
 
 def error_lines(
-    form: BaseForm, writable: Collection[str], explain: Callable[[BaseForm, ValidationError], str] | None = None
+    form: forms.BaseForm,
+    writable: Collection[str],
+    explain: Callable[[forms.BaseForm, ValidationError], str] | None = None,
 ) -> list[str]:
     """Return the validation errors of a form, a line for each: ``field: message (valid: …)``. ``explain`` may add to a
     line."""
@@ -41,14 +54,21 @@ def error_lines(
             if name == NON_FIELD_ERRORS:
                 lines.append(f"(row): {text}")
             elif name in writable:
-                lines.append(f"{name}: {text}{_valid_choices(form.fields[name], error)}")
+                lines.append(f"{name}: {text}{_valid_values(form.fields[name], error)}")
             else:
                 lines.append(HIDDEN_ERROR)
     return list(dict.fromkeys(lines))
 
 
-def _valid_choices(field: Any, error: ValidationError) -> str:
-    has_choices = isinstance(field, ChoiceField) and not isinstance(field, (ModelChoiceField, ModelMultipleChoiceField))
+def _valid_values(field: Any, error: ValidationError) -> str:
+    example = next((example for kind, example in MOMENTS.items() if isinstance(field, kind)), "")
+    if example and error.code == "invalid":
+        formats: Any = getattr(field, "input_formats", None)
+        is_own = isinstance(field, forms.DateField) and "%Y-%m-%d" not in formats
+        return f" (such as {SOME_DAY.strftime(formats[0]) if is_own else example})"
+    has_choices = isinstance(field, forms.ChoiceField) and not isinstance(
+        field, (forms.ModelChoiceField, forms.ModelMultipleChoiceField)
+    )
     if not has_choices or error.code not in ("invalid_choice", "required"):
         return ""
     choices = [str(value) for value, _ in flat_choices(field.choices) if value not in (None, "")]
@@ -56,22 +76,47 @@ def _valid_choices(field: Any, error: ValidationError) -> str:
     return f" (valid: {', '.join(choices[:MAX_CHOICES])}{more})"
 
 
-def duplicate_note(request: MCPRequest, form: BaseForm, error: ValidationError) -> str:
-    """Return a note on the validation error of a unique field: the visible row that already has the values."""
-    fields = (error.params or {}).get("unique_check", ())
+def duplicate_note(request: MCPRequest, form: forms.BaseForm, error: ValidationError) -> str:
+    """Return a note on the validation error of a unique field or a constraint: its fields, where Django does not name
+    them, and the visible row that already has the values. It names only what the caller sees."""
     row: Any = getattr(form, "instance", None)
-    exposure = request.mcp.site.exposures.get(type(row)) if fields else None
-    if exposure is None:
+    exposure = request.mcp.site.exposures.get(type(row))
+    model = access_of(request)[exposure] if exposure is not None else None
+    if exposure is None or model is None or not model.is_there:
         return ""
-    model = access_of(request)[exposure]
-    if not model.is_there or not set(fields) <= set(model.fields):
-        return ""
+    note, fields, condition = "", (error.params or {}).get("unique_check", ()), Q()
+    seen = set(model.fields)
+    known = chain.from_iterable(constraints for _, constraints in row.get_constraints())
+    broken = (item for item in known if item.get_violation_error_message() in error.messages)
+    if not fields and (constraint := next(broken, None)) is not None:
+        kind, names, needed = _parts(constraint)
+        if not names or not set(names) <= seen:
+            return ""
+        if kind == "check":
+            return f" It is a rule on {', '.join(names)}."
+        depending = f", depending on {', '.join(needed)}" if set(needed) <= seen else ", under a condition"
+        note = f" It allows one row for each {', '.join(names)}{depending if needed else ''}."
+        fields, condition = constraint.fields if set(needed) <= seen else (), constraint.condition or condition
+    if not fields or not set(fields) <= seen:
+        return note
     columns = [row._meta.get_field(name).attname for name in fields]
-    rows = exposure.get_queryset(request).filter(**{name: row.serializable_value(name) for name in columns})
+    rows = exposure.get_queryset(request).filter(condition, **{name: row.serializable_value(name) for name in columns})
     for other in rows[:1] if row._state.adding else rows.exclude(pk=row.pk)[:1]:
         if model.may_row("view", other):
-            return f" ({exposure.label} with pk {pk_text(other.pk)} has it)"
-    return ""
+            note += f" ({exposure.label} with pk {pk_text(other.pk)} has it)"
+    return note
+
+
+def _parts(constraint: Any) -> tuple[str, Sequence[str], Sequence[str]]:
+    """Return the kind of a constraint for its validation error, its fields, and those that its condition needs."""
+    needed = sorted(getattr(getattr(constraint, "condition", None), "referenced_base_fields", ()))
+    if isinstance(constraint, CheckConstraint):
+        return "check", needed, ()
+    if not isinstance(constraint, UniqueConstraint):
+        return "", (), ()
+    expressions: Any = constraint.expressions
+    parts = [part for expression in expressions for part in expression.flatten() if isinstance(part, F)]
+    return "unique", [*constraint.fields, *(part.name for part in parts)], needed  # type: ignore[attr-defined]
 
 
 def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
@@ -98,12 +143,9 @@ def _broken(model: type[Model], error: IntegrityError) -> tuple[str, Sequence[st
     for pattern in (INDEX, CHECK):
         if match := pattern.search(text):
             name = match[1]
-    for part in (model, *model._meta.all_parents):
-        for constraint in part._meta.constraints:
-            if constraint.name == name and isinstance(constraint, CheckConstraint):
-                return "check", sorted(getattr(constraint.condition, "referenced_base_fields", ()))
-            if constraint.name == name:
-                return "unique", list(constraint.fields) if isinstance(constraint, UniqueConstraint) else ()
+    for constraint in chain.from_iterable(part._meta.constraints for part in (model, *model._meta.all_parents)):
+        if constraint.name == name:
+            return _parts(constraint)[:2]
     if match := UNIQUE.search(text):
         return "unique", _by_column(model, [part.split(".") for part in match[1].split(", ")])
     if name and diagnosis is not None and diagnosis.table_name:

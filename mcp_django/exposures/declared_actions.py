@@ -178,7 +178,7 @@ class FunctionAction(Action):
     @cached_property
     def signature(self) -> Any:
         """The schema and validation of the declared action's parameters that are no questions."""
-        from ..functions.signatures import signature_schema
+        from ..functions.project_function import signature_schema
 
         return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.questions)))
 

@@ -72,12 +72,12 @@ class ExposureOptions:
 
     @cached_property
     def model_fields(self) -> Mapping[str, Any]:
-        """All fields and reverse relations of the exposed model, by the names in lookups."""
+        """All fields and reverse relations of the model exposure's model, by the names in lookups."""
         return {field.name: field for field in self.exposure.opts.get_fields()}
 
     @cached_property
     def has_allow_list(self) -> bool:
-        """Whether the model exposure's ``fields`` alone decides what callers can read."""
+        """Whether the model exposure's option ``fields`` alone decides what callers can read."""
         return True
 
     def declares_field(self, name: str) -> bool:
@@ -106,14 +106,17 @@ class ExposureOptions:
         return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
-        """Return form fields of the model exposure that can be written but not read."""
-        return ()
+        """Return the fields that the model exposure's own form has beside those of the model: written and not read."""
+        exposure, form = self.exposure, self.exposure.form or self.exposure.model_admin.form
+        closed = {*self.model_fields, *exposure.exclude, *exposure.get_readonly_fields(request, obj)}
+        own = (name for name in form.declared_fields if name not in closed)
+        return [name for name in own if not is_sensitive(name, exposure.model)]
 
     # Rows
 
     @cached_property
     def has_stable_queryset(self) -> bool:
-        """Whether the model exposure's queryset has one shape for all callers, so that its SQL is compiled once."""
+        """Whether the model exposure's query has one shape for all callers, so that its SQL is compiled once."""
         declared, model = self.exposure.stable_queryset, self.exposure.model
         return declared if declared is not None else self._is_stock("get_queryset") and gives_every_row(model)
 
@@ -132,7 +135,7 @@ class ExposureOptions:
         return bool(self.exposure.get_search_fields(request))
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
-        """Return the exposure of a model that only the admin shows, such as users, to search a model exposure by it."""
+        """Return a model exposure of a model that only the admin shows, such as users, to search another one by it."""
         return None
 
     # Permissions
@@ -152,7 +155,7 @@ class ExposureOptions:
 
     @cached_property
     def asks_where(self) -> bool:
-        """Whether the model exposure has admin hooks that could look at the request's path."""
+        """Whether the model exposure has hooks that could look at the request's path."""
         return False
 
     @cached_property
@@ -168,7 +171,7 @@ class ExposureOptions:
 
     @property
     def inlines(self) -> Sequence[type[Any]]:
-        """The inline classes that the model exposure's page can show."""
+        """The model exposure's ``inlines``: the classes that its page can show."""
         exposure = self.exposure
         if exposure.inlines is not None or exposure.form is not None or exposure.fields is not None:
             return exposure.inlines or ()
@@ -183,7 +186,7 @@ class ExposureOptions:
         return not named and getattr(inline, "mcp_expose", True) and bool(exposure.site.may_show(inline.model))
 
     def of_inline(self, inline: Any) -> InlineExposure:
-        """Return the model exposure of an inline (``InlineExposure``), the same for all instances of its class."""
+        """Return the ``ModelExposure`` of an inline (``InlineExposure``), the same for all instances of its class."""
         if type(inline) not in self._of_inlines:
             self._of_inlines[type(inline)] = InlineExposure(inline.model, self.exposure.site, inline)
         return self._of_inlines[type(inline)]
@@ -280,8 +283,8 @@ class ModelExposure:
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the model exposure's rows that this caller can know of. Every read, write and action starts from
-        them."""
+        """Hook of the model exposure: return the rows that this caller can know of. Every read, write and action starts
+        from them."""
         return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
@@ -321,7 +324,7 @@ class ModelExposure:
         return self.filter_fields
 
     def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the filters that the model exposure has in the admin's sidebar, dates included."""
+        """Return the model exposure's ``list_filter``, as of the admin's sidebar, dates included."""
         return ()
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
@@ -335,7 +338,7 @@ class ModelExposure:
         return [self.site.filterset_filter(request, self, self.filterset_class)]
 
     def get_list_per_page(self, request: MCPRequest) -> int:
-        """Return how many rows a page of the model exposure has by default."""
+        """Return the model exposure's ``list_per_page``: how many rows its pages have by default."""
         return self.list_per_page or settings.PAGE_SIZE
 
     # Permissions
@@ -368,13 +371,17 @@ class ModelExposure:
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
         """Return the model exposure's form class that validates and saves a row."""
-        closed = set(self.get_readonly_fields(request, obj))
+        closed, kind = set(self.get_readonly_fields(request, obj)), self.form or ModelForm
+        own = kind._meta.fields if self.form is not None else None
         writable = [
             field.name
             for field in (*self.opts.concrete_fields, *self.opts.many_to_many)
-            if field.editable and field.name in self.get_fields(request, obj) and field.name not in closed
+            if field.editable
+            and field.name in self.get_fields(request, obj)
+            and field.name not in closed
+            and (own is None or field.name in own)
         ]
-        return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
+        return modelform_factory(self.model, form=kind, fields=writable)
 
     def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
         """Return the model exposure's fields of a new row that are filled in from others."""
@@ -427,7 +434,7 @@ class ModelExposure:
         self.model_admin.delete_model(request, obj)
 
     def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
-        """Delete rows of the model exposure by one query where possible, without the model's ``delete()``."""
+        """Delete rows as the model exposure does: by one query where possible, without the model's ``delete()``."""
         self.model_admin.delete_queryset(request, queryset)
 
     # History
@@ -468,7 +475,7 @@ class ModelExposure:
 
 @dataclass
 class Listing:
-    """Computes and narrows the list of a model exposure's rows for one request."""
+    """What a ``ModelExposure`` computes for one request, and how it narrows its list of rows."""
 
     request: MCPRequest
     exposure: Any
@@ -478,7 +485,7 @@ class Listing:
         return {}
 
     def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the model exposure's listed rows, prepared for their computed columns."""
+        """Prepare the rows that the model exposure lists for their computed columns."""
         return rows
 
     def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
@@ -497,21 +504,15 @@ class Listing:
 class ReadOnlyExposure(ModelExposure):
     """A model exposure of rows that nobody can add, change or delete."""
 
-    def has_add_permission(self, request: MCPRequest) -> bool:
+    def has_add_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return False."""
         return False
 
-    def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return False."""
-        return False
-
-    def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return False."""
-        return False
+    has_change_permission = has_delete_permission = has_add_permission
 
 
 class InlineExposure(ModelExposure):
-    """The model exposure behind an inline, which makes the columns of the inline's rows.
+    """The ``ModelExposure`` subclass for models of inlines, which makes the columns of their rows.
 
     Who may see which is for the page that they belong to.
 
@@ -536,7 +537,7 @@ class InlineExposure(ModelExposure):
 
 
 class DeletionSite:
-    """Replaces the ``AdminSite`` where Django collects the rows to delete, with the model exposures. Models that are
+    """Asks the model exposures in place of the ``AdminSite`` where Django collects the rows to delete. Models that are
     not exposed are the admin's."""
 
     def __init__(self, site: Any) -> None:

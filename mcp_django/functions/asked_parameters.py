@@ -6,10 +6,12 @@ round, before the function runs.
 
 from __future__ import annotations
 
+import inspect
+import math
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from inspect import unwrap
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 
 from django.core.exceptions import ImproperlyConfigured
@@ -22,11 +24,6 @@ from .declared_functions import signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
-import inspect
-import math
-from collections.abc import Generator
-from contextlib import closing
-from typing import TYPE_CHECKING
 
 # Arguments of every function that may ask, by which clients answer that cannot ask their user.
 RESERVED: Final[Mapping[str, Any]] = {
@@ -66,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Parameter asked of the client itself, its working directories: ``roots: Annotated[list, Roots()]``."""
+    """Asked parameter that the client itself answers, with its working directories: ``Annotated[list, Roots()]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tup
     Raises:
         ImproperlyConfigured: no form could ask for one of them.
     """
-    scope = getattr(unwrap(function), "__globals__", {})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
     found = []
     for item in signature_of(function).parameters.values():
         if item.name in skip or item.annotation is item.empty:
@@ -184,13 +181,6 @@ def finished(request: MCPRequest, value: Any) -> Any:
                 # A text says nothing of how far it is, and what is told has to grow (basic/utilities/progress).
                 last = math.nextafter(last, math.inf) if is_counting else last + 1
             request.mcp.progress(last, total, message)
-
-
-def result_annotation(hint: Any) -> Any:
-    """Return the annotation of a function's result; of a generator that of its return value."""
-    if get_origin(hint) is Generator:
-        return next(iter(get_args(hint)[2:]), type(None))
-    return hint
 
 
 def _read(report: Any) -> tuple[float | None, float | None, str]:

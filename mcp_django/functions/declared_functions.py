@@ -72,7 +72,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def given_by_name(
     function: Callable[..., Any], skip: Collection[str], *, untyped: bool = False
 ) -> list[inspect.Parameter]:
-    """Return a declared function's parameters but those in ``skip``; ``untyped`` admits any without a type."""
+    """Check a declared function's parameters; return all but ``skip``. ``untyped`` admits any without a type."""
     found = [item for item in signature_of(function).parameters.values() if item.name not in skip]
     for item in found:
         if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
@@ -161,7 +161,7 @@ class Declared(Mapping[str, T]):
         return Declared({key: item for key, item in self._items.items() if key != name})
 
     def faults(self) -> list[str]:
-        """Return the errors of declared functions that cannot be loaded."""
+        """Load all declared functions, and return the errors of those that cannot be loaded."""
         found = []
         for name in self:
             try:

@@ -345,7 +345,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
 
 def _describe(tokens: Collection[Any]) -> None:
-    """Prepare tokens for the columns of the admin list; ``kind`` says how the token was granted."""
+    """Set what the columns of the token admin show of each token; ``kind`` says how the token was granted."""
     from ..models import LinkedIdentity
     from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
     from .client_and_token_display import describe
@@ -394,7 +394,7 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
         return found.annotate(**counted)
 
     def view_on_site(self, application: Any) -> str | None:
-        """Return the URL of an application's page of the toolkit, for the admin, if the project mounts the page."""
+        """Return where "View on site" of the application admin leads: the toolkit's page, if the project mounts it."""
         try:
             return str(application.get_absolute_url())
         except NoReverseMatch:

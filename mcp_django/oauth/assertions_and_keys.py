@@ -368,7 +368,7 @@ PARAMETERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Credentials of a client at the token endpoint: its id with a secret, a signed assertion, or neither."""
+    """What a client proves itself with at the token endpoint: an assertion signed by its key, a secret, or neither."""
 
     client_id: str
     secret: str = field(default="", repr=False)
@@ -376,7 +376,7 @@ class Credentials:
 
 
 def read_credentials(request: HttpRequest) -> Credentials:
-    """Read a client's id with its secret or signed assertion (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
+    """Read a client's signed assertion, or its id and secret (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
     # A token can be for several endpoints (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:

@@ -136,7 +136,7 @@ class Token:
 
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
-        """Return the bearer tokens that are still unexpired, unrevoked and of the same scopes; one query for 500."""
+        """Check again which bearer tokens are unexpired, unrevoked and of the same scopes, by one query for 500."""
         now, rows = timezone.now(), get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
         found: dict[str, tuple[datetime, str]] = {}
@@ -202,7 +202,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
 
 def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
-    """Check the row of a bearer token: active user, expiry, resource, password, link; return user and grant."""
+    """Accept a request's bearer token: check active user, expiry, resource, password, link; return user and grant."""
     user, bound = row.user, row.resource or ()
     facts: Any = {} if row.facts is None else row.facts
     if user is None:
@@ -280,7 +280,7 @@ VERDICTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A bearer token as the database has it. ``expires`` is None where it cannot be read, else aware with ``USE_TZ``.
+    """What a bearer token is checked by. ``expires`` is None where it cannot be read, else aware with ``USE_TZ``.
 
     ``facts`` are those stored with it, None for none.
     """
@@ -299,7 +299,7 @@ _plans: dict[str, tuple[CompiledQuery, bool, Any, tuple[str, ...]]] = {}
 
 
 def find_token(checksum: str) -> TokenRow | None:
-    """Look up a bearer token by its SHA-256: one compiled query brings its user, client and facts too."""
+    """Find the bearer token of a request by its SHA-256: one compiled query brings its user, client and facts too."""
     using = router.db_for_read(_token_model())
     if using not in _plans:
         _plans[using] = _compile(using)
@@ -385,7 +385,7 @@ class Use:
 
 
 def note_use(token: Token, address: str = "") -> None:
-    """Record in the cache that a bearer token was used now from an address."""
+    """Note in the cache that a request from this address came with the bearer token now."""
     checksum, now = token.checksum, time.monotonic()
     if not checksum or now < _noted.get(checksum, 0.0):
         return
@@ -409,7 +409,7 @@ def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
 
 
 def shortened(address: str) -> str:
-    """Shorten the IP address of a bearer token's last use to its network, to show to the user."""
+    """Shorten the IP address that a request with a bearer token came from to its network, which may be noted."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -88,7 +88,7 @@ class NotLinked(Exception):
 
 
 def identity_token(request: HttpRequest) -> dict[str, Any]:
-    """Issue a token for the user of an identity provider's assertion (RFC 7523, section 2.1; ID-JAG)."""
+    """Issue a token for a user for whom an identity provider vouches (RFC 7523, section 2.1; ID-JAG)."""
     client = _provided_client(request)
     try:
         assertion = read_assertion(request.POST.get("assertion", ""))
@@ -125,7 +125,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
 
 
 def _provided_client(request: HttpRequest) -> Any:
-    """Authenticate the client that brings an assertion; the identity provider's entry has to name the client."""
+    """Authenticate a client of an identity provider, whose entry has to name the client."""
     model, credentials = get_application_model(), read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):

@@ -27,7 +27,7 @@ from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
 
 from ..conf import settings
-from ..context.admin_page import page_language, shown_language
+from ..context.admin_page_and_language import page_language, shown_language
 
 
 def stylesheet() -> SafeString:

@@ -64,7 +64,7 @@ def came_to(request: HttpRequest) -> str | None:
 
 
 def is_loopback(uri: str) -> bool:
-    """Return whether a URL leads to the user's own machine (RFC 8252, section 7.3)."""
+    """Return whether the URL of a resource or a client names the user's own machine (RFC 8252, section 7.3)."""
     return urlsplit(uri).hostname in LOOPBACK
 
 
@@ -74,7 +74,7 @@ def script_prefix() -> str:
 
 
 def issuer(request: HttpRequest | None) -> str:
-    """Return the issuer URL of the authorization server (RFC 8414, section 2)."""
+    """Return this server's URL as an issuer, its origin with the script prefix (RFC 8414, section 2)."""
     return origin(request) + quote(script_prefix(), safe=UNQUOTED)
 
 

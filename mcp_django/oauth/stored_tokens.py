@@ -33,7 +33,7 @@ from ..context.call_restrictions import NARROWED_TO, kept_narrowing
 from ..models import LinkedIdentity, ServiceAccount, TokenFacts
 from ..orm.pagination import chunks
 from ..scopes import join
-from ..signin import CHOSEN, LINKED_IDENTITY, SERVICE_ACCOUNT, Question, credential_of
+from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, credential_of
 
 # Under which is kept when access ends, in seconds since the epoch, where the user chose that.
 UNTIL: Final = "granted_until"
@@ -78,21 +78,9 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
 
 
 def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
-    """Return the user's choice as facts of a token: apps and models (none for all), days until the grant ends."""
+    """Return what to store with a token that its user limits: apps and models (none for all), days until its end."""
     until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
     return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
-
-
-def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the user's answers at sign-in as facts to store with a token, None for an answer that was no option."""
-    facts: dict[str, Any] = {}
-    words: dict[str, str] = {}
-    for question in questions:
-        value = given.get(f"fact_{question.name}", "")
-        if value not in question.options:
-            return None
-        facts[question.name], words[question.name] = value, str(question.options[value])
-    return facts | ({CHOSEN: words} if words else {})
 
 
 def until_of(facts: Mapping[str, Any]) -> datetime | None:
@@ -124,7 +112,7 @@ def beside_tokens() -> bool:
 
 
 def forget_former(family: UUID) -> None:
-    """Delete stored facts of a family's former tokens, once the newest token has them."""
+    """Delete the facts stored with a family's former tokens, once they are stored with the newest token."""
     if beside_tokens():
         tokens = get_access_token_model().objects.values("token_checksum")
         TokenFacts._default_manager.filter(family=family).exclude(pk__in=tokens).delete()
@@ -196,9 +184,9 @@ def issue(
     *,
     until: datetime | None = None,
 ) -> dict[str, Any]:
-    """Store a program's token, and return the token endpoint's answer; ``until`` ends the token earlier.
+    """Store a new token without a refresh token, and return the token endpoint's answer; ``until`` ends it earlier.
 
-    There is no refresh token: who got this one can prove again who they are (RFC 6749, section 4.4.3).
+    It is for programs: who got this one can prove again who they are (RFC 6749, section 4.4.3).
     """
     now = timezone.now()
     lasts = now + timedelta(seconds=oauth2_settings.ACCESS_TOKEN_EXPIRE_SECONDS)
@@ -225,17 +213,17 @@ def own_tokens() -> QuerySet[Any]:
 
 
 def hashed_secret(secret: str) -> str:
-    """Return the hash under which a random client secret is stored, a SHA-256 as for stored tokens."""
+    """Return the hash that is stored of a random secret, a SHA-256 as of stored tokens."""
     return PREFIX + hashlib.sha256(secret.encode()).hexdigest()
 
 
 def is_hashed_here(stored: str) -> bool:
-    """Return whether this is what :func:`hashed_secret` gave."""
+    """Return whether a stored secret is a hash that :func:`hashed_secret` made."""
     return stored.startswith(PREFIX)
 
 
 def same_secret(given: str, stored: str) -> bool:
-    """Return whether a client's secret matches the stored hash."""
+    """Return whether a secret is the one of a stored hash that :func:`hashed_secret` made."""
     return constant_time_compare(hashed_secret(given), stored)
 
 
@@ -277,7 +265,7 @@ def drop_codes(**of: Any) -> None:
 
 
 def unused_clients(*sources: str) -> Any:
-    """Return the clients without a live stored token or code, of these registration sources."""
+    """Return the clients of these registration sources for which no live token or code is stored."""
     mine = Q(application=OuterRef("pk"))
     codes = get_grant_model().objects.filter(mine, expires__gt=timezone.now())
     return get_application_model()._default_manager.filter(

@@ -75,7 +75,7 @@ def check_challenge(challenge: str | None, method: str | None, state: str | None
 
 
 def check_resources(asked: Iterable[str], request: HttpRequest | None, state: str | None = None) -> list[str]:
-    """Validate the requested resources: return the endpoints in their own spelling, the only one by default."""
+    """Validate a request's ``resource``: return the endpoints in their own spelling, the only one by default."""
     named = list(asked)
     found = [resource_urls.canonical(request, item) for item in named] or [resource_urls.default_resource(request)]
     known = [url for url in found if url is not None]
@@ -90,7 +90,7 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
 
 
 def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]:
-    """Validate the scopes that a program requests: return those that its client may have, all by default.
+    """Validate a program's request for scopes: return those that its client may have, all by default.
 
     Clients ask for what the endpoint names, so what they may not have is left out, and the answer says what is left
     (RFC 6749, section 3.3).
@@ -104,7 +104,7 @@ def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]
 
 
 def invalid_client(request: HttpRequest, reason: Problem, description: str) -> errors.OAuth2Error:
-    """Return the ``invalid_client`` error for credentials that validation refuses, and note the cause for the log."""
+    """Return the error ``invalid_client`` for a client that the validator refuses; note the cause for the log."""
     note(request.META, reason)
     return errors.InvalidClientError(description=description)
 
@@ -112,7 +112,7 @@ def invalid_client(request: HttpRequest, reason: Problem, description: str) -> e
 def check_signature(
     request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource | None, remedy: str
 ) -> None:
-    """Validate a client's signature at the token endpoint; ``remedy`` is for the log."""
+    """Validate who a client at the token endpoint is by its signature; ``remedy`` is for the log."""
     try:
         if keys is None:
             raise InvalidAssertion("There are no keys of this client here.", remedy)
@@ -206,15 +206,15 @@ class MCPValidator(OAuth2Validator):
     # Authorization codes
 
     def validate_response_type(self, client_id: str, response_type: str, *args: Any, **kwargs: Any) -> bool:
-        """Allow the response type ``code`` only."""
+        """Validate the response type: ``code`` only."""
         return response_type == "code" and super().validate_response_type(client_id, response_type, *args, **kwargs)
 
     def validate_grant_type(self, client_id: str, grant_type: str, *args: Any, **kwargs: Any) -> bool:
-        """Allow authorization codes and refresh tokens only."""
+        """Validate the grant type: authorization codes and refresh tokens only."""
         return grant_type in GRANT_TYPES and super().validate_grant_type(client_id, grant_type, *args, **kwargs)
 
     def is_pkce_required(self, client_id: str, request: OAuthRequest) -> bool:
-        """Require PKCE of every client."""
+        """Have the validator require PKCE of every client."""
         return True
 
     def _create_authorization_code(self, request: OAuthRequest, code: dict[str, str], expires: Any = None) -> Any:
@@ -292,7 +292,7 @@ class MCPValidator(OAuth2Validator):
         return is_current(request.user, facts) or note(request.headers, problems.SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
-        """Allow scopes that the granted scopes imply."""
+        """Validate the scopes of a refresh: those that the granted scopes imply."""
         original = self.get_original_scopes(refresh_token, request)
         return expand(original.split() if isinstance(original, str) else original).issuperset(request_scopes)
 
@@ -386,26 +386,26 @@ class MCPValidator(OAuth2Validator):
     # ID tokens are no access tokens, and there are none.
 
     def validate_id_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Reject ID tokens."""
+        """Validate no ID token."""
         return False
 
     def validate_jwt_bearer_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Reject JWT bearer tokens."""
+        """Validate no JWT bearer token."""
         return False
 
 
 def _assertions(request: OAuthRequest) -> list[str]:
-    """Return the client assertions in a token request's body that the validator checks."""
+    """Return what the validator has to check in a token request's body: the client assertions."""
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family of tokens made from an authorization code, computed, to know reuse without a record."""
+    """Return the family that the validator gives the tokens of an authorization code, computed, to know reuse."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:
-    """Return whether the time that the user chose for the grant is over, for the validator."""
+    """Return whether the grant that is validated has ended, as its user chose a time for it."""
     until = until_of(facts)
     return until is not None and until <= timezone.now()
 

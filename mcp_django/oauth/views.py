@@ -39,7 +39,7 @@ from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
 from ..runtime.cache_and_rate_limits import give_back, hit_if_counted, times_as_many
 from ..scopes import ADMIN, WRITE, expand
-from ..signin import keep, questions_for, would_admit
+from ..signin import answered, keep, questions_for, would_admit
 from .access_page import reach_of
 from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
 from .client_documents import DocumentRefused, find_described, is_admitted, is_document_id, takes_documents
@@ -49,7 +49,7 @@ from .identity_providers import IDENTITY_GRANT, identity_token
 from .page_frame import PageMixin
 from .resource_urls import default_resource, endpoints, issuer, resource_url
 from .service_accounts import ACCOUNT_GRANT, account_token
-from .stored_tokens import answered, chosen, end_access, live
+from .stored_tokens import chosen, end_access, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 from .well_known_metadata import well_known
 
@@ -272,7 +272,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
 
 def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
-    """Return whether an admin site refuses the consent page's user only for how they signed in."""
+    """Return whether an admin site refuses the user of the consent view only for how they signed in."""
     try:
         admitted = admin_site.has_permission(request)
     except Exception as error:
@@ -292,7 +292,7 @@ def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _period(span: timedelta | None) -> str:
-    """Return a timedelta in words for the consent page, in one unit; "" for none."""
+    """Return a timedelta in words for the consent view, in one unit; "" for none."""
     if span is None:
         return ""
     seconds = int(span.total_seconds())
@@ -312,7 +312,7 @@ PROGRAM_GRANTS: Final = {
 
 
 class ProgramMixin:
-    """Mixin of the views of token and revocation endpoint, for client programs: JSON answers, and rates of refusals.
+    """Mixin of the two views for client programs, of tokens and revocation: JSON answers, and rates of refusals.
 
     Refusals are limited for each client and for each address. Each request counts before anything is looked at, and is
     given back when it was a good one.
@@ -390,7 +390,7 @@ def _refused(error: str) -> HttpResponse:
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return the JSON answer ``temporarily_unavailable`` of the token or revocation endpoint, with Retry-After."""
+    """Return what a view for client programs answers for some seconds: ``temporarily_unavailable``, in JSON."""
     answer = {"error": "temporarily_unavailable", "error_description": f"Try again in {wait} seconds."}
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 
@@ -402,11 +402,11 @@ class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
     paginate_by = 50
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the user's live tokens, newest first."""
+        """Return the live tokens that the view lists for the user, newest first."""
         return super().get_queryset().select_related("application", "refresh_token").filter(live()).order_by("-created")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the page's tokens with their display attributes."""
+        """Return the context of the view of connected applications: tokens with display attributes."""
         context = super().get_context_data(**kwargs, page="tokens")
         describe(context["authorized_tokens"])
         add_last_changes(context["authorized_tokens"], self.request.user)
@@ -414,13 +414,13 @@ class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
 
 
 class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
-    """View that removes an application's access, its refresh token included, after confirmation."""
+    """View that removes an application's access after confirmation, as the toolkit's does, with its refresh token."""
 
     template_name = "mcp_django/oauth/token_delete.html"
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the user's tokens with their refresh tokens."""
+        """Return the tokens that the view lets the user remove, with their refresh tokens."""
         found: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
         return found
 
@@ -430,7 +430,7 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
         return redirect(self.get_success_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the token with its display attributes."""
+        """Return the context of the view that removes access: the token with display attributes."""
         describe([self.object])
         return super().get_context_data(**kwargs)
 

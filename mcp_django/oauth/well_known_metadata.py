@@ -49,7 +49,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
 
 def used_scopes() -> set[str]:
-    """Return the scopes for ``scopes_supported`` in the metadata: the default ones, and those that some tool needs."""
+    """Return the metadata's ``scopes_supported``: the default scopes, and those that some tool needs."""
     tools = (tool for site in mounted_sites() for tool in site.function_tools())
     return {*default_scopes(), *{scope for tool in tools for scope in tool.scopes}} & oauth2_settings.SCOPES.keys()
 
@@ -113,7 +113,7 @@ CATALOGS: Final = {"ai-catalog.json": "application/ai-catalog+json", "mcp/catalo
 @login_not_required
 @cors("GET", "HEAD")
 def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
-    """View of the well-known AI catalog: the server cards of all endpoints, if the setting ``card`` allows."""
+    """Well-known metadata of all endpoints: the AI catalog with their server cards, if the setting ``card`` allows."""
     if not settings.SERVER["card"] or request.method not in ("GET", "HEAD"):
         status = 405 if settings.SERVER["card"] else 404
         return JsonResponse({"error": "not_found" if status == 404 else "method_not_allowed"}, status=status)

@@ -74,7 +74,7 @@ def begin(request: MCPRequest, call: Call) -> None:
 
 
 def refuse_if_off(request: MCPRequest) -> None:
-    """Raise ``CallRefused`` at the start of a call's lifecycle if its caller is switched off."""
+    """End the lifecycle of a call as it begins, by ``CallRefused``, if its caller is switched off."""
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()
@@ -147,7 +147,7 @@ class counted:
             wrappers.remove(self.execute)
 
     def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        """Execute a database query and count it in the record of the call: an ``execute_wrapper`` of Django's."""
+        """Execute a database query and count it during a call's lifecycle: an ``execute_wrapper`` of Django's."""
         began = time.perf_counter()
         try:
             return execute(sql, params, many, context)
@@ -255,7 +255,7 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
 
 
 def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
-    """Count a call's refusal: return how many of the same cause were left unlogged, None if this one is too."""
+    """Count a refusal as its lifecycle ends: return how many of its cause were not logged, None if this one is not."""
     key = (record.user, f"{outcome} {cause}")
     most, now = OF_CALLER if record.user else OF_STRANGERS, time.monotonic()
     with _lock:
@@ -281,7 +281,7 @@ CUT: Final = "…"
 
 
 def captured(request: MCPRequest) -> tuple[str, str]:
-    """Capture arguments and result of a call as its lifecycle ends: JSON for the log, redacted and cut.
+    """At the end of a call's lifecycle, capture arguments and result: JSON for the log, redacted and cut.
 
     What is named like a secret, or looks like one, is blanked first, then the project's own ``redact`` has its say.
     What cannot be made safe is not kept.
@@ -301,7 +301,7 @@ def captured(request: MCPRequest) -> tuple[str, str]:
 
 
 def _result_of(body: bytes | None) -> Any:
-    """Return the result or the error in a response; text that repeats the structured content is left out."""
+    """Return what is captured of a response as a call's lifecycle ends: the result or error, without doubled text."""
     try:
         response = decode(body) if body else None
     except ProtocolError:
@@ -327,14 +327,14 @@ def _text(value: Any) -> str:
 
 
 class Blanking:
-    """Replaces secrets in a call's captured arguments and results by ``HIDDEN``, before the finished call is logged.
+    """Replaces secrets by ``HIDDEN`` in the arguments and results that are captured as a call's lifecycle ends.
     ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell."""
 
     def __init__(self, model: type[Model] | None = None) -> None:
         self.model = model
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value without its secrets."""
+        """Return a JSON value that a call's lifecycle captures, without its secrets."""
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         if not isinstance(value, Mapping):
@@ -361,7 +361,7 @@ class Blanking:
         return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
 
     def _is_secret(self, name: Any) -> bool:
-        """Return whether a name in captured arguments is that of a secret, alone or with a lookup or a path."""
+        """Return whether a name in what a call's lifecycle captures is a secret's, alone or with a lookup or a path."""
         if not isinstance(name, str):
             return False
         name = name[:MAX_FIELD_NAME]

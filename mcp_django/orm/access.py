@@ -15,7 +15,7 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth import get_permission_codename
 from django.db.models import CompositePrimaryKey, Field, Model, OneToOneRel, OuterRef, QuerySet
 
-from ..context.admin_page import at_page
+from ..context.admin_page_and_language import at_page
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
@@ -25,7 +25,7 @@ from ..runtime.failing_hooks import call_hook, note_failure
 from .column_values import iso_text, plain_key
 from .columns import Column, is_generic_key, is_generic_relation, linked_reader, resolve_column
 from .compiled_queries import row_by_key
-from .fields import is_joinable, is_json_field, kind_of, stored_field
+from .fields import is_joinable, is_json_field, kind_of, link_table, stored_field
 from .permission_queries import EVERYTHING, known_permissions
 from .serializer_columns import read_fields
 from .undecodable_values import all_readable
@@ -66,7 +66,7 @@ class Access:
 
     @cached_property
     def known(self) -> AbstractSet[str] | None:
-        """The permission names that alone decide on the caller's access; None where other code decides too."""
+        """The caller's permission names, if those alone decide on their access; None where other code decides too."""
         return known_permissions(self.user)
 
     @cached_property
@@ -130,8 +130,8 @@ class Access:
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Return whether the admin site gives the caller access at all. One that fails, because it looks for something
-        that only a browser's session has, lets nobody in."""
+        """Return whether the caller has any access by way of the admin site. One that fails, because it looks for
+        something that only a browser's session has, lets nobody in."""
         if admin_site not in self._admitted:
             hook, name = admin_site.has_permission, admin_site.name
             self._admitted[admin_site] = bool(call_hook(name, "has_permission", hook, self.request, default=False))
@@ -150,7 +150,7 @@ class ModelAccess:
     # Permissions
 
     def may(self, deed: str) -> bool:
-        """Return whether the caller may view, add, change or delete rows of the model, be it switched off or not."""
+        """Return whether the caller has access to view, add, change or delete rows of the model, even if it is off."""
         if deed not in self._verdicts:
             verdict = self.stock_verdict(deed)
             if verdict is None:
@@ -188,7 +188,7 @@ class ModelAccess:
 
     @cached_property
     def is_admitted(self) -> bool:
-        """Whether the caller has access to the admin site, and the call was not narrowed to other models."""
+        """Whether neither the admin site nor a call narrowed to other models bars the caller's access."""
         admin_site = self.exposure.options.admin_site
         return not self.is_narrowed and (admin_site is None or self.access.admits(admin_site))
 
@@ -203,7 +203,7 @@ class ModelAccess:
         return "refused" if any(map(self.access.user.has_perm, names)) else "no permission"
 
     def _on_list(self, hook: str, ask: Callable[..., T], *, default: D) -> T | D:
-        """Call a hook that decides on access as the admin's list calls it; return ``default`` if the hook fails."""
+        """Ask a hook for the caller's access, called as on the admin's list; return ``default`` if it fails."""
         exposure, request = self.exposure, self.request
         if not exposure.options.permits_by_place:
             # As call_hook() does, which these are too many to turn to.
@@ -230,7 +230,7 @@ class ModelAccess:
         return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
-        """Refuse access to the model, or to an action of it, that is switched off.
+        """Refuse the caller access to the model if it, or its named action, is switched off.
 
         Raises:
             CallRefused: it is.
@@ -315,8 +315,8 @@ class ModelAccess:
         return tuple(name for name in self.fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
-        """Return the field that a client's name means, if the caller has access to the field: also ``pk`` or
-        ``customer_id``."""
+        """Return the accessible field that a client's name means, also ``pk`` or ``customer_id``; None if the caller
+        has no access to it."""
         if text in self.fields:
             return text
         if text == "pk":
@@ -328,18 +328,18 @@ class ModelAccess:
         return None
 
     def column(self, name: str) -> Column | None:
-        """Return the column of a name if the caller has access to the column; None otherwise."""
+        """Return the accessible column of a name, None if the caller has no access to it."""
         return resolve_column(self.exposure, name) if name in self.fields else None
 
     def column_named(self, text: str) -> Column | None:
-        """Return the column that a client's name means, if the caller has access to the column."""
+        """Return the accessible column that a client's name means, None if the caller has no access to it."""
         name = self.field_named(text)
         return resolve_column(self.exposure, name) if name is not None else None
 
     # Relations
 
     def to_one(self, name: str) -> Any:
-        """Return the relation to one row that the caller has access to: a foreign key, or the end of a one-to-one."""
+        """Return the accessible relation to one row: a foreign key, or the end of a one-to-one."""
         column = self.column(name)
         if column is not None and column.kind == "relation":
             return column.field if column.is_plain and is_joinable(column.field) else None
@@ -350,7 +350,7 @@ class ModelAccess:
         return link.field if not link.exposure.opts.is_composite_pk else None
 
     def link(self, text: str) -> "Link | None":
-        """Return the relation of a name, None if the caller has no access to the related rows.
+        """Return the accessible relation of a name, None if the caller has no access to the related rows.
 
         The caller reads the relation here, or the foreign key that makes it, there. It has the name of the field, or
         the one by which Django's queries or instances know it.
@@ -393,8 +393,8 @@ class ModelAccess:
         )
 
     def sample_rows(self) -> Iterator[Model]:
-        """Yield rows for access hooks that need a row if the caller names none: an empty one, then some that they may
-        view.
+        """Yield rows for hooks that decide on access by row, if the caller names none: an empty one, then some that
+        they may view.
 
         The admin never asks such a hook without a row, but for its add page.
         """
@@ -413,7 +413,7 @@ class ModelAccess:
         return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
     def get_row(self, pk: Any) -> Model:
-        """Return the row with the primary key, if the caller has access to view the row.
+        """Give access to the row with the primary key: return the row, if the caller may view it.
 
         Raises:
             NotFound: the caller may not know of such a row.
@@ -451,7 +451,7 @@ class Link:
         return bool(self.field.many_to_many or self.field.one_to_many)
 
     def rows(self) -> QuerySet[Any]:
-        """Return the related rows that the caller has access to, of the row in the query around this one."""
+        """Return the accessible related rows, of the row in the query around this one."""
         rows = self.exposure.model._base_manager.order_by()
         rows = self._linked(rows, OuterRef(OuterRef("pk")), OuterRef)
         if self.related.sees_every_row:
@@ -459,11 +459,11 @@ class Link:
         return rows.filter(among(self.exposure.get_queryset(self.related.request)))
 
     def rows_of(self, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Narrow a queryset of the related model to the rows that the row is linked to."""
+        """Narrow a queryset of the accessible related model to the rows that the row is linked to."""
         return self._linked(queryset, row.pk, partial(getattr, row))
 
     def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Return the rows that are linked to a row with this ``pk``, which has ``value`` of its columns."""
+        """Return those of the accessible rows that are linked to a row with this ``pk`` and ``value`` of columns."""
         field = self.field
         if field.many_to_many:
             if isinstance(field, Field) and linked_reader(field) is not None:
@@ -476,19 +476,9 @@ class Link:
         return rows.filter(**{field.field.attname: value(field.field.target_field.attname)})
 
 
-def link_table(field: Any) -> tuple[type[Model], str, str]:
-    """Return the model of a many-to-many relation's table, and its columns for this row and for the related one."""
-    forward = isinstance(field, Field)
-    own = field if forward else field.field
-    through = field.remote_field.through if forward else field.through
-    names = (own.m2m_field_name(), own.m2m_reverse_field_name())
-    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
-    return through, source, target
-
-
 @lru_cache(maxsize=1024)
 def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
-    """Return the relations of other models to this one, by their names in queries and on instances."""
+    """Return the relations by which models that point here are accessible, by their names in queries and instances."""
     found: dict[str, Any] = {}
     for rel in exposure.opts.related_objects:
         if not rel.hidden and not isinstance(rel.field.target_field, CompositePrimaryKey):
@@ -497,8 +487,8 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
 
 
 def has_every_row(exposure: ModelExposure) -> bool:
-    """Return whether every caller has access to all rows of the table: no code of the project narrows them. A queryset
-    that is declared stable may still hold parameters of the caller, so a declaration is no proof."""
+    """Return whether access is to every row of the table for every caller: no code of the project narrows them. A
+    queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof."""
     return exposure.stable_queryset is None and exposure.options.has_stable_queryset
 
 
@@ -521,7 +511,7 @@ def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column
 
 
 def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
-    """Parse the primary key of a row that a caller wants to access; one row has one spelling.
+    """Parse the primary key by which a caller asks for access to a row; one row has one spelling.
 
     Raises:
         NotFound: no row can have it.

@@ -100,7 +100,7 @@ class UnitSum(Sum):
 
 
 class Step(Func):
-    """Database function for aggregates by bucket: the lower edge of a number's bucket, for buckets of one width."""
+    """SQL function beside the aggregate functions: the lower edge of a number's bucket, for buckets of one width."""
 
     arity = 1
 
@@ -120,14 +120,14 @@ class Step(Func):
 
 
 class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
-    """Expression of a window function over the groups of aggregate functions, which is no part of GROUP BY."""
+    """SQL window function over the groups of aggregate functions, which is no part of GROUP BY."""
 
     def get_group_by_cols(self) -> list[Any]:
         return []
 
 
 class AfterWindows(OverGroups):
-    """Condition on aggregate functions (HAVING) after window functions, which see the groups it leaves out."""
+    """SQL condition on aggregate functions that runs after window functions, which see the groups it leaves out."""
 
     contains_over_clause = True
 
@@ -174,7 +174,7 @@ def exact_field(fields: Sequence[Any], places: int = 0) -> Any:
 
 
 def step(expression: Any, field: Any, width: Decimal) -> Any:
-    """Return the database function that gives the bucket of a number field, for aggregates by bucket."""
+    """Return the SQL function that gives a number field's bucket, by which aggregate functions group."""
     whole = width == width.to_integral_value()
     exact = exact_field([field], 0 if whole else max(0, -int(width.normalize().as_tuple().exponent)))
     if exact is INTEGER:

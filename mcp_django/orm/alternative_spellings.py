@@ -12,7 +12,7 @@ from .nearest_names import letters, singular
 
 
 def json_or_text(value: Any) -> Any:
-    """Return the JSON object or array that a client spells as text; any other value as it is."""
+    """Accept a JSON object or array in its alternative spelling as text; return any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return decode_text(value)
@@ -25,7 +25,7 @@ def json_or_text(value: Any) -> Any:
 
 
 def is_short_text(value: Any, limit: int) -> bool:
-    """Return whether the value is a text of at most ``limit`` characters that every database takes."""
+    """Return whether a client spelt the value as a text of at most ``limit`` characters that every database takes."""
     try:
         return len(parse_text(None, value)) <= limit and isinstance(value, str)
     except ValueError:
@@ -218,7 +218,7 @@ def values_meant(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", _TRUTH[text.lower()]
     if text.lower() in _COUNTED:
         yield "", _COUNTED.index(text.lower())
-    if text.lower() in ("null", "none", "nil", "empty"):
+    if text.lower() in ("", "null", "none", "nil", "empty"):
         yield "isnull", True
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         yield "", text[1:-1]
@@ -322,7 +322,7 @@ def as_aggregate(given: Mapping[str, Any], functions: Collection[str]) -> Mappin
     "sum", "of": "total"}``."""
     found: dict[str, Any] = {}
     for key, value in given.items():
-        if key in functions and isinstance(value, str) and "function" not in given:
+        if key in functions and isinstance(value, str) and "function" not in {*given, *found}:
             found |= {"function": key, "field": value}
         else:
             name = _MEMBERS.get(key, key)

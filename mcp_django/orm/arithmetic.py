@@ -8,7 +8,6 @@ dates and durations are combined as far as that means something; what is divided
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from operator import add, mul, sub, truediv
 from typing import Any, Final
@@ -33,7 +32,7 @@ from ..exposures.model_exposure import ModelExposure
 from .access import access_of
 from .column_values import MAX_DIGITS
 from .columns import Column
-from .fields import is_stored_as_text, kind_of, stored_field
+from .fields import is_stored_as_text, kind_of, parse_length, stored_field
 from .path import Target, target_of
 
 MAX_LENGTH: Final = 200
@@ -43,14 +42,6 @@ MAX_SHIFT: Final = 10**15
 # Digits of a decimal that floating point numbers hold without loss, as SQLite keeps decimals.
 EXACT_DIGITS: Final = 15
 SYNTAX: Final = 'Write it as "quantity*unit_price", "delivered_at-shipped_at" or "created+5d".'
-# Units of durations, by what they are called; the names of results have the first.
-UNITS: Final[dict[str, timedelta]] = {
-    **dict.fromkeys(("days", "day", "d"), timedelta(days=1)),
-    **dict.fromkeys(("weeks", "week", "w"), timedelta(weeks=1)),
-    **dict.fromkeys(("hours", "hour", "h"), timedelta(hours=1)),
-    **dict.fromkeys(("minutes", "minute", "min"), timedelta(minutes=1)),
-    **dict.fromkeys(("seconds", "second", "s"), timedelta(seconds=1)),
-}
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<duration>[0-9]{1,6}\s?(?:d|days?|w|weeks?|h|hours?|min|minutes?|s|seconds?)\b)"
     r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,12})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
@@ -152,16 +143,14 @@ class _Parser:
 
 def length(text: Any) -> Target:
     """Parse a duration in an arithmetic expression, such as ``5d`` or ``2 hours``."""
-    found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower()) if isinstance(text, str) else None
-    unit = UNITS.get(found[2]) if found is not None else None
-    if found is None or unit is None:
+    found = parse_length(text) if isinstance(text, str) and text.strip()[-1:].isalpha() else None
+    if found is None:
         raise ToolError(f"{str(text)[:40]!r} is no duration: write 5d, 2w, 3h or 30min.")
-    value = Value(int(found[1]) * unit, output_field=DURATION)
-    return Target(text, Column(text, "field", field=DURATION), value)
+    return Target(text, Column(text, "field", field=DURATION), Value(found, output_field=DURATION))
 
 
 def shift(given: Any) -> Target:
-    """Parse the operand that arithmetic adds to a value: a number, or a duration such as ``5d``."""
+    """Parse the constant that ``+`` and ``-`` in arithmetic add to a value: a number, or a duration such as ``5d``."""
     if isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) < MAX_SHIFT:
         return _constant(Decimal(str(given)))
     return length(given)

@@ -44,7 +44,7 @@ _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
 
 
 def pk_text(value: Any) -> str:
-    """Return a primary key value as text; a composite key is a JSON array of the texts of its columns."""
+    """Return the value of a key column as text; of a composite key, a JSON array of the texts of its columns."""
     if isinstance(value, tuple):
         return orjson.dumps([pk_text(part) for part in value]).decode()
     return iso_text(value) if hasattr(value, "isoformat") else str(value)
@@ -200,7 +200,7 @@ def integers(values: Sequence[Any]) -> Column:
 
 
 def floats(values: Sequence[Any]) -> Column:
-    """Return finite numbers, and nulls."""
+    """Render a whole column of finite numbers and nulls."""
     types = set(map(type, values))
     if not types <= _NUMBERS:
         return None
@@ -268,14 +268,6 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
 
 
-def _any_column(values: Sequence[Any], limit: int | None) -> list[Any] | None:
-    """Render a whole column of values of unknown type, if all are of one plain type."""
-    kinds = set(map(type, values))
-    if kinds == {str}:
-        return texts(values, limit)
-    return integers(values) or plain(values) or floats(values)
-
-
 def render_columns(
     columns: Iterable[tuple[str, Callable[[Any], Any] | None, Sequence[Any]]],
 ) -> list[tuple[Sequence[Any], int]]:
@@ -320,6 +312,11 @@ def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] |
     if isinstance(renderer, partial):
         if renderer.func is _text:
             return texts(values, renderer.args[0])
-        return _any_column(values, renderer.keywords["limit"]) if renderer.func is render else None
+        if renderer.func is not render:
+            return None
+        # Of unknown type: if all are of one plain type.
+        if set(map(type, values)) == {str}:
+            return texts(values, renderer.keywords["limit"])
+        return integers(values) or plain(values) or floats(values)
     quick = _BY_COLUMN.get(renderer)
     return quick(values) if quick is not None else None

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
-from django.db.models import ManyToManyField, Model, QuerySet
+from django.db.models import ManyToManyField, Model
 from django.db.models.query_utils import DeferredAttribute
 from django.forms import MultiValueField
 
@@ -68,7 +68,7 @@ class Column:
         return self.is_countable() and self.kind == "field" and "gt" in kind_of(self.field).lookups
 
     def is_groupable(self) -> bool:
-        """Return whether the database can put rows with equal values of the column together."""
+        """Return whether the column's kind lets the database put rows with equal values together."""
         return self.is_countable() and kind_of(self.field).sortable
 
     def is_period(self) -> bool:
@@ -76,12 +76,12 @@ class Column:
         return self.is_countable() and kind_of(self.field).word in ("date", "datetime")
 
     def is_ordering(self) -> bool:
-        """Return whether the column is sorted alike by all databases: numbers, dates and durations."""
+        """Return whether the column's kind is one of numbers, dates and durations, which all databases sort alike."""
         return self.is_summable() or self.is_period()
 
     @property
     def shows_truth(self) -> bool:
-        """Whether the column shows true or false, whatever the function behind the column returns."""
+        """Whether the column is one of true and false, whatever the function behind the column returns."""
         return isinstance(self.compute, partial) and self.compute.func is _as_boolean
 
 
@@ -151,7 +151,11 @@ def _model_column(exposure: ModelExposure, name: str) -> Column | None:
     if path is None:
         return _relation_column(exposure, name)
     if path.field.many_to_many:
-        return None if "__" in name else _many_column(name, path.field)
+        if "__" in name:
+            return None
+        reader = linked_reader(path.field)
+        column = Column(name, "many", path=name, field=path.field)
+        return column if reader is None else Column(name, "computed", field=path.field, compute=reader)
     if path.many or isinstance(path.field, models.CompositePrimaryKey):
         return None
     if path.field.is_relation and name == path.field.name:
@@ -159,13 +163,6 @@ def _model_column(exposure: ModelExposure, name: str) -> Column | None:
     # Filters and order go by the column, whatever the attribute makes of it.
     own = is_replaced(path.field.model, path.field)
     return Column(name, "field", path=path.column, field=path.field, by_instance=own)
-
-
-def _many_column(name: str, field: Any) -> Column:
-    reader = linked_reader(field)
-    if reader is None:
-        return Column(name, "many", path=name, field=field)
-    return Column(name, "computed", field=field, compute=reader)
 
 
 def _relation_column(exposure: ModelExposure, name: str) -> Column | None:
@@ -221,7 +218,7 @@ def is_replaced(model: type[Model] | None, field: Any) -> bool:
 
 
 def as_written(field: Any, row: Model) -> Any:
-    """Return the value of a column whose attribute the project replaced, as forms and serializers take it.
+    """Read a row's column whose attribute the project replaced, as forms and serializers take it.
 
     Its text is what people read, such as HTML made of the source that is stored. The parts of a value that a form has
     several controls for, such as an amount and its currency, are a list.
@@ -244,7 +241,7 @@ def _part(value: Any) -> Any:
 
 
 def linked_reader(field: Any) -> Callable[[Any], Any] | None:
-    """Return the function that reads the column of a custom many-to-many relation; None for one of Django's own.
+    """Return the function that reads a custom many-to-many column; None for a column of Django's own class.
 
     One of another class keeps its rows in its own way: they are had from its manager alone.
     """
@@ -253,8 +250,3 @@ def linked_reader(field: Any) -> Callable[[Any], Any] | None:
 
 def _linked(name: str, row: Any) -> list[Any]:
     return [[linked.pk, str(linked)] for linked in getattr(row, name).all()]
-
-
-def plain_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows as a plain Django queryset, which reads only the columns that are asked for."""
-    return rows if type(rows) is QuerySet else QuerySet(rows.model, rows.query, rows._db)  # type: ignore[attr-defined]

@@ -135,7 +135,7 @@ class CompiledQuery:
         return found
 
     def write(self, using: str, values: Sequence[Any]) -> int:
-        """Run a compiled query that changes rows; return how many rows it has written."""
+        """Run a compiled query of ``UPDATE`` or the like; return how many rows it has changed."""
         assert self.sql is not None
         with connections[using].cursor() as cursor:
             cursor.execute(self.sql, self._bound(values))
@@ -293,7 +293,7 @@ def insert_if_new(row: Model, using: str) -> None:
 
 
 def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
-    """Update columns of the row with a primary key by a compiled query; return whether there is such a row."""
+    """Run a compiled query that updates columns of the row with a primary key; return whether there is such a row."""
     opts: Any = model._meta
     connection = connections[using]
     params = [opts.get_field(name).get_db_prep_save(value, connection) for name, value in values.items()]
@@ -307,7 +307,7 @@ def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bo
 
 
 def delete_by_key(model: type[Model], key: str, using: str) -> None:
-    """Delete the row with a primary key by a compiled query; no other row refers to it."""
+    """Run a compiled query that deletes the row with a primary key; no other row refers to it."""
 
     def build() -> CompiledQuery:
         query: Any = model._base_manager.filter(by_key(model._meta)).query.chain(DeleteQuery)
@@ -339,7 +339,7 @@ def compiled_instances(
 
 
 def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
-    """Return the first rows of a queryset, by a compiled query if possible, with as much of each as can be decoded."""
+    """Run a compiled query, if possible, for the first rows of a queryset, with as much of each as can be decoded."""
     query: Any = queryset.query
     found = None
     if all(isinstance(name, str) for name in query.order_by):

@@ -64,7 +64,7 @@ TRUE: Final = ~Q(pk__in=())
 
 
 class _BoundText:
-    """Mixed into Django's text lookups, so that the pattern of a condition is an SQL parameter."""
+    """Mixed into the classes of conditions on text, so that the condition's pattern is an SQL parameter."""
 
     rhs: Bind
     lookup_name: str
@@ -85,7 +85,7 @@ _BOUND: Final[Mapping[str, type[Any]]] = {
 
 
 class Some(Exists):
-    """The SQL condition ``EXISTS`` without a parameter of its own, which a plan could not keep."""
+    """The condition that some row exists, without an SQL parameter of its own, which a plan could not keep."""
 
     def __init__(self, queryset: QuerySet[Any], **kwargs: Any) -> None:
         # Django's has it select a number in place of its columns, and that is a parameter.
@@ -116,7 +116,7 @@ class Scope:
     params: Iterator[Any] | None = None
 
     def bound(self, item: "Filter") -> list[Any]:
-        """Return the next SQL parameters, which a condition's own values are bound to."""
+        """Return what the condition's own values are bound to: the next SQL parameters."""
         return item.own_params(self.using) if self.params is None else list(islice(self.params, item.places))
 
     def all_of(self, items: "Sequence[Filter]", *, inside: bool = False) -> Q:
@@ -158,7 +158,7 @@ class Filter(ABC):
         return []
 
     def params(self, using: str) -> list[Any]:
-        """Return the SQL parameters of the condition: of its parts, and its own."""
+        """Return the condition's values as SQL parameters: those of its parts, and its own."""
         return [*(value for part in self.parts for value in part.params(using)), *self.own_params(using)]
 
     def sort_key(self) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ class Junction(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Applied(Filter):
-    """The condition that a project's own filter makes, with the values that the client gave by their names."""
+    """A condition that the project's own code applies, with the values that the client gave by their names."""
 
     source: NamedFilter
     values: Mapping[str, tuple[str, ...]]
@@ -361,7 +361,7 @@ class Quantified(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Filter):
-    """A condition that compares two values of a row; ``parts`` are conditions on the rows of an aggregate."""
+    """A condition between two values of a row; ``parts`` are conditions on the rows of an aggregate."""
 
     left: Target
     lookup: str
@@ -381,14 +381,14 @@ class Comparison(Filter):
 
 @lru_cache(maxsize=4096)
 def _is_bindable(field: Any, lookup: str) -> bool:
-    """Return whether a condition with this lookup can be bound: the lookup is Django's own, not the field's."""
+    """Return whether the condition's values can be bound: its lookup is Django's own, not the field's."""
     if lookup in TEXTS:
         return stored_field(field).get_lookup(lookup) is TEXTS[lookup]
     return lookup in COMPARISONS or lookup in ("in", "range", "isnull")
 
 
 def _pattern(lookup: str, value: str, using: str) -> str:
-    """Return the LIKE pattern of a condition on text, as Django makes it of the value."""
+    """Return the pattern for a condition on text, as Django makes it of the value."""
     ops = connections[using].ops
     if lookup == "iexact":
         return str(ops.prep_for_iexact_query(value))
@@ -414,7 +414,7 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
 
 
 def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Yield the conditions that narrow the admin's list unless the client chose one of their values."""
+    """Yield the conditions that apply by default, as in the admin, of whose values the client chose none."""
     chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
@@ -422,14 +422,14 @@ def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterat
 
 
 def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield the hint that a condition of the admin's list applies by default, although the client did not name it."""
+    """Yield the hint that a condition which the client did not name applies by default, as in the admin."""
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
         yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
 
 
 def is_moving(filters: Sequence[Filter]) -> bool:
-    """Return whether the conditions mean something else at another time, as "last 30 days" does."""
+    """Return whether the conditions hold for other rows at another time, as "last 30 days" does."""
     return any(isinstance(item, Condition) and item.given is not None for item in conditions_of(filters))
 
 
@@ -478,12 +478,12 @@ def filtered(
 
 
 def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the primary keys of the rows, for a subquery in a condition."""
+    """Return the subquery for a condition on keys: the primary keys of the rows."""
     return (queryset if queryset.query.is_sliced else queryset.order_by()).values("pk")
 
 
 def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = False) -> bool:
-    """Return whether a queryset under conditions only narrows the given one: each row once, open to more conditions.
+    """Return whether conditions only narrowed the given queryset: it has each row once, and is open to more conditions.
 
     Joins may repeat a row, unless it is known that these do not.
     """
@@ -503,17 +503,17 @@ _BRANCHING: Final = re.compile(r"[*+?{|]")
 
 
 def is_pattern_lookup(lookup: str) -> bool:
-    """Return whether a condition with this lookup, or path that ends with one, takes a regular expression."""
+    """Return whether a condition by this lookup, or path that ends with one, takes a regular expression."""
     return lookup.rpartition("__")[2] in ("regex", "iregex")
 
 
 def matches_here(using: str) -> bool:
-    """Return whether conditions with regular expressions run in this process, as SQLite has them."""
+    """Return whether regular expressions in conditions are matched in this process, as SQLite has them."""
     return connections[using].vendor == "sqlite"
 
 
 def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
-    """Refuse conditions with a regular expression that could take this process very long to match."""
+    """Refuse a condition of a filter whose regular expression could take this process very long to match."""
     costly = [text.casefold() for text in texts if _BRANCHING.search(text)]
     if costly and matches_here(queryset.db):
         for pattern in _patterns(queryset.query):

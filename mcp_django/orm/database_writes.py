@@ -40,7 +40,7 @@ UNWRITABLE: Final = "Nothing was changed: this model is read-only in the databas
 def one_transaction(
     model: type[Model], request: MCPRequest | None = None, mode: Mode = "IMMEDIATE"
 ) -> Iterator[list[str]]:
-    """Open a write transaction on the database of the model, and on that of the admin's history.
+    """Open one transaction for writes to the database of the model, and to that of the admin's history.
 
     Yields the aliases, for a rollback that is no error.
     """
@@ -124,7 +124,10 @@ def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) ->
     collector.collect(rows)
     which = "This row" if len(rows) == 1 else "Some of these rows"
     if protected or collector.protected:
-        raise ToolError(_protection(request, exposure, which, collector.protected or protected))
+        raise ToolError(
+            f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
+            f"{blockers(request, collector.protected or protected)}. Nothing was deleted. Change or delete those first."
+        )
     if perms_needed:
         kinds = ", ".join(sorted(str(kind) for kind in perms_needed))
         raise NotPermitted(
@@ -135,15 +138,8 @@ def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) ->
     return Deletion({str(kind): count for kind, count in dict(counts).items()}, objects)
 
 
-def _protection(request: MCPRequest, exposure: ModelExposure, which: str, protected: Iterable[Any]) -> str:
-    return (
-        f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
-        f"{blockers(request, protected)}. Nothing was deleted. Change or delete those first."
-    )
-
-
 def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
-    """Return which protected rows block a deletion: how many of each model, and names that the caller may see."""
+    """Return what blocks a database deletion: how many protected rows of each model, and names the caller may see."""
     rows = [obj for obj in protected if isinstance(obj, Model)]
     kinds = Counter(str(obj._meta.verbose_name_plural) for obj in rows)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "other rows"

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
@@ -26,6 +26,14 @@ from ..context.databases import home_of
 MAX_TEXT: Final = 1000
 INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 MAX_EXPONENT: Final = 300
+# Units of durations, by what they are called; the names of results have the first.
+UNITS: Final[dict[str, timedelta]] = {
+    **dict.fromkeys(("days", "day", "d"), timedelta(days=1)),
+    **dict.fromkeys(("weeks", "week", "w"), timedelta(weeks=1)),
+    **dict.fromkeys(("hours", "hour", "h"), timedelta(hours=1)),
+    **dict.fromkeys(("minutes", "minute", "min"), timedelta(minutes=1)),
+    **dict.fromkeys(("seconds", "second", "s"), timedelta(seconds=1)),
+}
 # Items that an array is compared with.
 MAX_ITEMS: Final = 20
 
@@ -66,10 +74,6 @@ def parse_integer(field: Any, value: Any) -> int:
     if not low <= value <= high:
         raise ValueError(f"an integer from {low} to {high}")
     return value
-
-
-def _float(field: Any, value: Any) -> float:
-    return float(_number(value))
 
 
 def _number(value: Any) -> Decimal:
@@ -149,11 +153,13 @@ def _datetime(text: str) -> datetime | None:
     return found
 
 
-def _uuid(field: Any, value: Any) -> UUID:
-    try:
-        return UUID(value) if isinstance(value, str) and len(value) in (32, 36) else UUID("")
-    except ValueError:
-        raise ValueError("a UUID") from None
+def parse_length(text: str) -> timedelta | None:
+    """Parse a duration such as ``5d``, ``2 hours`` or ``1 02:30:00``; None for any other text."""
+    found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower())
+    if found is not None and found[2] in UNITS:
+        return int(found[1]) * UNITS[found[2]]
+    # To Django, an empty text is a duration.
+    return parse_duration(text) if text else None
 
 
 def _address(field: Any, value: Any) -> str:
@@ -169,20 +175,19 @@ def _nothing(field: Any, value: Any) -> Any:
 
 _date = _temporal(parse_date, "a date such as 2026-01-31")
 _moment = _temporal(_datetime, "a date or time such as 2026-01-31 or 2026-01-31T12:00:00Z")
+_uuid = _temporal(lambda text: UUID(text) if len(text) in (32, 36) else None, "a UUID")
+_length = _temporal(parse_length, "a duration such as 3h, 30min or 1 02:30:00")
 
 # The first class that a field is an instance of decides; subclasses stand before their parents.
 _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
     (models.BooleanField, Kind("boolean", EQUAL, parse_boolean)),
     (models.IntegerField, Kind("integer", EQUAL + ORDERED, parse_integer, summable=True)),
     (models.DecimalField, Kind("decimal", EQUAL + ORDERED, _decimal, summable=True)),
-    (models.FloatField, Kind("number", EQUAL + ORDERED, _float, summable=True)),
+    (models.FloatField, Kind("number", EQUAL + ORDERED, lambda _, value: float(_number(value)), summable=True)),
     (models.DateTimeField, Kind("datetime", EQUAL + ORDERED, _moment)),
     (models.DateField, Kind("date", EQUAL + ORDERED, _date)),
     (models.TimeField, Kind("time", EQUAL + ORDERED, _temporal(parse_time, "a time such as 14:30"))),
-    (
-        models.DurationField,
-        Kind("duration", EQUAL + ORDERED, _temporal(parse_duration, "a duration such as 1 02:30:00"), summable=True),
-    ),
+    (models.DurationField, Kind("duration", EQUAL + ORDERED, _length, summable=True)),
     (models.UUIDField, Kind("uuid", EQUAL, _uuid)),
     (models.GenericIPAddressField, Kind("ip", EQUAL, _address)),
     (models.ImageField, Kind("image", ("isnull",), _nothing, sortable=False)),
@@ -247,21 +252,11 @@ _POSTGRES: Final[tuple[tuple[str, Kind], ...]] = (
 )
 
 
-def _postgres_kind(stored: Any) -> Kind | None:
-    fields = sys.modules.get("django.contrib.postgres.fields")
-    return next((kind for name, kind in _POSTGRES if fields and isinstance(stored, getattr(fields, name))), None)
-
-
-def _other(stored: Any) -> Kind:
-    # GeoDjango cannot be imported without its libraries.
-    return _GEOMETRY if hasattr(stored, "geom_type") and hasattr(stored, "srid") else _OTHER
-
-
 # Fields
 
 
 def is_joinable(field: Any) -> bool:
-    """Return whether the rows that a relation field leads to are in the same database, so that one query reads both.
+    """Return whether a relation field leads to rows in the same database, so that one query reads both.
 
     A replica has them as the primary has, as for any join of Django's.
     """
@@ -291,7 +286,7 @@ def stored_field(field: Any) -> Any:
 
 
 def is_json_field(field: Any) -> bool:
-    """Return whether the values of the model field have no text form of their own."""
+    """Return whether the model field is one whose values have no text form of their own, such as a ``JSONField``."""
     return kind_of(field).word in ("json", "bytes", "file", "image", "value", "key", "list", "range", "mapping")
 
 
@@ -307,15 +302,18 @@ def kind_of(field: Any) -> Kind:
         target = kind_of(field.related_model._meta.pk)
         return Kind(target.word, ("exact", "in"), target.parse, sortable=False)
     if field.is_relation and not field.concrete:
-        return _key_kind(field) if field.related_model is not None else _COMPOSITE
+        if field.related_model is None:
+            return _COMPOSITE
+        # It shows the primary key of the other model.
+        return Kind(kind_of(field.related_model._meta.pk).word, (), _nothing, sortable=False)
     stored = stored_field(field)
     if isinstance(stored, models.CompositePrimaryKey):
         return _COMPOSITE
-    kind = (
-        next((kind for base, kind in _KINDS if isinstance(stored, base)), None)
-        or _postgres_kind(stored)
-        or _other(stored)
-    )
+    postgres = sys.modules.get("django.contrib.postgres.fields")
+    kinds = (*_KINDS, *((getattr(postgres, name), kind) for name, kind in _POSTGRES if postgres))
+    # GeoDjango cannot be imported without its libraries.
+    other = _GEOMETRY if hasattr(stored, "geom_type") and hasattr(stored, "srid") else _OTHER
+    kind = next((kind for base, kind in kinds if isinstance(stored, base)), other)
     if field.is_relation:
         return Kind(kind.word, EQUAL, kind.parse, kind.sortable)
     known = _comparable(stored, kind)
@@ -346,7 +344,7 @@ _TRIED: Final[Mapping[str, Any]] = {
 
 
 def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
-    """Return the ``lookups`` of a model field that can be true for the stored values, which may be encrypted."""
+    """Return by what ``lookups`` a model field can be compared, as its stored values may be encrypted."""
     ways = (getattr(type(field), name, None) for name in _STORING)
     own = any(way is not None and not way.__module__.startswith("django.") for way in ways)
     if kind.word not in _TRIED or not own:
@@ -368,14 +366,9 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
     return EQUAL if is_encoded else kind.lookups
 
 
-def _key_kind(relation: Any) -> Kind:
-    """Return the kind of a reverse relation's field, which shows the primary key of the other model."""
-    return Kind(kind_of(relation.related_model._meta.pk).word, (), _nothing, sortable=False)
-
-
 def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """Return the choice of a model field that a client means by its value or by its displayed name, None if it means
-    none.
+    """Return which of a model field's ``choices`` a client means by its value or by its displayed name, None if it
+    means none.
 
     What is spelt exactly so comes before what differs in case; where that names several, it names none.
     """
@@ -418,7 +411,7 @@ def holds_many(field: Any) -> bool:
 
 
 def _choice(field: Any, value: Any) -> Any:
-    """Return the stored value of a model field's choice, given by value or by displayed name."""
+    """Parse one of a model field's ``choices``, given by value or by displayed name."""
     choices = choices_of(field)
     found = choice_of(choices, value)
     if found is None or isinstance(value, (dict, list)):
@@ -438,7 +431,7 @@ def parse_value(field: Any, value: Any) -> Any:
 
 
 def parse_operand(field: Any, value: Any) -> Any:
-    """Parse a value to compare a model field with: any value of the field's type, or one of its choices."""
+    """Parse what a model field is compared with: anything of the field's type, or one of its ``choices``."""
     try:
         return kind_of(field).parse(stored_field(field), value)
     except ValueError:
@@ -447,12 +440,22 @@ def parse_operand(field: Any, value: Any) -> Any:
         return parse_value(field, value)
 
 
+def link_table(field: Any) -> tuple[type[models.Model], str, str]:
+    """Return the model of a many-to-many field's table, and its columns for this row and for the related one."""
+    forward = isinstance(field, models.Field)
+    own = field if forward else field.field
+    through = field.remote_field.through if forward else field.through
+    names = (own.m2m_field_name(), own.m2m_reverse_field_name())
+    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
+    return through, source, target
+
+
 # Paths from a model
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """A model field reached through relations: its place in the ORM, whether it is one value, and may be NULL.
+    """A model field as queries know it: its place in the ORM, whether it is one value, and may be NULL.
 
     ``guards`` are conditions that rows on the way have to meet to be the caller's: where one does not, there is no
     value. Of a path that begins with a relation to many rows they are seen from these. A value that the database
@@ -517,7 +520,7 @@ def _key_names(field: Any) -> tuple[str, ...]:
 
 
 def relations_on(model: Any, path: str) -> Iterator[tuple[list[str], Any]]:
-    """Yield the relation fields that ``__``-joined field names follow, each after the names that lead there."""
+    """Yield the relation fields among ``__``-joined field names, each after the names that lead there."""
     names = path.split("__")
     for position, name in enumerate(names[:-1], 1):
         try:

@@ -13,6 +13,7 @@ from django.db.models import IntegerField, Q
 
 from ..exceptions import Repair, ToolError
 from .access import Link, ModelAccess, access_of
+from .allowed_filters import find_filter
 from .alternative_spellings import (
     MISSPELT,
     OPERATORS,
@@ -41,7 +42,6 @@ from .conditions import (
 )
 from .field_comparisons import aggregate_in, aggregate_value, is_field, other_value
 from .fields import FieldPath, kind_of, parse_integer
-from .filters import find_filter
 from .lookups import MAX_VALUES, OF_PARTS, PARTS, is_dated, parse_condition
 from .named_filters import NamedFilter, Offer
 from .nearest_names import Misnamed
@@ -90,12 +90,6 @@ class FilterReader(FilterSuggestions):
         vars(found).update(changes)
         return found
 
-    def _there(self, link: Link) -> "FilterReader":
-        """Return a reader of conditions on related rows."""
-        found = FilterReader(link.related, self.clock)
-        found.taken, found.prefix, found.is_inner = self.taken, self.prefix, self.is_inner
-        return found
-
     def argument(self, value: Any) -> tuple[Filter, ...]:
         """Parse the argument ``filters``: all of them have to hold, in a fixed order.
 
@@ -120,7 +114,7 @@ class FilterReader(FilterSuggestions):
         return in_fixed_order([*found, *left_open(found, opening)]) if opening else found
 
     def where(self, value: Any) -> Q:
-        """Parse the filters in the ``where`` of an aggregate into a ``Q``."""
+        """Parse filters into a ``Q``: those in the ``where`` of an aggregate."""
         if not isinstance(given := as_conditions(json_or_text(value)), dict) or not given:
             raise ToolError(f"where must be an object such as {EXAMPLE}.")
         using = self.exposure.get_queryset(self.request).db
@@ -249,7 +243,9 @@ class FilterReader(FilterSuggestions):
         if not isinstance(given, dict):
             raise ToolError(f"{link.name} takes filters on {link.exposure.label}: {SOME_EXAMPLE}")
         self._count()
-        return self._there(link).read(given, depth + 1)
+        there = FilterReader(link.related, self.clock)
+        there.taken, there.prefix, there.is_inner = self.taken, self.prefix, self.is_inner
+        return there.read(given, depth + 1)
 
     def _counts(self, link: Link, given: Any, where: Any, depth: int) -> list[Filter]:
         """Parse the filters that compare the number of related rows."""
@@ -346,7 +342,7 @@ class FilterReader(FilterSuggestions):
         return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.request, self.exposure, value)))
 
     def _with_other(self, name: str, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]) -> Comparison:
-        """Parse a filter that compares a field with another field or with an aggregate of all rows."""
+        """Parse a filter whose value is another field, or an aggregate of all rows."""
         if lookup not in COMPARISONS or lookup not in lookups:
             raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(COMPARISONS)}.")
         left = target_of(self.model, self.column(name), Column.is_countable)

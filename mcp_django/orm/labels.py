@@ -22,10 +22,10 @@ from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import HIDDEN, clean_text, secret_columns
-from .access import access_of, has_every_row, link_table, parse_pk
+from .access import access_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text
 from .columns import Column, is_generic_relation, is_replaced
-from .fields import is_joinable, key_field, resolve_path
+from .fields import is_joinable, key_field, link_table, resolve_path
 from .prefetch import each_row, learn, learned
 from .undecodable_values import UNDECODABLE, VALUE_ERRORS, is_undecodable, salvaged_rows
 
@@ -159,7 +159,7 @@ def ways_to(path: str) -> list[str]:
 
 
 def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
-    """Return the rows with their columns and the labels of related rows; no row whose key leads nowhere is lost."""
+    """Return the labels of related rows beside columns of the rows; no row whose key leads nowhere is lost."""
     known = set(rows.query.alias_map)
     found: Any = rows.values_list(*paths)
     _keep_rows(found.query, followed, known)

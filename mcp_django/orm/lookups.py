@@ -150,7 +150,8 @@ def is_dated(field: Any) -> bool:
 def _temporal(path: FieldPath, lookup: str, value: Any, now: datetime | None) -> Condition:
     """Parse the value of a lookup on a date or datetime, which may name a whole period, and return the condition."""
     now = now or local_now()
-    given = value if _is_relative(value, now) else None
+    texts = [item for item in (value if isinstance(value, list) else [value])[:MAX_VALUES] if isinstance(item, str)]
+    given = value if any(read_span(text, now) is not None for text in texts) else None
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
         spans = [_bounds(path.field, item, now) for item in _values(value)]
         if any(first != last for first, last in spans):
@@ -167,31 +168,22 @@ def _temporal(path: FieldPath, lookup: str, value: Any, now: datetime | None) ->
     return Condition(path, "exact" if lookup == "date" else lookup, (found,), given)
 
 
-def _is_relative(value: Any, now: datetime) -> bool:
-    items = value if isinstance(value, list) else [value]
-    return any(isinstance(item, str) and read_span(item, now) is not None for item in items[:MAX_VALUES])
-
-
 def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
     """Return the first and last moment that a lookup's value covers: the whole day if a datetime gets a bare date."""
     is_date = kind_of(field).word == "date"
     span = read_span(value, now) if isinstance(value, str) else None
     if span is None:
         try:
-            found = _point(field, value)
+            if isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10:
+                # Python reads a week of ISO 8601 as its Monday.
+                raise ValueError("a date")
+            found = parse_operand(field, value)
             return (found, found if is_date or len(value) > 10 else _end_of_day(found))
         except ValueError as error:
             span = _period(value)
             if span is None:
                 raise ValueError(f"{error}, {PERIODS}, {EXAMPLES}") from None
     return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
-
-
-def _point(field: Any, value: Any) -> Any:
-    if isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10:
-        # Python reads a week of ISO 8601 as its Monday.
-        raise ValueError("a date")
-    return parse_operand(field, value)
 
 
 def _period(value: Any) -> Span | None:

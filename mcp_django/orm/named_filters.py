@@ -77,7 +77,7 @@ class NamedFilter(ABC):
 
 
 class Narrowed(NamedFilter):
-    """A filter of this app's own, made of a function that narrows rows. No client can name one."""
+    """A ``NamedFilter`` of this app's own, made of a function that narrows rows. No client can name one."""
 
     def __init__(self, function: Callable[[QuerySet[Any]], QuerySet[Any]]) -> None:
         self.function = function
@@ -154,7 +154,9 @@ class FilterSetFilter(NamedFilter):
         items = self._empty.filters
         data = QueryDict(mutable=True)
         for name, given in values.items():
-            data.setlist(name, [",".join(given)] if name in items and _is_csv(items[name]) else list(given))
+            widget = items[name].field.widget if name in items else None
+            takes_list_as_text = any(base.__name__ == "BaseCSVWidget" for base in type(widget).__mro__)
+            data.setlist(name, [",".join(given)] if takes_list_as_text else list(given))
         made = self._filterset(queryset, data)
         if not made.is_valid():
             name, errors = next(iter(made.form.errors.items()))
@@ -169,13 +171,9 @@ class FilterSetFilter(NamedFilter):
 def _names(key: str, item: Any) -> Iterator[str]:
     """Yield the names of a filter in a django-filter ``FilterSet``: its own, or those of the two ends of a range."""
     widget = item.field.widget
-    for suffix in getattr(widget, "suffixes", None) or [None]:
+    # One that orders narrows nothing: that is what the argument ``ordering`` is for.
+    for suffix in [] if hasattr(item, "param_map") else getattr(widget, "suffixes", None) or [None]:
         yield widget.suffixed(key, suffix) if suffix else key
-
-
-def _is_csv(item: Any) -> bool:
-    """Return whether a filter in a django-filter ``FilterSet`` takes a list as one text with commas."""
-    return any(base.__name__ == "BaseCSVWidget" for base in type(item.field.widget).__mro__)
 
 
 def _choices(field: Any) -> Iterator[tuple[str, str]]:

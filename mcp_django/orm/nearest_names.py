@@ -158,7 +158,7 @@ class Misnamed(ToolError):
 
     @cached_property
     def repair(self) -> Repair | None:  # type: ignore[override]
-        """What corrects the call with the nearest name, None if no name is clearly meant."""
+        """What puts the nearest name in the place of the wrong one, None if no name is clearly meant."""
         is_meant = len(self._near) == 1 and (self._of is None or says_all(self._text, f"{self._near[0]} {self._of}"))
         return self._repair(self._near[0]) if is_meant else None
 

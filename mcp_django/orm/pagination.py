@@ -188,8 +188,8 @@ class PageQuery:
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
     def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
-        """Return the parts of a page's query on which its SQL depends, apart from the columns, and the values of its
-        parameters.
+        """Return a key for pagination, the same for pages that differ in values or columns alone, and the values of
+        this page's parameters.
 
         The first is None where the SQL depends on the values too, so that it cannot be compiled once. The values are
         those of the filters, then those of the cursor.
@@ -207,16 +207,16 @@ class PageQuery:
 
     @property
     def computed(self) -> Mapping[str, Any]:
-        """The expressions that the page's query needs to show rows and to sort them, by their names."""
+        """The expressions that pagination needs to show rows and to sort them, by their names."""
         return {key.path: key.expression for key in self.ordering if key.expression is not None} | {**self.guarded}
 
     def with_values(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows with these values."""
+        """Return the rows with the values that the page needs to show and to sort them."""
         computed = self.computed
         return queryset.annotate(**computed) if computed else queryset
 
     def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
-        """Return the rows that match, on whatever page."""
+        """Return the rows that match, on all pages."""
         model = access_of(self.request)[self.exposure]
         return _matching(model, self.with_values(queryset), self.conditions, self.search, params)
 
@@ -254,7 +254,7 @@ class PageQuery:
         ``base`` gives the exposure's rows, of which ``shape`` is the shape, if they have one. ``select`` compiles the
         rows of a segment, which is kept by the ``key``, None for nowhere.
         """
-        slots = slots_of(params)
+        slots = list(map(Slot, range(len(params))))
 
         @cache
         def matching() -> QuerySet[Any]:
@@ -284,39 +284,34 @@ class PageQuery:
         return rows.values("pk")[: COUNT_CAP + 1].count()
 
 
-def slots_of(params: Sequence[Any]) -> list[Any]:
-    """Return slots for as many parameters."""
-    return list(map(Slot, range(len(params))))
-
-
 def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
-    """Split primary keys into chunks like pages, each small enough for the parameters of one query."""
+    """Paginate primary keys: split them into chunks, each small enough for the parameters of one query."""
     return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
 
 
 def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
-    """Return all rows that match, in no order."""
+    """Return all rows that match, in no order and on no page."""
     rows = exposure.get_queryset(request).order_by()
     params = plannable_params(conditions, rows.db)
     return _matching(access_of(request)[exposure], rows, conditions, search, params).order_by()
 
 
 def _is_searched(listing: Listing, search: str) -> bool:
-    """Return whether the search takes part in a page's query: also without a term, where it narrows the list."""
+    """Return whether the pagination is of a search: of a term, or without one where the search narrows the list."""
     return bool(search) or listing.narrows_without_search()
 
 
 def _matching(
     model: ModelAccess, rows: QuerySet[Any], conditions: Sequence[Filter], search: str, params: Sequence[Any]
 ) -> QuerySet[Any]:
-    """Narrow the rows of a page's query to those that match its search and its filters."""
+    """Narrow the rows to paginate to those that match the page's search and filters."""
     if _is_searched(model.exposure.get_listing(model.request), search):
         rows = searched(model, rows, search)
     return filtered(model.request, model.exposure, rows, conditions, params)
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
-    """Pass if the exposure can be searched."""
+    """Refuse a page that is searched where the exposure has no search."""
     if not exposure.options.has_search(request):
         raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")
 
@@ -352,11 +347,11 @@ class Cursor:
             raise ToolError(CURSOR_ERROR) from None
 
     def write_name(self, last: str) -> str:
-        """Return the cursor to the next page of a list (``resources/list``), after the entry named ``last``."""
+        """Write the pagination cursor to the next page of a list, after the entry named ``last``."""
         return seal(self.salt, last.encode())
 
     def read_name(self, text: Any) -> str:
-        """Return the name in a pagination cursor of a list: the entry after which the page starts."""
+        """Read a pagination cursor: return the name of the entry after which the page starts."""
         data = self._opened(text)
         if data is None:
             raise InvalidParams(CURSOR_ERROR)

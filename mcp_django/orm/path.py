@@ -39,8 +39,8 @@ class NoField(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The value that a path ends at, or that arithmetic makes: its ``name``, its ``expression``, and a column of its
-    type.
+    """What a path such as ``customer__country`` ends at, or arithmetic makes: its ``name``, its ``expression``, and
+    a column of its type.
 
     ``narrowed`` are the labels of models on the way of which the caller may not see every row. The value is NULL where
     the way leads through a row that they may not see.
@@ -113,7 +113,7 @@ class Path:
         return f" A path goes through at most {MAX_HOPS} relations." if self.is_too_long else ""
 
     def guarded(self, value: Any) -> Any:
-        """Return the value, NULL where the path leads through a row that the caller may not see."""
+        """Return the value at the path's end, NULL where the path leads through a row that the caller may not see."""
         return Case(When(Q(*self.guards), then=value)) if self.guards else value
 
     def value(self, column: Column) -> Target:
@@ -189,14 +189,14 @@ def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str
 
 
 def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bool]) -> Target | None:
-    """Return the value at the end of a path that leads to a computed column; None if it ends at another column."""
+    """Return what a path ends at, if that is a computed column; None if the path ends at another column."""
     path = Path.read(model, text)
     column = path.column
     return path.find(path.last, usable) if column is not None and column.kind == "computed" else None
 
 
 def computed_word(model: ModelAccess, name: str) -> str:
-    """Return the type of the value at the end of a path to a computed column of the admin; "" for a shown one."""
+    """Return the type of what a path ends at, if that is a computed column of the admin; "" for a shown one."""
     target = computed_target(model, name, lambda column: True)
     return kind_of(target.column.field).word if target is not None else ""
 
@@ -211,7 +211,7 @@ def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | Non
 
 
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
-    """Return the guards of a path that the project declares: each a ``Q`` that keeps out hidden rows on the path.
+    """Return a path's guards, each a ``Q`` that keeps out hidden rows on the path, which the project declares.
 
     None stands for a path through a model that the caller may not view, or into another database. One that is exposed
     to nobody hides nothing: what the project declared on it stands.
@@ -230,7 +230,7 @@ def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
 
 
 def leads_to_hidden_rows(access: Access, model: Any, path: str) -> bool:
-    """Return whether a path leads through rows of a model of which some callers may not see all.
+    """Follow a path and return whether it leads through a model of which some callers may not see all rows.
 
     Where a model is not exposed at all, what the project declared on it stands.
     """

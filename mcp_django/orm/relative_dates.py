@@ -200,7 +200,7 @@ def _read_day(text: str) -> Span | None:
 
 
 def days_meant(text: str) -> list[str]:
-    """Return the two dates that an ambiguous date such as ``01/05/2026`` can be."""
+    """Return the two days that a client may mean by a date such as ``01/05/2026``."""
     found = _WRITTEN_DAYS[-1].fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
     if found is None:
         return []

@@ -12,11 +12,11 @@ from django.db.models import Model, Q, QuerySet
 
 from ..exceptions import NotFound, Repair, ToolError, Unreadable
 from .access import ModelAccess, parse_pk
+from .allowed_filters import find_filter
 from .alternative_spellings import is_short_text
 from .column_values import pk_text
 from .conditions import joined
 from .fields import kind_of, parse_value
-from .filters import find_filter
 from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
 from .pagination import check_searchable, chunks, narrowed
 from .undecodable_values import all_readable

@@ -25,7 +25,7 @@ from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
 from .access import access_of, columns_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text, render, render_columns, texts, trimmed
-from .columns import Column, as_written, is_replaced, plain_rows
+from .columns import Column, as_written, is_replaced
 from .compiled_queries import (
     CompiledQuery,
     by_key,
@@ -211,6 +211,11 @@ def read_tuples(query: PageQuery) -> Page:
 # Instances
 
 
+def plain_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return rows to read as a plain Django queryset, which reads only the columns that are asked for."""
+    return rows if type(rows) is QuerySet else QuerySet(rows.model, rows.query, rows._db)  # type: ignore[attr-defined]
+
+
 def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
     request, exposure = query.request, query.exposure
@@ -363,7 +368,7 @@ def _getter(path: str) -> Callable[[Any], Any]:
 
 
 class _PageBuilder:
-    """Builds a page of JSON rows from the column values that were read; there may be one more than it shows."""
+    """Makes JSON of the rows that were read for a page; there may be one more than it shows."""
 
     def __init__(
         self,
@@ -443,7 +448,7 @@ class _PageBuilder:
         self.notes[f"{column.name}: a value could not be made and is null"] = column.name
 
     def compute(self, column: Column, row: Any) -> Any:
-        """Return the value of a computed column for a row; None where the project's code has no value or fails."""
+        """Read a computed column from a row; return None where the project's code has no value or fails."""
         assert column.compute is not None
         compute = self.functions.get(column.name, column.compute)
         try:
@@ -479,7 +484,7 @@ class _PageBuilder:
         return [None if key is None else [key, label] for key, label in zip(values, labels, strict=True)]
 
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-        """Return the labels of related rows read along with the rows' instances, if the caller may see all."""
+        """Return what was read of related rows along with the rows, as labels, if the caller may see all."""
         related = (
             access_of(self.request).exposure_of(column.field.related_model)
             if self.instances and not column.through

@@ -2,23 +2,37 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import Case, F, ForeignObjectRel, Q, QuerySet, When
+from django.db.models import Case, CharField, F, ForeignObjectRel, Model, Q, QuerySet, TextField, When
+from django.db.models.functions import Cast
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import is_sensitive
 from .access import ModelAccess, access_of
+from .allowed_filters import is_shown_by_admin
 from .conditions import check_patterns, is_part_of, keys_of
 from .fields import is_joinable, kind_of, resolve_path
-from .filters import is_shown_by_admin
 from .path import guards_on
 
-# How the admin's search fields begin that could have one of these lookups at their end instead.
-PREFIXES: Final = {"icontains": "", "iexact": "=", "istartswith": "^", "search": "@"}
+
+class Unhidden(Case):
+    """The values of a search field that leads to hidden rows: NULL there, and compared by the field's own ``lookup``.
+
+    The admin's search takes a lookup from the end of a model field's name alone, and compares all others by
+    ``icontains``.
+    """
+
+    def __init__(self, *cases: Any, lookup: str = "icontains", **options: Any) -> None:
+        super().__init__(*cases, **options)
+        self.lookup = lookup
+
+    def get_lookup(self, lookup: str) -> Any:
+        """Return the lookup that the search field names, whatever lookup the admin's search asks for."""
+        return super().get_lookup(self.lookup if lookup == "icontains" else lookup)
 
 
 def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
@@ -79,12 +93,9 @@ def unsearched(model: ModelAccess) -> list[str]:
     def root(text: str) -> str:
         return text.lstrip("^=@").partition("__")[0]
 
-    def is_left(text: str) -> bool:
-        path = resolve_path(exposure.model, text.lstrip("^=@"))
-        return path is not None and guards_on(model.access, exposure.model, path.column) is None
-
     declared, searched = exposure.options.search_fields(request), exposure.get_search_fields(request)
-    looked_at = {root(text) for text in searched if not is_left(text)}
+    guards = ((text, guards_on(model.access, exposure.model, text.lstrip("^=@"))) for text in searched)
+    looked_at = {root(text) for text, found in guards if found is not None}
     roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
     return [name for name in roots if name not in looked_at and model.field_named(name) is not None]
 
@@ -107,20 +118,30 @@ def search_paths(
 ) -> tuple[QuerySet[Any], list[str]]:
     """Return the rows and their search fields, with columns that are empty where a search field leads to hidden rows.
 
-    A path through a model that the caller may not view is left out, one through hidden rows with a lookup that has no
-    prefix, and one into another database.
+    A path through a model that the caller may not view is left out, and one into another database.
     """
     found = []
     for number, text in enumerate(fields):
         name = text.lstrip("^=@")
-        path, _, lookup = name.rpartition("__")
-        if lookup in PREFIXES and resolve_path(queryset.model, name) is None:
-            name, text = path, PREFIXES[lookup] + path
         guards = guards_on(access_of(request), queryset.model, name)
         if guards == ():
             found.append(text)
-        elif guards and resolve_path(queryset.model, name) is not None:
+        elif guards:
             alias = f"mcp_search{number}"
-            queryset = queryset.alias(**{alias: Case(When(Q(*guards), then=F(name)))})
+            queryset = queryset.alias(**{alias: _unhidden(queryset.model, name, guards)})
             found.append(text.removesuffix(name) + alias)
     return queryset, found
+
+
+def _unhidden(model: type[Model], name: str, guards: Sequence[Q]) -> Unhidden:
+    """Return the value of a search field as far as the ``guards`` let its rows through, with the lookup of its name."""
+    path = name
+    while path and resolve_path(model, path) is None:
+        path = path.rpartition("__")[0]
+    column, (way, _, lookup) = resolve_path(model, path), name.rpartition("__")
+    if column is None or path == name or column.field.get_lookup(lookup) is None:
+        return Unhidden(When(Q(*guards), then=F(name)))
+    # As the admin's search: any word can be compared with a number.
+    is_cast = lookup == "exact" and not isinstance(column.field, (CharField, TextField))
+    value = Cast(F(way), CharField()) if is_cast else F(way)
+    return Unhidden(When(Q(*guards), then=value), lookup=lookup)

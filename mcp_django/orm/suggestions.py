@@ -16,9 +16,9 @@ from orjson import dumps
 from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Link, ModelAccess, access_of
+from .allowed_filters import filters_of, find_filter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .fields import TEXTUAL, FieldPath, choices_of
-from .filters import filters_of, find_filter
 from .lookups import MORE_TEXT, is_dated, parse_condition
 from .named_filters import NamedFilter, named_filters_of
 from .nearest_names import COUNTING, Misnamed, letters, nearest, singular, words
@@ -164,7 +164,7 @@ class FilterSuggestions(Suggestions):
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
-        """Return the project's own filter with this name, which needs no suggestion."""
+        """Look for a name to suggest among the project's own filters; return the filter."""
         return next((source for source in self.sources if name in source.names()), None)
 
     def open_link(self, name: str) -> Link | None:
@@ -208,7 +208,7 @@ class FilterSuggestions(Suggestions):
         )
 
     def other_value(self, message: str, name: str, path: FieldPath, lookup: str, value: Any) -> ToolError:
-        """Suggest the filter that may be meant, in the error for a value that does not fit."""
+        """Return the error for a value that does not fit, with a suggestion of the filter that may be meant."""
         root = self.column(name)
         target = self.find(root)
         choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
@@ -271,12 +271,12 @@ COMPARING: Final = frozenset({"field", "value", "operator", "op", "lookup"})
 
 
 def with_argument(name: str, value: Any, *, is_spelling: bool = False) -> Repair:
-    """Return the repair that sets an argument."""
+    """Suggest the repair that sets an argument."""
     return Repair(lambda arguments: {**arguments, name: value}, is_spelling)
 
 
 def without_argument(name: str) -> Repair:
-    """Return the repair that leaves an argument out."""
+    """Suggest the repair that leaves an argument out."""
     return Repair(lambda arguments: {key: value for key, value in arguments.items() if key != name}, False)
 
 
@@ -287,7 +287,7 @@ def _renamed(given: Any, wrong: str, right: str) -> dict[str, Any] | None:
 
 
 def with_name(wrong: str, right: str) -> Repair:
-    """Suggest a repair of the call that gives an argument its right name."""
+    """Suggest a repair of the call: an argument gets its right name."""
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         renamed = _renamed(dict(arguments), wrong, right)
@@ -300,7 +300,7 @@ def with_name(wrong: str, right: str) -> Repair:
 
 
 def with_value(wrong: str, right: str) -> Repair:
-    """Suggest a repair of the call that gives a field its right name in the argument ``values``."""
+    """Suggest a repair of the call: a field gets its right name in the argument ``values``."""
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         values = _renamed(_opened(arguments.get("values")), wrong, right)
@@ -310,21 +310,23 @@ def with_value(wrong: str, right: str) -> Repair:
 
 
 def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
-    """Suggest a repair of the call that gives a model its label, also among several."""
+    """Suggest a repair of the call: a model gets its label, also among several."""
 
     def mend(arguments: Arguments) -> dict[str, Any]:
-        given, found = _opened(arguments.get("model")), right
-        if isinstance(given, list) and len(given) > 1:
-            return {**arguments, "model": [right if item == wrong else item for item in given]}
-        if isinstance(given, str) and given.strip() != wrong:
-            found = ",".join(right if part.strip() == wrong else part.strip() for part in given.split(","))
-        return {"model": found, **{key: value for key, value in arguments.items() if key != "model"}}
+        given = _opened(arguments.get("model"))
+        several = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+        named = [right if item == wrong else item for item in several] if isinstance(several, list) else []
+        named = [item for place, item in enumerate(named) if item not in named[:place]]
+        if right not in named:
+            named = [right]
+        found: Any = ",".join(named) if isinstance(given, str) else named
+        return {"model": right, **arguments} | {"model": found if len(named) > 1 else right}
 
     return Repair(mend, is_spelling)
 
 
 def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
-    """Suggest a repair of the call that gives a field its right name wherever it stands in the arguments ``within``.
+    """Suggest a repair of the call: a field gets its right name wherever it stands in the arguments ``within``.
 
     It stands alone, as a part of a path, or before a lookup. A ``where`` has repairs of its own.
     """
@@ -354,7 +356,7 @@ def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
 def with_condition(
     name: str, right: Mapping[str, Any] | str, value: Any = None, *, prefix: str = "", is_spelling: bool = False
 ) -> Repair:
-    """Suggest a repair of the call that writes one condition of a filter in another way.
+    """Suggest a repair of the call: one condition of a filter is written in another way.
 
     It is known by its ``name``, after ``prefix`` where that is part of a path, and, if one is given, by its ``value``.
     ``right`` is its right name, or the members of an object that say the same.

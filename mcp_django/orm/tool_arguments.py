@@ -91,7 +91,7 @@ def check_names(
 
 
 def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
-    """Rename tool arguments that have another name for one of ``known``, where there is no doubt."""
+    """Rename a tool's arguments to those that it has, in ``known``, where there is no doubt."""
     if all(name in known for name in arguments):
         return arguments
     found: dict[str, Any] = {}
@@ -155,7 +155,7 @@ def limit_argument(value: Any, default: int, most: int | None = None) -> int:
 
 
 def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
-    """Yield a hint for a tool argument ``limit`` above the maximum."""
+    """Yield a hint for an argument of a tool that is above its maximum, such as ``limit``."""
     most = settings.MAX_PAGE_SIZE if most is None else most
     if value is not None and _whole_number(value, most) > most:
         yield f"{what} is {most} at most"
@@ -171,7 +171,7 @@ def _whole_number(value: Any, most: int) -> int:
 
 
 def flag_argument(value: Any, name: str) -> bool:
-    """Return a boolean argument."""
+    """Read a tool argument that is true or false."""
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.lower(), value)
     if value is not None and not isinstance(value, bool):
@@ -218,6 +218,12 @@ class RowArguments:
             return ToolError(hint, repair=without_argument("fields"))
         if "(" in text:
             return ToolError(f"{message} Totals and counts: aggregate_records.")
+        link = self.model.link(text.replace(".", "__").partition("__")[0])
+        if link is not None and link.to_many:
+            several = (
+                f"{link.name} leads to several rows: query {link.exposure.label} itself, or get_record with related."
+            )
+            return ToolError(f"{message} {several}")
 
         def near() -> list[str]:
             found = (
@@ -245,7 +251,7 @@ class RowArguments:
         return total_order(self.exposure, list(map(self._order_key, names)))
 
     def _order_key(self, text: str) -> OrderKey:
-        """Read one name of the tool argument ``ordering``: ``name``, ``-name`` or ``-name:nulls_last``."""
+        """Read one item of a tool's argument for the order: ``name``, ``-name`` or ``-name:nulls_last``."""
         request, exposure = self.request, self.exposure
         for spelt in (text, order_meant(text)):
             name, _, place = spelt.partition(":")
@@ -280,7 +286,7 @@ class RowArguments:
         )
 
     def search(self) -> str:
-        """Return the search term, "" for none."""
+        """Read the tool argument ``search``, the search term; "" for none."""
         value = self.given.get("search")
         if value is None or value == "":
             return ""
@@ -296,7 +302,7 @@ class RowArguments:
 def given_arguments(
     arguments: Mapping[str, Any], known: Iterable[str], required: Collection[str] = (), keeping: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Check the tool arguments of a call that writes; only those in ``required`` or ``keeping`` can be empty."""
+    """Check the arguments that a writing tool was given; only those in ``required`` or ``keeping`` can be empty."""
     names = list(known)
     found = check_names(arguments, names, keeping={*required, *keeping}, strict=True)
     missing = [name for name in required if name not in found]

@@ -14,7 +14,7 @@ from django.contrib.admin import site as default_site
 from django.contrib.admin.sites import all_sites
 
 from ..conf import settings
-from ..context.admin_page import admin_path
+from ..context.admin_page_and_language import admin_path
 from ..context.signing import can_link, ticket_url
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
@@ -97,7 +97,9 @@ def parse_uri(uri: Any) -> Address:
     path, mark, _ = uri.partition("?")
     parts = path[len(SCHEME) :].split("/", 4)
     if len(parts) == 2:
-        return _page_address(uri)
+        if (found := _PAGE.match(uri)) is None:
+            raise NotFound
+        return Address(f"{found.pop('app_label')}.{found.pop('model_name')}", query=found)
     if len(parts) not in (3, 4) or mark or "#" in uri:
         raise NotFound
     app_label, model_name, pk, *rest = parts
@@ -115,23 +117,15 @@ def parse_uri(uri: Any) -> Address:
     return address
 
 
-def _page_address(uri: str) -> Address:
-    found = _PAGE.match(uri)
-    if found is None:
-        raise NotFound
-    label = f"{found.pop('app_label')}.{found.pop('model_name')}"
-    return Address(label, query=found)
-
-
 def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:
-    """Return the URL of a row in the admin, None if the page at this URL would not open for the caller."""
+    """Return the URL beside a row's URI: that of the row in the admin, None if it would not open for the caller."""
     return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
 
 
 def admin_urls(
     request: "MCPRequest", exposure: "ModelExposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
 ) -> list[str | None]:
-    """Return the :func:`admin_url` of each row with these keys; ``rows`` are those that were read already."""
+    """Return the URL beside the URI of each row with these keys; ``rows`` are those that were read already."""
     admin, origin = _admin_of(exposure), _origin(request)
     none: list[str | None] = [None] * len(keys)
     if admin is None or origin is None:
@@ -147,7 +141,7 @@ def _origin(request: "MCPRequest") -> str | None:
 
 
 def _admin_of(exposure: "ModelExposure") -> Any:
-    """Return the ``ModelAdmin`` to which the admin URLs of the model's rows lead, None for no such admin."""
+    """Return the ``ModelAdmin`` of the URLs beside URIs of the model's rows, None for no such admin."""
     own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
     if own is not None:
         return own
@@ -164,7 +158,7 @@ def _opened(
     keys: "Sequence[Any]",
     rows: "Mapping[Any, Model] | None",
 ) -> "Collection[Any]":
-    """Return those of the keys whose admin URLs open for the caller, who sees the rows here."""
+    """Return the keys of rows with a URL beside their URI: it opens for the caller, who sees the rows here."""
     is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
     is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
     if is_own and (is_stock or rows is not None):
@@ -186,7 +180,7 @@ def _is_of(owner: Any, hook: str, package: str) -> bool:
 
 
 def download_url(request: "MCPRequest", address: Address) -> str | None:
-    """Return a URL for downloading the file of a URI, which works for this caller for some minutes, None for no URL.
+    """Turn the URI of a file into a URL to download it, which works for this caller for some minutes, None for none.
 
     It leads to this server, which asks again who may have the file: never to the storage itself.
     """

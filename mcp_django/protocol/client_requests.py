@@ -143,12 +143,13 @@ def read_result(method: str, version: str, result: Any, params: Mapping[str, Any
     """
     if not isinstance(result, Mapping) or not method_known(method, version):
         raise ValueError("the answer is not a result of the method")
-    from . import wire_types
+    from mcp_types.methods import validate_client_result
+    from pydantic import ValidationError
 
     try:
         # The modern revision has the same results, though no requests of the server's own.
-        wire_types.validate_client_result(method, LATEST_LEGACY, result)
-    except wire_types.ValidationError as error:
+        validate_client_result(method, LATEST_LEGACY, result)
+    except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))[:100]
         raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None
@@ -199,7 +200,7 @@ SEPARATORS: Final = ",;|"
 
 
 def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Convert the ``requestedSchema`` of an elicitation request to the client's revision; ``schema`` is of the newest.
+    """Convert a client request's ``requestedSchema`` to the revision of the client; ``schema`` is of the newest.
 
     With ``as_text`` numbers are asked for as texts, which are read as numbers: some clients can show nothing else.
 
@@ -253,7 +254,7 @@ def _field(name: str, field: Mapping[str, Any], version: str, as_text: bool) -> 
 
 
 def _choices(field: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a choice in an elicitation request to the client, each with its title."""
+    """Return the choices of a form in a request to the client (elicitation): each value with its title."""
     titled = field.get("oneOf") or field.get("anyOf")
     if titled:
         return {choice["const"]: choice.get("title", choice["const"]) for choice in titled}

@@ -48,7 +48,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """The facts of a session that the legacy era reads: its revision, its client, the client's capabilities and log
+    """What the legacy era of the protocol has to know of a session: revision, client, the client's capabilities and log
     level.
 
     It is the revision agreed on, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the least
@@ -70,7 +70,7 @@ class SessionFacts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request or notification in the neutral form that both eras read messages into.
+    """The neutral call that both eras of the protocol read a request or notification into.
 
     ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told;
     ``trace`` is its trace context. ``input_responses``, by key, and ``request_state`` come with a call that is made
@@ -94,18 +94,21 @@ class Call:
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
     """Validate the parameters of a request of either era against the schema of its revision.
 
+    The schemas are ``mcp-types``, a pydantic model for each message of each revision. They take a quarter of a second
+    and 25 MB to load, so no module imports them at its top, and only a process that serves has them.
+
     Raises:
         MethodNotFound: the revision has no such method.
         InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
     """
-    # Its models are what takes most of the time that a process needs to load the app.
-    from . import wire_types
+    from mcp_types.methods import validate_client_request
+    from pydantic import ValidationError
 
     try:
-        wire_types.validate_client_request(method, version, params)
+        validate_client_request(method, version, params)
     except KeyError:
         raise MethodNotFound(f"Method not found: {method}") from None
-    except wire_types.ValidationError as error:
+    except ValidationError as error:
         if error.error_count() > MAX_NAMED_MISTAKES:
             raise InvalidParams("Invalid params: too many mistakes to name") from None
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -114,7 +117,7 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:
-    """Return the progress token in the ``_meta`` of a request of either era.
+    """Return the progress token that a request of either era has in ``_meta``.
 
     Raises:
         InvalidParams: it is not a short string or an integer that JSON carries exactly.
@@ -128,8 +131,8 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 
 
 def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in the ``_meta`` of a request of
-    either era.
+    """Return the trace context that a request of either era has in ``_meta``: the well-formed ones of ``traceparent``,
+    ``tracestate`` and ``baggage``.
 
     A malformed one is left out, as Trace Context says, and ``tracestate`` with the ``traceparent`` that it belongs to.
     """
@@ -266,12 +269,12 @@ class ModernEra:
         return wire
 
     def status(self, error: ProtocolError) -> int:
-        """Return the status that the error's class names."""
+        """Return the HTTP status of an error in the modern era: the one that its class names."""
         return error.status
 
 
 def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, str | None]:
-    """Return ``inputResponses`` and ``requestState`` of a call of the modern era that is made again
+    """Return what the modern era has of a call that is made again: ``inputResponses`` and ``requestState``
     (basic/patterns/mrtr).
 
     Whether each response is one that a client gives is the schema's to say; this is cheap and comes first.
@@ -431,7 +434,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of messages in one body (legacy era), in order; a malformed call in it has its own error."""
+    """What the legacy era reads from a body with a batch: the messages in order, with the error of a malformed call."""
 
     items: tuple[Call | ClientResponse | Rejected, ...]
 

@@ -1,18 +1,31 @@
-"""HTTP headers that repeat the body (``Mcp-Method``, ``Mcp-Name``, ``Mcp-Param-*``), compared with the body.
+"""HTTP headers: content type, ``Accept``, ``Allow``, origin; and those that repeat the body, compared with it.
 
+They are read without I/O (Streamable HTTP, Security & Endpoint and Sending Messages). Those that repeat the body:
 2026-07-28, basic/transports/streamable-http, Request Metadata: ``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*``
 for each parameter that a tool's schema marks with ``x-mcp-header``. Header names here are in lower case.
 """
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 from .errors import HeaderMismatch
+from .versions import MODERN
 
+# Values of ``Allow``: of an endpoint without sessions, and of one with them, which has streams to open and sessions to
+# end (2025-11-25, basic/transports).
+ALLOWED_METHODS: Final = "POST"
+SESSION_METHODS: Final = "POST, GET, DELETE"
+# Names of headers as they are sent; requests have them in any case.
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+SESSION_HEADER: Final = "Mcp-Session-Id"
+LAST_EVENT_HEADER: Final = "Last-Event-ID"
+MAX_ACCEPT_CHARS: Final = 2_000
 ANNOTATION: Final = "x-mcp-header"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
@@ -26,10 +39,68 @@ MAP_KEYWORDS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "pa
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
+_NOT: Final = re.compile(r"q=0(\.0{0,3})?")
+_DIGITS: Final = re.compile(r"[0-9]{1,15}")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 # One spelling of a number: no leading zeros, no exponent, as intermediaries would compare it.
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
+
+
+def is_json(content_type: str | None) -> bool:
+    """Return whether the header ``Content-Type`` is ``application/json``, with or without parameters."""
+    return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == "application/json"
+
+
+def accepts(accept: str | None, media_type: str) -> bool:
+    """Return whether the header ``Accept`` admits the media type (RFC 9110, section 12.5.1).
+
+    An absent header admits everything, as HTTP says; a value over 2,000 characters admits nothing.
+    """
+    if accept is None:
+        return True
+    return len(accept) <= MAX_ACCEPT_CHARS and _admits(accept, media_type)
+
+
+# Clients send one of a few values with every request.
+@lru_cache(maxsize=256)
+def _admits(accept: str, media_type: str) -> bool:
+    kind = media_type.partition("/")[0]
+    # The most specific range that matches decides, so that "q=0" can exclude one type from "*/*".
+    best, allowed = -1, False
+    for item in accept.split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        rank = {media_type: 2, f"{kind}/*": 1, "*/*": 0}.get(name, -1)
+        if rank > best:
+            best, allowed = rank, not any(_NOT.fullmatch(parameter.replace(" ", "")) for parameter in parameters)
+    return allowed
+
+
+def body_length(value: str | None) -> int | None:
+    """Return the length of a body in bytes by the header ``Content-Length``, None when there is none.
+
+    Raises:
+        ValueError: it is not a plain decimal number.
+    """
+    if value is None:
+        return None
+    if not _DIGITS.fullmatch(value):
+        raise ValueError("Content-Length is not a number")
+    return int(value)
+
+
+def allowed_methods(version: str | None, *, sessions: bool) -> str:
+    """Return the header ``Allow`` in answer to a request whose header ``MCP-Protocol-Version`` is ``version``, None
+    when it has none.
+
+    GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
+    """
+    return SESSION_METHODS if sessions and version not in MODERN else ALLOWED_METHODS
+
+
+def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
+    """Return whether the header ``Origin`` is an allowed one; programs that are not browsers send none."""
+    return origin is None or origin in allowed
 
 
 def encode_value(text: str) -> str:

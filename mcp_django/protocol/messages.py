@@ -1,25 +1,17 @@
-"""JSON-RPC messages on the wire (JSON-RPC 2.0; basic, Messages), and HTTP responses, headers and SSE events around
-them.
+"""JSON-RPC messages on the wire (JSON-RPC 2.0; basic, Messages): requests, notifications and responses.
 
 One strict parse that every later step uses: UTF-8, no duplicate members, no NaN or infinity, integers and nesting
 bounded. Output is compact JSON; optional members are left out, never null.
-
-The rules of HTTP here need no I/O (Streamable HTTP, Security & Endpoint and Sending Messages). An event's id says which
-stream it is of and how far the client has read, so that the stream can go on from there (2025-11-25, basic/transports,
-Resumability and Redelivery).
 """
 
 import json
-import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
 import orjson
 
 from .errors import InvalidRequest, ParseError, ProtocolError
-from .versions import MODERN
 
 MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 50_000
@@ -262,7 +254,7 @@ def _read_response(value: Mapping[str, Any], identifier: Id | None) -> ClientRes
 
 
 def request(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON-RPC message of a request, as a server of the handshake era sends one to its client."""
+    """Return a JSON-RPC message that is a request; in the handshake era a server sends such messages too."""
     return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
 
 
@@ -286,178 +278,3 @@ def error_response(identifier: Id | None, error: ProtocolError, *, modern: bool)
 def notification(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON-RPC notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-# Values of ``Allow``: of an endpoint without sessions, and of one with them, which has streams to open and sessions to
-# end (2025-11-25, basic/transports).
-ALLOWED_METHODS: Final = "POST"
-SESSION_METHODS: Final = "POST, GET, DELETE"
-# Names of headers as they are sent; requests have them in any case.
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
-SESSION_HEADER: Final = "Mcp-Session-Id"
-LAST_EVENT_HEADER: Final = "Last-Event-ID"
-MAX_ACCEPT_CHARS: Final = 2_000
-_NOT: Final = re.compile(r"q=0(\.0{0,3})?")
-_DIGITS: Final = re.compile(r"[0-9]{1,15}")
-# 2025-11-25, basic/transports, Session Management: visible ASCII. The bound is this server's.
-
-BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
-    ("Cache-Control", "no-store"),
-    ("Vary", "Authorization, Origin"),
-    ("X-Content-Type-Options", "nosniff"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A whole HTTP response around a message: status, body and the headers beside those that every response has."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    def header_list(self) -> list[tuple[str, str]]:
-        """Return all headers, in order."""
-        found = [*BASE_HEADERS, *self.headers.items()]
-        if self.body:
-            found.append(("Content-Type", self.content_type))
-        # RFC 9110, section 8.6: a 204 has none.
-        if self.status != 204:
-            found.append(("Content-Length", str(len(self.body))))
-        return found
-
-
-def is_json(content_type: str | None) -> bool:
-    """Return whether an HTTP message's ``Content-Type`` is ``application/json``, with or without parameters."""
-    return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == "application/json"
-
-
-def accepts(accept: str | None, media_type: str) -> bool:
-    """Return whether an HTTP message's ``Accept`` admits the media type (RFC 9110, section 12.5.1).
-
-    An absent header admits everything, as HTTP says; a value over 2,000 characters admits nothing.
-    """
-    if accept is None:
-        return True
-    return len(accept) <= MAX_ACCEPT_CHARS and _admits(accept, media_type)
-
-
-# Clients send one of a few values with every request.
-@lru_cache(maxsize=256)
-def _admits(accept: str, media_type: str) -> bool:
-    kind = media_type.partition("/")[0]
-    # The most specific range that matches decides, so that "q=0" can exclude one type from "*/*".
-    best, allowed = -1, False
-    for item in accept.split(","):
-        name, *parameters = (part.strip().lower() for part in item.split(";"))
-        rank = {media_type: 2, f"{kind}/*": 1, "*/*": 0}.get(name, -1)
-        if rank > best:
-            best, allowed = rank, not any(_NOT.fullmatch(parameter.replace(" ", "")) for parameter in parameters)
-    return allowed
-
-
-def body_length(value: str | None) -> int | None:
-    """Return the ``Content-Length`` of an HTTP message in bytes, None when there is none.
-
-    Raises:
-        ValueError: it is not a plain decimal number.
-    """
-    if value is None:
-        return None
-    if not _DIGITS.fullmatch(value):
-        raise ValueError("Content-Length is not a number")
-    return int(value)
-
-
-def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return ``Allow`` in answer to an HTTP message whose ``MCP-Protocol-Version`` is ``version``, None when it has
-    none.
-
-    GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
-    """
-    return SESSION_METHODS if sessions and version not in MODERN else ALLOWED_METHODS
-
-
-def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
-    """Return whether an HTTP message's ``Origin`` is allowed; programs that are not browsers send none."""
-    return origin is None or origin in allowed
-
-
-# A line that begins with a colon carries nothing and keeps proxies from closing a quiet stream. No empty line follows:
-# some clients take that for an event without data, once they have seen an id.
-KEEP_ALIVE: Final = b":\n"
-# Events of one stream: what a database's integer holds.
-MAX_SEQUENCE: Final = 2**31 - 1
-
-_BREAKS: Final = re.compile(rb"[\r\n]")
-# U+0085, U+2028 and U+2029 end no line of an event stream, but they do in clients that split it as text.
-_ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
-_EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
-
-
-def event(data: bytes, *, identifier: str | None = None) -> bytes:
-    """Encode a JSON-RPC message, ``data`` in UTF-8, as one SSE ``message`` event with the id ``identifier``.
-
-    JSON escapes the line breaks within its strings and may have others only where they mean nothing, so that no text
-    of a row can end the event or forge a field.
-
-    Raises:
-        ValueError: ``identifier`` is not one of :func:`event_id`.
-    """
-    for character, escape in _ESCAPES:
-        data = data.replace(character, escape)
-    return _id_line(identifier) + b"event: message\ndata: " + _BREAKS.sub(b" ", data) + b"\n\n"
-
-
-def priming(identifier: str, retry_ms: int) -> bytes:
-    """Return the SSE event without a message that tells a client its last event id and when to reconnect.
-
-    Raises:
-        ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
-    """
-    return _id_line(identifier) + _retry_line(retry_ms) + b"data: \n\n"
-
-
-def retry(ms: int) -> bytes:
-    """Return the SSE field, sent without a message, that tells a client after how many milliseconds to reconnect.
-
-    Raises:
-        ValueError: ``ms`` is negative.
-    """
-    return _retry_line(ms) + b"\n"
-
-
-def _id_line(identifier: str | None) -> bytes:
-    if identifier is None:
-        return b""
-    if parse_event_id(identifier) is None:
-        raise ValueError(f"{identifier!r} is no event id")
-    return b"id: " + identifier.encode() + b"\n"
-
-
-def _retry_line(ms: int) -> bytes:
-    if ms < 0:
-        raise ValueError("a time to wait is not negative")
-    return b"retry: %d\n" % ms
-
-
-def event_id(stream: str, seq: int) -> str:
-    """Return the SSE event id of message number ``seq`` of a stream; number 0 stands before the first message.
-
-    Raises:
-        ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.
-    """
-    found = f"{stream}.{seq}"
-    if parse_event_id(found) is None:
-        raise ValueError(f"{found!r} is no event id")
-    return found
-
-
-def parse_event_id(text: str) -> tuple[str, int] | None:
-    """Parse a message's SSE event id, as in ``Last-Event-ID``, into stream and number; None if malformed."""
-    match = _EVENT_ID.fullmatch(text)
-    if match is None or int(match[2]) > MAX_SEQUENCE:
-        return None
-    return match[1], int(match[2])

@@ -20,14 +20,14 @@ from django.db.models import Model, Q, QuerySet
 
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..functions.signatures import ProjectFunction, resolved, speaking_plainly
+from ..functions.project_function import ProjectFunction, resolved, speaking_plainly
 from ..orm.access import ModelAccess, access_of, parse_pk
+from ..orm.allowed_filters import find_filter
 from ..orm.column_values import pk_text
 from ..orm.columns import is_file, is_replaced
 from ..orm.compiled_queries import prepare
 from ..orm.conditions import Condition
 from ..orm.fields import FieldPath, choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
-from ..orm.filters import find_filter
 from ..orm.labels import plain_label
 from ..orm.lookups import parse_condition
 from ..orm.ordering import client_order_key, default_ordering
@@ -158,7 +158,7 @@ class ModelValues:
         """Complete a primary key of the model's rows, as URIs and arguments spell it.
 
         First the row of that key, then keys that begin with the text, then rows whose label does, then what the
-        exposure's search finds. ``conditions`` are such as :func:`~mcp_django.orm.filters.find_filter` admits.
+        exposure's search finds. ``conditions`` are such as :func:`~mcp_django.orm.allowed_filters.find_filter` admits.
         """
         if not _is_searchable(text):
             return NOTHING
@@ -350,7 +350,7 @@ class Completer:
                 yield name, label.lower(), field
 
     def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
-        """Complete a parameter of the function; an async hook runs to its end in this thread."""
+        """Return the completion of a parameter's value; an async hook runs to its end in this thread."""
         hook = self.hooks.get(name)
         if isinstance(hook, str):
             label, _, field = hook.rpartition(".")
@@ -427,7 +427,7 @@ class ModelTemplate:
 
     @classmethod
     def read(cls, uri: str) -> ModelTemplate | None:
-        """Parse a client's URI or template to complete; None when it is not one of models."""
+        """Read what completion is asked of: a URI or template, None when it is not one of models."""
         if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
             return None
         path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)

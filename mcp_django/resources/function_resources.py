@@ -12,7 +12,7 @@ from django.db.models import Model
 from django.http import Http404
 
 from ..exceptions import NotFound, ToolError
-from ..functions.signatures import ProjectFunction, resolved
+from ..functions.project_function import ProjectFunction, resolved
 from ..protocol.content import Audio, EmbeddedResource, Image, Text
 from ..protocol.errors import InvalidParams
 from ..protocol.uri_templates import UriTemplate
@@ -29,7 +29,7 @@ JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream
 
 
 class FunctionResource(ProjectFunction):
-    """A resource made of a project's function ``(request, **parameters)``, sync or async.
+    """A function resource: one made of a project function ``(request, **parameters)``, sync or async.
 
     The parameters in ``uri`` (:class:`~mcp_django.protocol.uri_templates.UriTemplate`) are read as the function's
     annotations say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known.
@@ -157,8 +157,8 @@ class FunctionResource(ProjectFunction):
 
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
-    """Embed a resource of this server, or a row, as content for a function's result, with what the caller may see of
-    it.
+    """Return the embedded resource that a function puts in its result: one of this server, or a row, with what the
+    caller may see of it.
 
     Of a resource with several contents it is the first.
     """

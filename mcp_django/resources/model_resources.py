@@ -17,7 +17,7 @@ from django.core.files.storage import FileSystemStorage
 from django.core.files.utils import validate_file_name
 
 from ..conf import settings
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE
 from ..exceptions import NotFound, ToolError
@@ -55,7 +55,7 @@ Objects = list[dict[str, Any]]
 
 
 class Resources:
-    """All resources of a site for one caller: those of models, and those of the project's functions."""
+    """The model resources that one caller can read, with the resources that are functions of the project."""
 
     def __init__(self, request: MCPRequest) -> None:
         self.request = request
@@ -89,7 +89,7 @@ class Resources:
         return [*own, *found], Cursor(self.request, PURPOSE).write_name(exposures[LIST_PAGE - 1].label)
 
     def templates(self) -> Objects:
-        """Return the definitions of all resource templates; those of model resources are the same for every caller."""
+        """Return the templates of model resources, the same for every caller, after those of functions."""
         own = self._functions(template=True)
         if not access_of(self.request).exposures:
             return own

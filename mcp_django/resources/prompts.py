@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from django.db.models import Model
 
 from ..exceptions import ToolError
-from ..functions.signatures import ProjectFunction
+from ..functions.project_function import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
 from ..schema.secrets import clean_text

@@ -167,7 +167,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check that all parameters for a ViewSet can be written as JSON in UTF-8."""
+    """Check the parameters for a ViewSet: all can be written as JSON in UTF-8."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:
@@ -175,7 +175,7 @@ def check_unicode(arguments: Mapping[str, Any]) -> None:
 
 
 def path_arguments(route: Route, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters in the ViewSet's URL; values that no URL can hold are not found."""
+    """Return the path parameters for the ViewSet; values that no URL can hold are not found."""
     if missing := [name for name in route.parameters if arguments.get(name) is None]:
         raise ToolError(f"Missing argument: {', '.join(missing)}.")
     try:

@@ -172,7 +172,7 @@ def probe(request: MCPRequest, route: Route) -> Any:
 
 
 def is_permitted(request: MCPRequest, route: Route) -> bool:
-    """Return whether the ViewSet's permissions admit the REST request, while its parameters are unknown.
+    """Return whether the REST request is admitted by the ViewSet's permissions, while its parameters are unknown.
 
     What depends on those is decided by the call; a permission that fails admits nobody.
     """

@@ -83,7 +83,7 @@ class Route:
         return tool_name(action, self.registration.name)
 
     def match(self, given: Mapping[str, str]) -> ResolverMatch:
-        """Return the URL match of the ViewSet's route with these parameters."""
+        """Resolve the ViewSet's route with these parameters."""
         values = {**self.registration.kwargs, **given}
         try:
             path = self.resolver.reverse(self.url_name, **values)

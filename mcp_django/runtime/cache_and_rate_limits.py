@@ -109,7 +109,7 @@ def caller_of(request: HttpRequest) -> str:
 
 @lru_cache(maxsize=32)
 def parse_rate(rate: str) -> tuple[int, int]:
-    """Return number and seconds of "number/period"."""
+    """Return number and seconds of a rate, "number/period"."""
     match = RATE.fullmatch(rate)
     if match is None:
         raise ValueError(f"{rate!r} is not a rate such as '30/h'")
@@ -170,7 +170,7 @@ RETRY_AFTER: Final = 1
 
 
 class LimitExceeded(Exception):
-    """The caller is over a limit of rate or places; ``remedy`` is for the log, ``retry_after`` is in seconds."""
+    """A caller's rate limit or limit of places is used up; ``remedy`` is for the log, ``retry_after`` in seconds."""
 
     def __init__(self, remedy: str, retry_after: int = RETRY_AFTER) -> None:
         super().__init__(f"{remedy} Retry after {retry_after} s.")
@@ -197,7 +197,7 @@ class Held:
         held[who] = held.get(who, 0) + amount
 
     def give_back(self) -> None:
-        """Hold it no longer; once."""
+        """Hold the place of a caller's limit no longer; once."""
         with _lock:
             self.held[self.who] -= self.amount
             if not self.held[self.who]:
@@ -224,7 +224,7 @@ def concurrent(who: str) -> Held:
 
 
 def streaming(who: str) -> Held:
-    """Limit a caller's open streams: hold a place within ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS``."""
+    """Hold one of the places of a caller's limit of streams, ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS``."""
     with _lock:
         if open_streams.get(who, 0) >= settings.MAX_STREAMS:
             raise LimitExceeded(f"A user has at most {settings.MAX_STREAMS} open streams in one worker.")
@@ -234,7 +234,7 @@ def streaming(who: str) -> Held:
 
 
 def body_room(who: str, size: int) -> Held:
-    """Limit a caller's long bodies: hold room for one in this worker, or raise LimitExceeded."""
+    """Hold one of the places of a caller's limit of long bodies in this worker, or raise LimitExceeded."""
     total = settings.MAX_WORKER_BODY_BYTES
     with _lock:
         own = held_bodies.get(who, 0)

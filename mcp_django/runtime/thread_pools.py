@@ -272,7 +272,7 @@ def close_connections(timeout: float) -> None:
 
 
 def run_through(work: Callable[[], Any]) -> Any:
-    """Run work with its handovers in the calling thread, without a thread pool."""
+    """Run work without a thread pool: in the calling thread, with its handovers."""
     outcome = work()
     while isinstance(outcome, Handover):
         outcome = outcome.work()
@@ -295,7 +295,7 @@ def _pool(name: Literal["reads", "slow", "streams"]) -> Pool:
 
 
 def half(threads: int) -> int:
-    """Return the places of one owner."""
+    """Return how many places of a thread pool one owner can have."""
     return max(1, threads // 2)
 
 

@@ -223,7 +223,7 @@ def parameter(
     default: Any = MISSING,
     stack: tuple[type, ...] = (),
 ) -> Parameter:
-    """Return the parameter for a type annotation and a default; the annotation's description goes first."""
+    """Read a type annotation, with a default, as a parameter; the annotation's description goes first."""
     hints = unwrap(annotation)
     try:
         kind = _compile(hints.annotation, stack).limited(hints.limits)
@@ -270,7 +270,7 @@ _ITERABLES: Final = (list, tuple, set, frozenset, Sequence, Set, Collection, Ite
 
 
 def output_schema(annotation: Any) -> dict[str, Any] | None:
-    """Return the output schema for a function's return annotation, None for an annotation that says nothing.
+    """Return the output schema for a return annotation, None for an annotation that says nothing.
 
     A dataclass, ``TypedDict`` or dict is an object; anything else stands in the member ``result`` of one.
     """
@@ -347,7 +347,7 @@ SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "
 
 @dataclass(slots=True)
 class Docstring:
-    """A function's parsed docstring, which adds to its annotations: its text, and the text of each parameter."""
+    """What a docstring adds to the annotations of a function: its text, and the text of each parameter."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
@@ -368,7 +368,7 @@ def first_sentence(owner: type) -> str:
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Parse a function's docstring, with parameters in Google's style (``Args:``) or Sphinx's (``:param x:``)."""
+    """Parse a docstring for texts on annotated parameters: Google's style (``Args:``) or Sphinx's (``:param x:``)."""
     found = Docstring()
     lines = inspect.cleandoc(text or "").splitlines()
     prose: list[str] = []

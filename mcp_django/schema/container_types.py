@@ -1,4 +1,4 @@
-"""Types made of other types, and rows of models."""
+"""Container types: those made of other types, and rows of models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .value_types import (
     is_empty,
     json_type,
     key_type,
-    object_schema,
     present,
     show,
 )
@@ -34,6 +33,14 @@ MAX_UNKNOWN: Final = 5
 MAX_NAME: Final = 64
 # Each of them is a query.
 MAX_ROWS: Final = 100
+
+
+def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, closed: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of an object, a container type of these members; a ``closed`` one has no others."""
+    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+    if names := list(required):
+        schema["required"] = names
+    return {**schema, "additionalProperties": False} if closed else schema
 
 
 def _json_text(value: Any, opening: str) -> Any:
@@ -305,7 +312,7 @@ class AnyOf(Type):
 
 @dataclass(frozen=True)
 class Row(Type):
-    """The type of a row of a model, given by its primary key, among the rows that the caller can see."""
+    """The container type of a model's row, given by its primary key, among the rows that the caller can see."""
 
     model: type[models.Model]
     needs_database = True

@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_date
 
+from .container_types import object_schema
 from .json_values import MAX_SAFE_INTEGER, to_jsonable
 from .secrets import is_sensitive
 from .value_types import (
@@ -31,7 +32,6 @@ from .value_types import (
     described,
     in_words,
     key_type,
-    object_schema,
     present,
 )
 
@@ -95,7 +95,7 @@ def _choice_of_serializer(field: Any) -> Shape:
 
 
 def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
-    """Return the form schema of a choice among values with labels; ``more`` are texts without a label."""
+    """Return the schema of a form field for one of several values with labels; ``more`` are texts without a label."""
     if not options or len(options) > MAX_VALUES:
         return {"type": "string"}, [f"one of {len(options)} values"]
     # The field compares texts; a number stays one where all are numbers, as clients copy the values.
@@ -215,8 +215,11 @@ def _titled(options: list[Option] | None) -> list[dict[str, str]]:
 
 
 def _key_words(field: Any) -> list[str]:
-    is_row = isinstance(field, forms.ModelChoiceField)
-    return [f"primary key of {model_of(field)._meta.label_lower}"] if is_row else []
+    if not isinstance(field, forms.ModelChoiceField):
+        return []
+    label = model_of(field)._meta.label_lower
+    also = ", or the name of a model" if label == "contenttypes.contenttype" else ""
+    return [f"primary key of {label}{also}"]
 
 
 def options_of(field: Any) -> list[Option] | None:
@@ -357,7 +360,7 @@ def writable_fields(serializer: Any) -> dict[str, Any]:
 
 
 def serializer_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Return the schema of a REST framework serializer or its field, as of a form, constraints in the description."""
+    """Return the form schema of a REST framework serializer or its field, constraints in the description."""
     schema, words = _shape_in_serializer(field, depth)
     if field.allow_null:
         schema = any_of(schema, NULL)
@@ -392,7 +395,7 @@ def _shape_in_serializer(field: Any, depth: int) -> Shape:
 
 
 def question_schema(form: forms.BaseForm) -> dict[str, Any]:
-    """Return the schema of a Django form for an elicitation (``requestedSchema``)."""
+    """Return the form schema by which a person fills in a Django form (``requestedSchema``)."""
     fields = fields_of(form)
     lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
     if lost:
@@ -402,13 +405,13 @@ def question_schema(form: forms.BaseForm) -> dict[str, Any]:
 
 
 def is_required(field: forms.Field) -> bool:
-    """Return whether the schema requires the form field in an elicitation: a check box only if it must be ticked."""
+    """Return whether a form's schema requires the field of a person: a check box only if it must be ticked."""
     return field.required and not isinstance(field, forms.NullBooleanField)
 
 
 def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
-    """Return the schema of each visible field of a Django form for an elicitation, None for a field that has no such
-    schema.
+    """Return the form schema of each visible field of a Django form, as a person fills it in, None for a field that
+    has none.
 
     ``choices`` gives those of fields that lead to rows.
     """
@@ -433,7 +436,7 @@ def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> 
 
 
 def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
-    """Return the default in the schema of a form field for an elicitation, None without one."""
+    """Return the default in a form field's schema, which a person sees at first; None without one."""
 
     def shown(value: Any) -> str:
         value = value.pk if isinstance(value, Model) else getattr(value, "value", value)
@@ -471,7 +474,7 @@ PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Bind a Django form to an answer that was given by the form's schema, validate it and return its ``cleaned_data``.
+    """Bind a Django form to what was entered by the form's schema, validate it and return its ``cleaned_data``.
 
     ``asked`` are the plain fields that were asked for, by name; all others keep what they show.
     """

@@ -20,7 +20,7 @@ from django.forms import BaseForm
 from ..protocol.client_requests import requested_schema
 from ..protocol.versions import MODERN
 from .annotations import members_of, parameter, unwrap
-from .container_types import MISSING, Array, Nullable, Object, Parameter
+from .container_types import MISSING, Array, Nullable, Object, Parameter, object_schema
 from .form_schemas import plain_number, question_schema, read_form
 from .json_values import to_jsonable
 from .value_types import (
@@ -34,7 +34,6 @@ from .value_types import (
     String,
     Type,
     described,
-    object_schema,
     present,
 )
 

@@ -199,7 +199,7 @@ def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
 
 
 def without_new_secrets(text: str) -> str:
-    """Hide a new secret in a message that shows it only once: put ``HIDDEN`` in its place."""
+    """Put ``HIDDEN`` in the place of secrets in a text, also of a new secret that is shown only once."""
     text = without_secrets(text)
     return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
 

@@ -60,7 +60,7 @@ class Invalid(Exception):
 
 
 def json_type(value: Any) -> str:
-    """Return JSON Schema's name of a value's type; a whole number is an "integer"."""
+    """Return the type of a value by its name in JSON Schema; a whole number is an "integer"."""
     for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (Mapping, "object")):
         if isinstance(value, kind):
             return name
@@ -68,7 +68,7 @@ def json_type(value: Any) -> str:
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether a value of any type is an empty text, list or object, which AI models send for nothing."""
+    """Return whether a value is the empty one of its type (text, list or object), which AI models send for nothing."""
     return isinstance(value, (str, list, Mapping)) and not value
 
 
@@ -99,14 +99,6 @@ def present(**keywords: Any) -> dict[str, Any]:
     return {keyword: value for keyword, value in keywords.items() if value is not None}
 
 
-def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, closed: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema of values of an object type with these members; a ``closed`` one has no others."""
-    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
-    if names := list(required):
-        schema["required"] = names
-    return {**schema, "additionalProperties": False} if closed else schema
-
-
 def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]) -> dict[str, Any]:
     """Return the schema of a value type with its description: texts, then constraints in words."""
     note = ", ".join(filter(None, words))
@@ -132,12 +124,12 @@ def texts_of(value: Any) -> Any:
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Return the JSON value types that a schema admits, an empty set for all."""
+    """Return the types of values that a schema admits, an empty set for all."""
     return frozenset(shape["type"] for shape in schema.get("anyOf", [schema]) if "type" in shape)
 
 
 def key_type(field: Any) -> str:
-    """Return the JSON type of the values of a primary key."""
+    """Return the type of a primary key's values by its name in JSON Schema."""
     while field is not None and field.is_relation:
         field = field.target_field
     return "integer" if isinstance(field, models.IntegerField) else "string"
@@ -374,7 +366,8 @@ class Parsed(Type):
         # The parsers run regular expressions: over short ASCII text alone.
         if isinstance(value, str) and value.isascii() and len(value) <= MAX_TEXT:
             try:
-                found = self.parse(value.strip(" "))
+                # To Django, an empty text is a duration.
+                found = self.parse(value.strip(" ")) if value else None
             except (ValueError, OverflowError):
                 found = None
             if found is not None:

@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 
 from ..conf import settings
-from ..context.admin_page import activate_language, own_locale, own_place
+from ..context.admin_page_and_language import activate_language, own_locale, own_place
 from ..context.call_middleware import through, through_async
 from ..context.confirmation import open_state, seal_state
 from ..context.questions import Answers, Question, untangled
@@ -59,7 +59,7 @@ Outcome = Reply | Later | Asked | Listen
 
 
 class Kernel:
-    """Runs one call: finds its method, runs it within the steps of a call, and maps results and errors to the reply.
+    """The kernel of one call: it finds the method, runs it within a call's steps, and maps errors to the reply.
 
     Around each part of a call that runs by itself are its steps: log messages, queries and spans belong to it, its
     language is spoken, its queries are counted, its page is its own; the project's ``CALL_MIDDLEWARE`` is within.
@@ -69,15 +69,15 @@ class Kernel:
         self.request, self.call = request, call
 
     def serve(self) -> Outcome:
-        """Run the call in the kernel to its reply, or to what is left: work elsewhere, questions, changes to stream."""
+        """Run the call to the kernel's reply, or to what is left: work elsewhere, questions, changes to stream."""
         return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
-        """Run the rest of a call in the kernel, a ``Later``, in this thread; return its reply or its questions."""
+        """Run what the kernel left of a call, a ``Later``, in this thread; return the kernel's reply or questions."""
         return self._finished(self._run(later.work))
 
     async def resume_async(self, later: Later) -> Reply | Asked:
-        """Run the rest of a call in the kernel on the event loop, with work that is a coroutine function."""
+        """Run what the kernel left of a call on the event loop, a ``Later`` whose work is a coroutine function."""
         result, error = None, None
         with underway(self.request, self.call), own_locale(self.request):
             try:

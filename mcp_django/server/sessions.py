@@ -73,7 +73,7 @@ class ClientSession:
         self.remember(facts=[self.version, self.client, self.capabilities])
 
     def subscribe(self, uri: str) -> None:
-        """Subscribe the session to a resource, and wait until its stream, in whichever worker, knows."""
+        """Remember in the session a resource it subscribes to; wait until its stream, in whichever worker, knows."""
         self._change(lambda uris: add_uri(uris, uri))
 
     def unsubscribe(self, uri: str) -> None:
@@ -170,7 +170,7 @@ def open_session(request: MCPRequest, call: Call | None = None) -> str:
 
 
 def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Return version, client and capabilities that a session agrees on by ``initialize``."""
+    """Return what a session remembers of ``initialize``: the version agreed on, the client, its capabilities."""
     client = {name: str(call.client.get(name, ""))[:MAX_NAME_CHARS] for name in ("name", "version")}
     declared = call.params.get("capabilities") or {}
     used: dict[str, Any] = {

@@ -145,7 +145,7 @@ def discard(stream_id: str) -> None:
 
 
 def shared_stream(session: ClientSession) -> str | None:
-    """Return the id of the stored stream that all calls of the session share, if one is open (2024-11-05)."""
+    """Return the id of the one stored stream of a session whose calls share it, None for others (2024-11-05)."""
     shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
     return shared.values_list("pk", flat=True).first()
 

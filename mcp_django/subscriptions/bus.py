@@ -127,7 +127,7 @@ class Bus:
             self._scheduled = False
 
     def put(self, changes: Changes) -> None:
-        """Publish changes on the bus under the topic :data:`CHANGES`, merged with others of the next 50 ms."""
+        """Put changes on the bus: it publishes them under :data:`CHANGES`, merged with others of the next 50 ms."""
         if self.is_idle():
             return
         with self._lock:
@@ -446,7 +446,7 @@ class Bus:
         return True
 
     async def _attempt(self, part: str, operation: Coroutine[Any, Any, Any]) -> bool:
-        """Return whether the layer did it."""
+        """Return whether the channel layer did what the bus asks."""
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT):
                 await operation

@@ -288,7 +288,7 @@ def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
 
 
 def notify_changed(*targets: Any, using: str | None = None) -> None:
-    """Publish changes that send no model signal, such as ``QuerySet.update()``, when the transaction commits.
+    """Publish what no model signal tells of, such as ``QuerySet.update()``, when the transaction commits.
 
     A target is an instance, several of them in a list, a queryset, a model class for any rows of it, or the URI of a
     resource. A queryset is asked for its rows here: call this before the update if that changes which rows match. One
@@ -305,7 +305,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
 
 
 def _read(target: Any) -> tuple[str | None, Changes]:
-    """Return the database, if known, and the changes of a target without a model signal (:func:`notify_changed`)."""
+    """Read what no model signal tells of a target (:func:`notify_changed`): the database, if known, and changes."""
     match target:
         case str():
             from ..orm.uris import parse_uri
@@ -328,8 +328,8 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Publish that lists have changed, which no model signal tells: "tools", "prompts" or "resources", by default all
-    of them.
+    """Publish what no model signal tells of: that lists are others now, "tools", "prompts" or "resources", by default
+    all of them.
 
     ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
     """

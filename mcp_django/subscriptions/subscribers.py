@@ -150,7 +150,7 @@ class Subscriber:
         return made
 
     def tell(self, request: MCPRequest, entries: "Entries", changes: Changes, rows: Rows) -> None:
-        """Notify the subscriber's subscriptions of those changes that the subscriber can see."""
+        """Tell the subscriber, by all subscriptions, of those changes that the subscriber can see."""
         by_label: dict[str, Entries] = defaultdict(dict)
         for subscription, watch in entries:
             by_label[watch.label][subscription, watch] = None
@@ -209,7 +209,7 @@ class Subscriber:
         rows: Rows,
         row_changed: bool,
     ) -> set[Watch]:
-        """Return the subscriber's pages that have lost a row, all of them when a visible row changed."""
+        """Return of which pages to tell the subscriber: those that have lost a row, all when a visible row changed."""
         pks = sorted(changed or ())
         if not row_changed and changed is None:
             row_changed = any_visible(request, exposure)
@@ -397,7 +397,7 @@ class SubscriptionIndex:
                 self._callers.pop(caller.key, None)
 
     def watch(self, subscription: Subscription, watches: tuple[Watch, ...]) -> None:
-        """Index an open subscription under what it watches now, and nothing else."""
+        """Index a subscriber's open subscription under what it watches now, and nothing else."""
         caller = subscription.caller
         with self._lock:
             if subscription not in caller.subscriptions:
@@ -474,7 +474,7 @@ class SubscriptionIndex:
 
 
 def _targets(watch: Watch) -> list[Hashable]:
-    """Return the keys of a watched resource in the index: its URI, and its row, or the model of a page."""
+    """Return the keys under which the subscribers of a resource are found: its URI, and its row, or a page's model."""
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 
@@ -495,7 +495,7 @@ class ReloadedUser:
 
 
 def identity(user: Any) -> Hashable:
-    """Return what tells one user from another."""
+    """Return what tells one subscriber's user from another."""
     kind = user.__class__
     pk = getattr(user, "pk", None)
     return (kind, pk) if pk is not None or kind is AnonymousUser else (kind, id(user))

@@ -136,7 +136,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 
 
 def list_digests(request: MCPRequest) -> dict[str, int]:
-    """Return a digest of each list that the caller watches (tools, prompts, resources), to see changes."""
+    """Return by what a watched list is compared: a digest of the caller's tools, prompts and resources."""
     site = request.mcp.site
     resources = Resources(request)
     names = [item.get("uri") or item["uriTemplate"] for item in [*resources.list(None)[0], *resources.templates()]]

@@ -3,11 +3,13 @@
 The console's Python imports them from here as well.
 """
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 from django import template
 from django.contrib.admin.sites import all_sites
+from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -16,6 +18,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from ..conf import settings
 from ..context.untrusted_text import plain
 from ..models import CallEntry
 
@@ -51,7 +54,7 @@ REASONS: Final = {
 
 @register.filter
 def group_of(outcome: str) -> str:
-    """Return the group of a call's outcome: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
+    """Return an outcome's group for templates: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
     if outcome == "ok":
         return "ok"
     if outcome.startswith("refused:"):
@@ -82,6 +85,14 @@ def moment(time: datetime | None) -> Any:
         return ""
     told = timezone.localtime(time) if timezone.is_aware(time) else time
     return format_html('<time dir="ltr" datetime="{}">{}</time>', told.isoformat(), date_format(told, TIME_FORMAT))
+
+
+@register.simple_tag
+def is_log_off() -> bool:
+    """Return whether the settings keep no log of calls; False while they are wrong, which other pages tell."""
+    with suppress(ImproperlyConfigured):
+        return not settings.CALL_LOG
+    return False
 
 
 @register.simple_tag(takes_context=True)

@@ -11,7 +11,7 @@ from django.db.models.expressions import OrderBy
 from django.db.models.functions import Cast, Lag, NullIf, RowNumber
 from django.db.models.lookups import IsNull
 
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import SEARCH
@@ -76,7 +76,7 @@ def _list(value: Any, what: str) -> list[Any]:
 
 
 def _path(given: Any) -> Any:
-    """Normalise a ``group_by`` text of ``aggregate_records``: dots in the path become ``__``."""
+    """Read a path in the arguments of ``aggregate_records``: dots become ``__``."""
     if not isinstance(given, str):
         return given
     name, colon, period = given.partition(":")
@@ -113,7 +113,7 @@ def _ordered(order: Sequence[tuple[str, Way]]) -> list[OrderBy]:
 
 
 def _behind(measures: Iterable[Measure]) -> list[Measure]:
-    """Return the plain aggregates of rows that others are derived from, each once; a plain one stands for itself."""
+    """Return the plain aggregates of records that others are derived from, each once; a plain one stands for itself."""
     found = (item for measure in measures for item in (_behind(measure.sources) if measure.sources else [measure]))
     return list({item.alias: item for item in found}.values())
 
@@ -224,7 +224,7 @@ class Question:
 
     @property
     def has_change(self) -> bool:
-        """Whether an aggregate of the call compares one group with another."""
+        """Whether this call of ``aggregate_records`` compares one group with another."""
         return any(measure.has_change for measure in self.measures)
 
     def answer(self, rows: QuerySet[Any]) -> Answer:
@@ -251,7 +251,7 @@ class Question:
         return Answer(shown, more, found[len(shown) :].aggregate(mcp_groups=Count("*"), **known))
 
     def _settled(self, rows: QuerySet[Any]) -> "Question":
-        """Return the question with expressions for aggregates that depend on all groups (percent of total, change)."""
+        """Return the question of ``aggregate_records`` with what depends on all groups (percent of total, change)."""
         period = next((group for group in self.groups if group.period in STRETCHES), None)
         found: dict[Measure, Any] = {}
         for measure in self.measures:
@@ -273,7 +273,7 @@ class Question:
         return replace(self, measures=measures, rank=(made.get(measure, measure), way))
 
     def _meeting(self, found: QuerySet[Any], condition: Q) -> QuerySet[Any]:
-        """Filter aggregated groups; a change is from the group before, whether or not the condition keeps that."""
+        """Filter the aggregated records; a change is from the group before, whether or not the condition keeps that."""
         if condition and self.has_change:
             return found.filter(AfterWindows(condition, output_field=BooleanField()))
         return found.filter(condition)
@@ -306,7 +306,7 @@ class Question:
             raise ToolError('"top" cannot rank by a change: order by it, or rank by what changes.')
 
         def needed(measure: Measure) -> dict[str, Measure]:
-            """Return an aggregate and all aggregates that it is derived from, as the question has them."""
+            """Return an aggregate of records and all that it is derived from, as the question has them."""
             own = next(item for item in self.measures if item.alias == measure.alias)
             return {name: item for source in measure.sources for name, item in needed(source).items()} | {
                 own.alias: own
@@ -332,7 +332,7 @@ class Question:
         return read[: self.limit], len(read) > self.limit
 
     def _filled(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Fill periods without rows into the aggregates, with 0 for counts and sums."""
+        """Add periods without rows to the aggregated records, with 0 for counts and sums."""
         known = {row[0]: row for row in rows if row[0] is not None}
         if not known:
             return list(rows)

@@ -132,7 +132,7 @@ class Tool:
 
 
 class RecordTool(Tool):
-    """Base class of the generic tools that read records, for every caller who may view some model."""
+    """Base class of tools that read records, for every caller who may view some model."""
 
     read_only = True
     permission = "view"

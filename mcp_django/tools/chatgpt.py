@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 from django.db.models import Model
 
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError

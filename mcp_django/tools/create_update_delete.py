@@ -12,7 +12,7 @@ from django.db import connections, router
 from django.db.models import FileField, Model
 
 from ..conf import settings
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE, can_link, ticket_url
@@ -68,7 +68,7 @@ class WriteTool(Tool):
         return True
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the caller may repeat a create, update or delete: may write to the model, and the row."""
+        """Return whether a create, update or delete may run again: the caller may still write to the model and row."""
         if "model" not in arguments:
             return True
         try:
@@ -83,7 +83,7 @@ class WriteTool(Tool):
             return False
 
     def allows(self, model: ModelAccess, *obj: Model) -> bool:
-        """Return whether the caller may create, update or delete rows of the model, or this row."""
+        """Return whether the caller may use this tool (create, update or delete) on the model, or on this row."""
         return model.may_now(self.permission, *obj)
 
     def check_allowed(self, model: ModelAccess, *obj: Model) -> None:
@@ -93,7 +93,7 @@ class WriteTool(Tool):
             raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
 
     def bulk(self, model: ModelAccess, given: Mapping[str, Any]) -> BulkWrite | None:
-        """Return the bulk update or delete of many rows, None if the arguments name one row by ``pk``."""
+        """Return the update or delete of many rows that is called for, None if the arguments name one row by ``pk``."""
         many = [name for name in QUERY if name in given]
         if many and "pk" in given:
             raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
@@ -104,7 +104,7 @@ class WriteTool(Tool):
         return BulkWrite(model.request, model.exposure, given, self.name, self.permission) if many else None
 
     def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:
-        """Lock the row to update or delete until the transaction ends, and return the row."""
+        """Lock the row of ``update_record`` or ``delete_record`` until the transaction ends, and return the row."""
         request, exposure, pk = model.request, model.exposure, given["pk"]
         go_to(request, exposure, self.permission, pk)
         try:
@@ -276,7 +276,7 @@ class CreateUpload(Tool):
     scopes = frozenset({WRITE})
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller can create or update a row with a file field."""
+        """Return whether ``create_record`` or ``update_record`` could take a file from the caller."""
         if settings.READ_ONLY or upload_storage() is None or not can_link(request):
             return False
         for model in access_of(request).models:

@@ -16,9 +16,9 @@ from ..context.questions import Answers, use_up
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import InputRequired, NotConfirmed, ToolError
-from ..functions.asked_parameters import RESERVED, Ask, finished, result_annotation
+from ..functions.asked_parameters import RESERVED, Ask, finished
 from ..functions.declared_functions import check_tool_name, signature_of
-from ..functions.signatures import ProjectFunction
+from ..functions.project_function import ProjectFunction, result_annotation
 from ..orm.tool_arguments import as_object
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
@@ -32,7 +32,7 @@ _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 
 class FunctionTool(Tool):
-    """Function tool: a tool made of a project's function ``(request, **arguments)``, sync or async.
+    """Function tool: a tool made of a project function ``(request, **arguments)``, sync or async.
 
     The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
     whether the result is sent as structured content: by default when the return annotation is neither text nor
@@ -181,7 +181,7 @@ NEXT: Final = (
 
 
 def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the user's answers out of a function tool's arguments, and return the others."""
+    """Return a function tool's own arguments, after taking the user's direct answers out of them."""
     if not tool.takes_answers:
         return dict(arguments)
     own = {name: value for name, value in arguments.items() if name not in RESERVED}

@@ -9,7 +9,7 @@ import orjson
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE
 from ..context.tool_results import ToolResult

@@ -8,21 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from django.db.models import DateField, DateTimeField, Q, Value
-from django.db.models.functions import (
-    ExtractDay,
-    ExtractHour,
-    ExtractIsoWeekDay,
-    ExtractMonth,
-    ExtractQuarter,
-    ExtractWeek,
-    TruncDay,
-    TruncHour,
-    TruncMonth,
-    TruncQuarter,
-    TruncWeek,
-    TruncYear,
-)
+from django.db.models import DateField, DateTimeField, Q, Value, functions
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
@@ -42,18 +28,18 @@ WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 # What computes a period from a column, and how its value is written.
 PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
-    "year": (TruncYear, lambda value: value.isoformat()[:4]),
-    "quarter": (TruncQuarter, lambda value: f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"),
-    "month": (TruncMonth, lambda value: value.isoformat()[:7]),
-    "week": (TruncWeek, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
-    "day": (TruncDay, lambda value: value.isoformat()[:10]),
-    "hour": (TruncHour, lambda value: value.isoformat()[:13]),
-    "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
-    "quarter_of_year": (ExtractQuarter, str),
-    "month_of_year": (ExtractMonth, str),
-    "week_of_year": (ExtractWeek, str),
-    "day_of_month": (ExtractDay, str),
-    "hour_of_day": (ExtractHour, str),
+    "year": (functions.TruncYear, lambda value: value.isoformat()[:4]),
+    "quarter": (functions.TruncQuarter, lambda value: f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"),
+    "month": (functions.TruncMonth, lambda value: value.isoformat()[:7]),
+    "week": (functions.TruncWeek, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
+    "day": (functions.TruncDay, lambda value: value.isoformat()[:10]),
+    "hour": (functions.TruncHour, lambda value: value.isoformat()[:13]),
+    "weekday": (functions.ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
+    "quarter_of_year": (functions.ExtractQuarter, str),
+    "month_of_year": (functions.ExtractMonth, str),
+    "week_of_year": (functions.ExtractWeek, str),
+    "day_of_month": (functions.ExtractDay, str),
+    "hour_of_day": (functions.ExtractHour, str),
 }
 # Those that are stretches of time, one after the other.
 STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
@@ -114,7 +100,7 @@ class Group:
         if value is None:
             return Q((f"{self.alias}__isnull", True))
         if isinstance(value, datetime) and self.period == "hour":
-            value = TruncHour(Value(value, output_field=DateTimeField()))
+            value = functions.TruncHour(Value(value, output_field=DateTimeField()))
         return Q((self.alias, value))
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:

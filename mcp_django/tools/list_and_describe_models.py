@@ -14,11 +14,11 @@ from ..emulation.uploaded_files import FILE_WORDS
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.allowed_filters import filters_of, find_filter
 from ..orm.alternative_spellings import json_or_text
 from ..orm.columns import Column, is_file
 from ..orm.fields import choices_of, holds_many, kind_of
 from ..orm.filter_parser import FilterReader
-from ..orm.filters import filters_of, find_filter
 from ..orm.lookups import usual_lookups
 from ..orm.named_filters import named_filters_of
 from ..orm.ordering import default_ordering
@@ -31,11 +31,10 @@ from ..schema.value_types import texts_of
 from .base import RecordTool
 from .group_by import group_of
 from .measures_and_having import MeasureReader
-from .model_overview import Overview, may_words, may_write
+from .model_overview import MAX_LINE, Overview, may_words, may_write
 from .model_search import found_models
 from .query_records import ALWAYS_LOAD
 
-MAX_LINE: Final = 120
 MAX_CHOICES: Final = 30
 # Models of one call.
 MAX_MODELS: Final = 50
@@ -115,7 +114,7 @@ class Description(Overview):
     """A model described in full."""
 
     def in_lines(self) -> dict[str, Any]:
-        """Describe the model for ``describe_model``: one line for each field, in display order."""
+        """Return what ``describe_model`` tells: one line for each field, in display order."""
         request, exposure = self.request, self.exposure
         payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
         if exposure.description:
@@ -156,7 +155,7 @@ class Description(Overview):
         return payload
 
     def in_full(self) -> dict[str, Any]:
-        """Describe the model in full for ``describe_model``, with the JSON Schema of the values that the caller may
+        """Return what ``describe_model`` tells in full: also the JSON Schema of the values that the caller may
         write.
 
         ``update_schema`` stands beside it where the change page has other fields than the add page.
@@ -172,7 +171,7 @@ class Description(Overview):
 
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-        """Return the filters for the description of a model: name and lookups of each, by the path of its column."""
+        """Return the filters that ``describe_model`` tells: name and lookups of each, by the path of its column."""
         return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
 
     def _line(self, column: Column) -> str:
@@ -214,7 +213,7 @@ class Description(Overview):
         return word + null if column.kind == "field" else "computed"
 
     def _filter_words(self, column: Column) -> list[str]:
-        """Describe the lookups of a field for ``describe_model``, unless they are the usual ones of its type."""
+        """For ``describe_model``, tell what a field can be filtered by, unless that is usual for its type."""
         found = self.lookups.get(column.path) if column.is_plain else None
         if found is None:
             return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
@@ -253,7 +252,7 @@ class Examples:
         self.access, self.request, self.exposure = access, access.request, access.exposure
 
     def calls(self) -> list[dict[str, Any]]:
-        """Return the example calls for the description of a model: a filtered page and an aggregate."""
+        """Return the examples in ``describe_model``: the calls for a filtered page and an aggregate."""
         made = {"query_records": self._page, "aggregate_records": self._aggregate}
         found: list[dict[str, Any]] = [
             {"tool": tool, "arguments": {"model": self.exposure.label, **arguments()}}
@@ -295,7 +294,7 @@ class Examples:
 
     @staticmethod
     def _first(candidates: Iterable[T], read: Callable[[T], Any]) -> T | None:
-        """Return the first valid candidate for an example call of ``describe_model``."""
+        """Return the first example in ``describe_model`` that is a valid call."""
         for candidate in candidates:
             try:
                 read(candidate)
@@ -326,7 +325,7 @@ class Examples:
                 yield {f"{column.name}.{name}": value for name, value in condition.items()}
 
     def _conditions(self, exposure: ModelExposure) -> Iterator[dict[str, Any]]:
-        """Yield filters for example calls of ``describe_model``, the most telling of the model first."""
+        """Yield filters for the examples in ``describe_model``, the most telling first."""
         columns = [column for column in self._columns(exposure) if column.kind == "field"]
         for column in columns:
             stored = [value for value, _ in choices_of(column.field) if value and isinstance(value, str | int)]
@@ -356,10 +355,13 @@ class DescribeModel(RecordTool):
     }
     meta = ALWAYS_LOAD
 
-    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the description, of several models as ``models``."""
+    def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """See :meth:`RecordTool.check`."""
+        self._read(request, arguments)
+
+    def _read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[list[ModelAccess], bool]:
+        """Read the arguments of ``describe_model``: the models, each once, and whether they are described in full."""
         given = check_names(arguments, self.input_schema["properties"])
-        detail = flag_argument(given.get("detail"), "detail")
         labels = json_or_text(given.get("model"))
         if isinstance(labels, str):
             labels = [part.strip() for part in labels.split(",")]
@@ -375,6 +377,11 @@ class DescribeModel(RecordTool):
             except ToolError as error:
                 which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
                 raise ToolError(f"{which}{error.message}", repair=error.repair) from None
+        return list(dict.fromkeys(models)), flag_argument(given.get("detail"), "detail")
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the description, of several models as ``models``."""
+        models, detail = self._read(request, arguments)
         described = [Description(model).in_full() if detail else Overview(model).in_short() for model in models]
         if detail or len(described) == 1:
             for payload, model in zip(described, models, strict=True):

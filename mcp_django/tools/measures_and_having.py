@@ -28,11 +28,11 @@ from ..orm.aggregate_functions import (
     result_of,
 )
 from ..orm.alternative_spellings import OPERATORS, aggregate_meant, as_aggregate, filters_meant, json_or_text
-from ..orm.arithmetic import DURATION, FLOAT, INTEGER, UNITS, is_expression, length, value_of
+from ..orm.arithmetic import DURATION, FLOAT, INTEGER, is_expression, value_of
 from ..orm.column_values import field_renderer, render, render_column, trimmed
 from ..orm.columns import Column
 from ..orm.conditions import COMPARISONS as BETWEEN
-from ..orm.fields import FieldPath, kind_of, parse_boolean, parse_operand, parse_value, stored_field
+from ..orm.fields import UNITS, FieldPath, kind_of, parse_boolean, parse_operand, parse_value, stored_field
 from ..orm.filter_parser import FilterReader
 from ..orm.labels import labels_for
 from ..orm.lookups import is_dated, parse_condition
@@ -44,7 +44,7 @@ _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
 _CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
 _SPELLING: Final = (
     'An aggregate is "count", "sum:field", "sum:quantity*price", or {"function", "field", "where", "as"}; '
-    'of two of them {"ratio": ["refunded", "count"]}.'
+    'of two of them {"ratio": ["refunded", "count"]}. Several are a list.'
 )
 # Members of an aggregate as an object, beside those of what is made of other aggregates.
 _MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit", "order"})
@@ -101,7 +101,7 @@ class Measure:
 
     @property
     def amount(self) -> Any:
-        """The measure as an SQL number that can be divided."""
+        """The measure as an SQL number, by which another measure can divide."""
         found = Amount(F(self.alias), FLOAT)
         return found / Value(self.unit.total_seconds()) if self.unit is not None else found
 
@@ -203,6 +203,16 @@ def _asked(given: Any) -> Asked:
     return Asked(name.lower(), text, title, **more)
 
 
+def _turned(given: str) -> str:
+    """Return ``sum:total`` for a measure that says it as ``total:sum``, ``total__sum`` or ``sum of total``, else ""."""
+    words = re.split(r"__|[\s.:=-]+", given)
+    for word, field in ((words[0], given.removeprefix(words[0])), (words[-1], given.removesuffix(words[-1]))):
+        name, path = aggregate_meant(word.lower()), field.strip(" _.:=-").removeprefix("of ")
+        if name in FUNCTIONS and path:
+            return f"{name}:{path}"
+    return ""
+
+
 def find_title(titles: Sequence[str], text: str) -> int | None:
     """Find a measure by its title, or as it was asked for (``sum:total``), and return its position."""
 
@@ -258,8 +268,12 @@ class MeasureReader:
             message, meant = f"Unknown aggregate {name[:40]!r}.", aggregate_meant(name)
             # A function without a field may as well be a field without its function.
             near = ([meant] if meant in FUNCTIONS else None) if text else []
+            given = f"{name}:{text}" if text else name
+            if meant not in FUNCTIONS and (turned := _turned(given)):
+                name, near = given, [turned]
             repair = partial(with_field, name, within=("aggregates",))
-            raise Misnamed(message, name, [*FUNCTIONS, *DERIVED], repair, near, of=None if near else "")
+            more = "" if near else ' Write "count", or a function with its field, such as "sum:total".'
+            raise Misnamed(message, name, [*FUNCTIONS, *DERIVED], repair, near, more, of=None if near else "")
         where: dict[str, Any] = {}
         if asked.where is not None:
             where["filter"] = FilterReader(self.model).where(asked.where)
@@ -357,7 +371,7 @@ def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None,
 
 
 def alike(*measures: Measure) -> list[Measure]:
-    """Convert measures of one kind so that they combine: durations as such, or numbers in their units."""
+    """Return measures in one kind, for a measure that combines them: durations as such, or numbers in their units."""
     durations = all(kind_of(measure.result).word == "duration" for measure in measures)
     return [replace(measure, unit=None) if durations else measure for measure in measures]
 
@@ -509,8 +523,10 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
 
 
 def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
+    parse: Any = parse_value if lookup == "exact" else parse_operand
+    unit, result = measure.unit, measure.result
     try:
-        values = [_operand(measure, parse_value if lookup == "exact" else parse_operand, item) for item in given]
+        values = [parse(result, item) if unit is None else parse(FLOAT, item) * unit for item in given]
     except ValueError:
         if kind_of(measure.result).word != "decimal":
             raise
@@ -522,18 +538,3 @@ def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
             found &= Q(BETWEEN[name](measure.amount, number))
         return found
     return Q((f"{measure.alias}__{lookup}", values if lookup == "range" else values[0]))
-
-
-def _operand(measure: Measure, parse: Callable[[Any, Any], Any], given: Any) -> Any:
-    if measure.unit is not None:
-        number: float = parse(FLOAT, given)
-        return number * measure.unit
-    try:
-        return parse(measure.result, given)
-    except ValueError:
-        if kind_of(measure.result).word != "duration":
-            raise
-        try:
-            return length(given).expression.value
-        except ToolError:
-            raise ValueError("a duration such as 3h, 30min or 1 02:30:00") from None

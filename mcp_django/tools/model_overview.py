@@ -16,9 +16,9 @@ from ..emulation.html_forms import first_choice
 from ..emulation.inline_rows import Inline, PageInlines
 from ..emulation.saving import RowPage
 from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.allowed_filters import filters_of
 from ..orm.columns import Column
 from ..orm.fields import choices_of, holds_many, kind_of
-from ..orm.filters import filters_of
 from ..orm.named_filters import named_filters_of
 from ..orm.path import computed_word
 from ..orm.search import unsearched
@@ -269,7 +269,7 @@ class Overview:
             yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
 
     def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
-        """Return the form fields of a new inline row, for the model overview."""
+        """Return what the model overview tells of a new inline row: its form fields."""
         hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
         formset = call_hook(self.exposure.label, hook, ask, self.request, row, default=None)
         return formset.form.base_fields if formset is not None else {}

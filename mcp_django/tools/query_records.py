@@ -12,7 +12,7 @@ import orjson
 from django.db.models import DateTimeField, Model
 
 from ..conf import settings
-from ..context.admin_page import go_to
+from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import SEARCH
@@ -77,7 +77,7 @@ class RecordCall(RowArguments):
 
     @classmethod
     def read(cls, request: MCPRequest, tool: RecordTool, arguments: Mapping[str, Any]) -> "RecordCall":
-        """Read the arguments of a tool call that queries records; each must be known."""
+        """Read the arguments of ``query_records``, or a tool with its filters; each must be known."""
         given = check_names(arguments, tool.input_schema["properties"])
 
         def fits(label: str) -> bool:

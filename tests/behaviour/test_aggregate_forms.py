@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
-from tests.factories import make_author, make_book, make_superuser
+from tests.factories import make_superuser, new_book
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.tool_calls import call, refusal
@@ -42,9 +42,11 @@ class Visible(ModelExposure):
 
 @pytest.fixture(params=["all rows", "hidden rows"])
 def library(request: pytest.FixtureRequest) -> MCPRequest:
-    authors = {name: make_author(name) for name in ("ann", "bob", "cid", "dan")}
+    names = ("ann", "bob", "cid", "dan")
+    authors = dict(zip(names, Author.objects.bulk_create(Author(name=name) for name in names), strict=True))
+    made, loans = [], []
     for title, author, pages, price, rating, published, status, minutes in ROWS:
-        book = make_book(
+        book = new_book(
             title,
             author=authors[author],
             pages=pages,
@@ -54,9 +56,12 @@ def library(request: pytest.FixtureRequest) -> MCPRequest:
             status=status,
             reading_time=None if minutes is None else timedelta(minutes=minutes),
         )
+        made.append(book)
         for number in range(pages % 3):
             due = datetime(2024, 6, 1 + number, 12, tzinfo=UTC)
-            Loan.objects.create(book=book, borrower=author, due=due)
+            loans.append(Loan(book=book, borrower=author, due=due))
+    Book.objects.bulk_create(made)
+    Loan.objects.bulk_create(loans)
     site = site_with(Author, Loan, Tag)
     if request.param == "hidden rows":
         site.register(Book, Visible)
@@ -389,6 +394,10 @@ class TestResultsOfResults:
             (["count", "change:count"], "needs one period"),
             ([{"ratio": [1, 2]}], "An aggregate is"),
             (["mode:pages"], "Unknown aggregate 'mode'"),
+            (["pages"], 'Write "count", or a function with its field, such as "sum:total".'),
+            ({"sum": "pages", "count": "*"}, "Several are a list."),
+            ({"pages": "sum"}, 'An aggregate is "count", "sum:field"'),
+            (["Pages:Sum"], "Did you mean sum:pages?"),
         ],
     )
     def test_what_cannot_be_is_told(self, library: MCPRequest, aggregates: Any, told: str) -> None:

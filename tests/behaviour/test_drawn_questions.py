@@ -20,7 +20,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
 from tests.cases import drawn
-from tests.factories import make_author, make_book, make_superuser
+from tests.factories import make_superuser, new_book
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.tool_calls import call
@@ -51,10 +51,11 @@ class Zoo:
     def __init__(self, *, hides: bool) -> None:
         draw = random.Random(11)
         self.hides = hides
-        authors = [make_author(name) for name in NAMES]
-        tags = [Tag.objects.create(name=name) for name in NAMES]
+        authors = Author.objects.bulk_create(Author(name=name) for name in NAMES)
+        tags = Tag.objects.bulk_create(Tag(name=name) for name in NAMES)
+        books, tagged, loans = [], [], []
         for _ in range(24):
-            book = make_book(
+            book = new_book(
                 draw.choice(["a", "b", "c", HIDDEN]),
                 author=draw.choice(authors),
                 pages=draw.choice([0, 1, 1, 7, 2_000_000]),
@@ -63,12 +64,16 @@ class Zoo:
                 published=draw.choice([None, *DAYS]),
                 status=draw.choice(Book.Status.values),
             )
-            book.tags.set(draw.sample(tags, draw.randrange(4)))
+            books.append(book)
+            tagged += [Book.tags.through(book=book, tag=tag) for tag in draw.sample(tags, draw.randrange(4))]
             for _ in range(draw.randrange(3)):
                 due = datetime.combine(draw.choice(DAYS), datetime.min.time(), UTC) + timedelta(
                     hours=draw.randrange(24)
                 )
-                Loan.objects.create(book=book, borrower=draw.choice(NAMES[:3]), due=due)
+                loans.append(Loan(book=book, borrower=draw.choice(NAMES[:3]), due=due))
+        Book.objects.bulk_create(books)
+        Book.tags.through.objects.bulk_create(tagged)
+        Loan.objects.bulk_create(loans)
         # As memory has them, so that Python asks no database.
         self.books = list(Book.objects.select_related("author"))
         self.loans = list(Loan.objects.all())

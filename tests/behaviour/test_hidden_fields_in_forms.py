@@ -12,10 +12,10 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.corrected_calls import refusal_of
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.refused_calls import refusal_of
 from tests.behaviour.hidden_worlds import Serialized, World, admin_site, declared_site
 from tests.tool_calls import call, request_of
 

@@ -18,7 +18,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.filters import filters_of
+from mcp_django.orm.allowed_filters import filters_of
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool

@@ -22,23 +22,30 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 # What reads no settings when it is imported, and neither starts a thread nor chooses a loop.
 LIBRARIES = """
-asgiref.server asgiref.wsgi autobahn.twisted.websocket cryptography.x509 django.contrib.messages.storage.fallback
-django.contrib.staticfiles.finders django.core.handlers.asgi django.core.handlers.wsgi django.core.mail.backends.smtp
-django.core.management.commands.runserver django.db.backends.postgresql.base django.db.backends.sqlite3.base
-django.db.migrations.executor django.db.models.functions django.forms django.template.defaulttags
-django.template.loader_tags django.urls django.views.debug django.views.generic django.views.i18n docutils.core
-html.parser jwcrypto.jwt multiprocessing.context oauthlib.oauth2 oauthlib.openid PIL.Image psycopg.types.json
-redis.asyncio requests service_identity sqlparse twisted.web.http uvicorn.main uvicorn.loops.uvloop
-uvicorn.protocols.http.httptools_impl uvicorn.protocols.http.h11_impl websockets.server xml.etree.ElementTree
+asgiref.server asgiref.wsgi autobahn.twisted.websocket cryptography.x509 django.contrib.admin
+django.contrib.messages.storage.fallback django.contrib.staticfiles.finders django.core.handlers.asgi
+django.core.handlers.wsgi django.core.mail.backends.smtp django.core.management.commands.runserver
+django.db.backends.postgresql.base django.db.backends.sqlite3.base django.db.migrations.executor
+django.db.models.functions django.forms django.template.defaulttags django.template.loader_tags django.urls
+django.views.debug django.views.generic django.views.i18n docutils.core html.parser jwcrypto.jwt mcp_types.methods
+multiprocessing.context oauthlib.oauth2 oauthlib.openid PIL.Image psycopg.types.json redis.asyncio requests
+service_identity sqlparse twisted.web.http uvicorn.loops.uvloop uvicorn.main uvicorn.protocols.http.h11_impl
+uvicorn.protocols.http.httptools_impl websockets.server xml.etree.ElementTree yaml
 """.split()
 # Seconds between two looks at a process that is waited for, as in `subprocess`.
 LOOK_EVERY = 0.05
 CODE_TIMEOUT = 300
+
+
+class HasFileno(Protocol):
+    """An open file or socket."""
+
+    def fileno(self) -> int: ...
 
 
 class Forking:
@@ -95,11 +102,13 @@ class Fork:
 
     returncode: int | None = None
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *files: IO[Any]) -> None:
-        """`files` are standard input, output and error."""
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *files: HasFileno, directory: Path = ROOT
+    ) -> None:
+        """`files` are standard input, output and error; the program begins in the directory."""
         self.args = [*command]
         assert self.args[0] == sys.executable
-        request = {"command": self.args[1:], "environment": dict(environment)}
+        request = {"command": self.args[1:], "environment": dict(environment), "directory": str(directory)}
         self.pid: int = forking().ask(request, [file.fileno() for file in files])
 
     def poll(self) -> int | None:
@@ -126,21 +135,36 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
+def run_to_end(
+    arguments: Sequence[str], environment: Mapping[str, str], directory: Path = ROOT, given: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """Run Python with these arguments to its end; `given` is its standard input."""
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as errors:
+        asked.write(given.encode())
+        asked.seek(0)
+        process = Fork([sys.executable, *arguments], environment, asked, told, errors, directory=directory)
+        try:
+            status = process.wait(CODE_TIMEOUT)
+        finally:
+            process.kill()
+        told.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(process.args, status, told.read().decode(), errors.read().decode())
+
+
 def run_code(code: str, environment: Mapping[str, str]) -> None:
     """Run code, which must not fail, to its end."""
-    with tempfile.TemporaryFile() as output, open(os.devnull) as nothing:
-        status = Fork([sys.executable, "-c", code], environment, nothing, output, output).wait(CODE_TIMEOUT)
-        output.seek(0)
-        assert status == 0, output.read().decode()
+    done = run_to_end(["-c", code], environment)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Dialogue:
     """A program that answers each line of its standard input by a line."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path = ROOT) -> None:
         (given, asking), (answering, told) = os.pipe(), os.pipe()
         with open(given) as standard_input, open(told, "w") as output:
-            self.fork = Fork(command, environment, standard_input, output, sys.__stderr__)
+            self.fork = Fork(command, environment, standard_input, output, sys.__stderr__, directory=directory)
         self.asking, self.answering = open(asking, "w"), open(answering)  # noqa: SIM115
 
     def ask(self, question: Any) -> Any:
@@ -167,7 +191,7 @@ def run_as_python_does(command: list[str]) -> None:
 
 
 def fork(request: dict[str, Any], files: list[int]) -> int:
-    """The number of the new process; 0 in that process."""
+    """The number of the new process; 0 in that process, which finds modules as Python does if it starts there."""
     pid = os.fork()
     if pid == 0:
         for number, file in enumerate(files):
@@ -176,6 +200,8 @@ def fork(request: dict[str, Any], files: list[int]) -> int:
         sys.stdout.reconfigure(line_buffering=True)
         os.environ.clear()
         os.environ.update(request["environment"])
+        os.chdir(request["directory"])
+        sys.path[:1] = [request["directory"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     for file in files:
         os.close(file)
     return pid

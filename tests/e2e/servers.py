@@ -24,7 +24,7 @@ PREPARE = """
 import django
 django.setup()
 from django.core.management import call_command
-call_command("migrate", verbosity=0)
+call_command("migrate", run_syncdb=True, verbosity=0)
 call_command("load_places", min_population={population})
 call_command("load_shop", orders=200)
 call_command("create_accounts")
@@ -121,16 +121,9 @@ def manage(server: Server, *arguments: str) -> str:
 def run(
     command_line: Sequence[str], port: int, env: Mapping[str, str], log: Path, directory: Path = ROOT
 ) -> Iterator[str]:
-    """Run a server until the block ends, and give its origin. It must not have logged a traceback by then.
-
-    One of a project elsewhere starts as it does there.
-    """
+    """Run a server until the block ends, and give its origin. It must not have logged a traceback by then."""
     with log.open("wb") as output, open(os.devnull) as nothing:
-        process: subprocess.Popen[bytes] | Fork
-        if directory == ROOT:
-            process = Fork(command_line, env, nothing, output, output)
-        else:
-            process = subprocess.Popen(command_line, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)
+        process = Fork(command_line, env, nothing, output, output, directory=directory)
         try:
             origin = f"http://{HOST}:{port}"
             _wait_until_ready(process, f"{origin}/mcp", log)
@@ -146,7 +139,7 @@ def run(
     assert "Traceback" not in text, text
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes] | Fork", url: str, log: Path) -> None:
+def _wait_until_ready(process: Fork, url: str, log: Path) -> None:
     """Wait for the first answer, which warms the server up as well."""
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:

@@ -83,7 +83,7 @@ def look_at(server: Server, node: str, chromium: str, username: str, **task: Any
         "schemes": ["light", "dark"],
     }
     program = [node, str(ROOT / "tests" / "e2e" / "node" / "pages.mjs")]
-    done = subprocess.run(program, input=json.dumps(task), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(program, input=json.dumps(task), capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     return {(found["name"], found["language"]): found for found in json.loads(done.stdout)}
 

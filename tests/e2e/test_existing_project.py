@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.documentation import DOCS, ROOT, blocks_of
 from tests.e2e.browser import Browser, Form, FormReader
+from tests.e2e.forks import run_to_end
 from tests.e2e.python_client import Person, call
 from tests.e2e.servers import HOST, Server, run
 from tests.project.test_tutorial import PROGRAMS, Reader, steps_of
@@ -46,8 +46,7 @@ class Owner(Reader):
     code = ""
 
     def python(self, code: str) -> str:
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=self.path, env=self.environment, capture_output=True, text=True)
+        done = run_to_end(["-c", code], self.environment, self.path)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -21,7 +21,8 @@ from tests.incident import log_incident
 CallEntry.objects.all().delete()
 incident = log_incident(calls=CALLS)
 days = [incident.begins, incident.begins - timedelta(days=1)]
-print("incident", CallEntry.objects.get(call_id=incident.first_failed).pk, *(f"{day:%Y-%m-%d}" for day in days))
+first = CallEntry.objects.get(call_id=incident.first_failed)
+print("incident", first.pk, *(f"{day:%Y-%m-%d}" for day in days), first.call_id)
 """
 # What a screen reader says of a bar, and of the time line's last one.
 BAR = r"calls?, ([\d,]+) failed$"
@@ -36,13 +37,13 @@ def server(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def incident(server: Server) -> list[str]:
-    """The key of the first failed call, the day of the incident, and the day before."""
+    """The key of the first failed call, the day of the incident, the day before, and the call's id."""
     return manage(server, "shell", "-c", LOG).rpartition("incident ")[2].split()
 
 
 @pytest.fixture(scope="module")
 def walked(server: Server, incident: list[str], node: str, chromium: str) -> dict[str, dict[str, Any]]:
-    key, day, before = incident
+    key, day, before, call_id = incident
     index, console = f"{server.origin}/admin/", f"{server.origin}/admin/mcp_django/callentry/"
     worst, line = {"click": {"name": BAR, "most": True}}, {"tab": BAR}
     these = {"click": {"name": "Show these calls"}}
@@ -53,10 +54,15 @@ def walked(server: Server, incident: list[str], node: str, chromium: str) -> dic
             f"{console}{key}/change/",
             [{"click": {"name": "Turn off: Codex"}}, {"click": {"name": "^Turn off$", "role": "button"}}],
         ),
+        "client of the overview off": (
+            f"{console}overview/",
+            [{"click": {"name": "Turn off: ChatGPT"}}, {"click": {"name": "^Turn off$", "role": "button"}}],
+        ),
         "slow tool": (index, [{"click": {"name": "Calls of AI clients"}}, {"click": {"name": "Last 7 days"}}]),
         "its calls": (f"{console}overview/?q=last+7d", [{"click": {"name": "aggregate_records"}}, these]),
         "worst bar": (f"{console}overview/", [worst]),
         "keyboard": (f"{console}overview/", [line, {"keys": left}]),
+        "keyboard finds one": (f"{console}overview/?q=id:{call_id}", [line, {"keys": ["Home", "Shift+End"]}]),
         "keyboard narrows": (f"{console}overview/?q=client:Codex", [line, {"keys": all_but_one}, these]),
         "keyboard changes its mind": (f"{console}overview/", [line, {"keys": ["Shift+Home", "Escape"]}]),
         "drag": (f"{console}overview/?q=failed+{before}", [{"drag": [rf"^{before} 13:30", rf"^{before} 15:00"]}]),
@@ -87,9 +93,11 @@ def test_the_failing_call_is_two_clicks_from_the_index(walked: dict[str, dict[st
 
 
 def test_its_client_is_two_clicks_from_being_off(walked: dict[str, dict[str, Any]], server: Server) -> None:
-    assert walked["client off"]["clicks"] <= 2
-    assert "Off:" in walked["client off"]["text"]
-    assert "Codex" in manage(server, "mcp_switch", "--list")
+    off = manage(server, "mcp_switch", "--list")
+    for name, client in (("client off", "Codex"), ("client of the overview off", "ChatGPT")):
+        assert walked[name]["clicks"] <= 2
+        assert "Off:" in walked[name]["text"]
+        assert client in off
 
 
 def test_the_slow_tool_is_three_clicks_from_the_index(walked: dict[str, dict[str, Any]]) -> None:
@@ -117,10 +125,14 @@ def test_a_bar_narrows_the_page(walked: dict[str, dict[str, Any]], incident: lis
 def test_the_keyboard_chooses_a_range(walked: dict[str, dict[str, Any]], incident: list[str]) -> None:
     # From the last bar two to the left, and two more: three bars of half an hour.
     (told,) = walked["keyboard"]["status"]
+    # The time line is one stop: a bar.
+    assert "Calls by outcome" not in walked["keyboard"]["stops"]
     begins, ends = re.findall(r"20\d\d-\d\d-\d\d (\d\d):(\d\d):00", told)
     minutes = (int(ends[0]) * 60 + int(ends[1]) - int(begins[0]) * 60 - int(begins[1])) % 1440
     assert minutes == 90
     assert re.search(r": [\d,]+ calls, [\d,]+ failed$", told)
+    (one,) = walked["keyboard finds one"]["status"]
+    assert one.endswith(": 1 call, 1 failed")
     narrowed = walked["keyboard narrows"]
     assert urlsplit(narrowed["url"]).path.endswith("/callentry/")
     assert re.match(r"client:Codex (since )?20\d\d-", asked(narrowed))

@@ -1,7 +1,9 @@
 """A project as `startproject` makes it, with the README's settings and nothing else: one SQLite file, the log on."""
 
+import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +17,18 @@ ALONE = '\nDATABASES["default"].pop("OPTIONS", None)\n'
 WITH_LOG_AHEAD = f"{ALONE}DATABASES['default']['OPTIONS'] = {{'init_command': 'PRAGMA journal_mode=WAL'}}\n"
 
 
-@pytest.fixture(scope="module", params=["", ALONE, WITH_LOG_AHEAD], ids=["readme", "no mode", "no mode, WAL"])
-def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return made(tmp_path_factory.mktemp("stock"), request.param)
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return made(tmp_path_factory.mktemp("stock"))
+
+
+@pytest.fixture(params=["", ALONE, WITH_LOG_AHEAD], ids=["readme", "no mode", "no mode, WAL"])
+def project(request: pytest.FixtureRequest, stock: Project, tmp_path: Path) -> Project:
+    """A copy of the project, with more settings at its end."""
+    shutil.copytree(stock.path, tmp_path, dirs_exist_ok=True)
+    with (tmp_path / "project" / "settings.py").open("a") as settings:
+        settings.write(request.param)
+    return Project(tmp_path, stock.token)
 
 
 def test_one_client_reads_and_writes_and_no_write_is_refused(project: Project) -> None:

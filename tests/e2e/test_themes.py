@@ -9,7 +9,7 @@ import pytest
 from tests.cases import whole
 from tests.e2e.servers import Server, manage, run_example
 from tests.e2e.test_browser import look_at
-from tests.e2e.test_console_views import DAY, OURS, WIDTHS, screenshots
+from tests.e2e.test_console import DAY, OURS, WIDTHS, screenshots
 
 THEMES = ["unfold", *whole(["jazzmin", "grappelli"])]
 PAGES = {

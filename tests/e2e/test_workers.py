@@ -594,7 +594,7 @@ async def test_the_streams_of_a_service_account_end_with_it_at_every_worker_with
 
 
 ROLL = """
-from mcp_django.transports.http.open_streams import registry
+from mcp_django.transports.http.stream_registry import registry
 found = registry.ask_workers(patience=5)
 print(found.workers, *(stream.worker.rpartition(":")[2] for stream in found.streams))
 registry.disconnect(found.streams[0].id)

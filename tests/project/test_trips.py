@@ -25,7 +25,7 @@ from mcp_django.asgi import get_asgi_application
 from mcp_django.runtime import thread_pools
 from mcp_django.subscriptions import model_signals
 from mcp_django.subscriptions.bus import SOON, bus
-from mcp_django.transports.http.open_streams import registry
+from mcp_django.transports.http.stream_registry import registry
 from tests.factories import make_author, make_book
 from tests.session_client import SessionClient
 from tests.subscribers import uri_of

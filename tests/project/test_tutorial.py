@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from tests.documentation import DOCS, ROOT, Block, blocks_of
+from tests.e2e.forks import Dialogue, Fork, run_to_end
 
 pytestmark = pytest.mark.one_django
 
@@ -96,9 +98,9 @@ class Reader:
     path: Path
     port: int = field(default_factory=free_port)
     environment: dict[str, str] = field(default_factory=dict)
-    server: subprocess.Popen[str] | None = None
+    server: Fork | None = None
     drain: threading.Thread = field(default_factory=threading.Thread)
-    runner: subprocess.Popen[str] | None = None
+    runner: Dialogue | None = None
     token: str = ""
 
     def __post_init__(self) -> None:
@@ -146,30 +148,21 @@ class Reader:
         self.environment[name] = value
 
     def run(self, step: Step, arguments: list[str]) -> str:
-        command = [sys.executable, *arguments]
-        done = subprocess.run(
-            command, cwd=self.path, env=self.environment, capture_output=True, text=True, timeout=2 * START
-        )
+        done = run_to_end(arguments, self.environment, self.path)
         assert done.returncode == 0, f"{step.where}: {step.command}\n{done.stderr}"
         return done.stdout
 
     def manage(self, step: Step, arguments: list[str]) -> str:
         """Run a command of `manage.py` and return its output; it fails where the page shows that it does."""
         if self.runner is None:
-            command = [sys.executable, "-c", RUNNER]
-            pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            self.runner = subprocess.Popen(command, cwd=self.path, env=self.environment, text=True, **pipes)
-        assert self.runner.stdin is not None
-        assert self.runner.stdout is not None
+            self.runner = Dialogue([sys.executable, "-c", RUNNER], self.environment, self.path)
         written = self.path.parent / "output"
-        print(json.dumps([arguments, str(written)]), file=self.runner.stdin, flush=True)
-        watchdog = threading.Timer(2 * START, self.runner.kill)
+        watchdog = threading.Timer(2 * START, self.runner.fork.kill)
         watchdog.start()
-        status = self.runner.stdout.readline().strip()
+        status = self.runner.ask([arguments, str(written)])
         watchdog.cancel()
         output = written.read_text()
-        expected = "1" if "CommandError" in "".join(step.shown) else "0"
-        assert status == expected, f"{step.where}: {step.command}\n{output}"
+        assert status == ("CommandError" in "".join(step.shown)), f"{step.where}: {step.command}\n{output}"
         if "mcp_token" in arguments:
             (self.token,) = re.findall(r"^[\w-]{40,}$", output, re.MULTILINE)
         return output
@@ -177,7 +170,7 @@ class Reader:
     def forget(self) -> None:
         """End the process that has loaded the project as it was."""
         if self.runner is not None:
-            self.runner.communicate(timeout=START)
+            self.runner.close()
             self.runner = None
 
     def type_answers(self, step: Step) -> str:
@@ -214,26 +207,22 @@ class Reader:
     def serve(self, step: Step, arguments: list[str]) -> None:
         """Start a server in the place of the one before, and wait until it has said the last shown line."""
         self.stop()
-        self.server = subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=self.path,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert self.server.stdout is not None
+        reading, writing = os.pipe()
+        with open(writing, "w") as output, open(os.devnull) as nothing:
+            command = [sys.executable, *arguments]
+            self.server = Fork(command, self.environment, nothing, output, output, directory=self.path)
+        said = open(reading)  # noqa: SIM115
         watchdog = threading.Timer(START, self.server.kill)
         watchdog.start()
         seen = ""
-        for line in self.server.stdout:
+        for line in said:
             seen += line
             if self.ends(step, line):
                 break
         watchdog.cancel()
-        step.compare(seen)
-        self.drain = threading.Thread(target=self.server.stdout.read, daemon=True)
+        self.drain = threading.Thread(target=self.read_on, args=[said], daemon=True)
         self.drain.start()
+        step.compare(seen)
         self.reach()
 
     def ends(self, step: Step, line: str) -> bool:
@@ -254,8 +243,11 @@ class Reader:
             self.server.terminate()
             self.server.wait(START)
             self.drain.join(START)
-            assert self.server.stdout is not None
-            self.server.stdout.close()
+
+    def read_on(self, said: TextIO) -> None:
+        """Let the server say more, until its end."""
+        with said:
+            said.read()
 
     def ask(self, tool: str, **arguments: object) -> str:
         """Call a tool over HTTP as a client with the token and return what the model reads."""

@@ -16,12 +16,15 @@ from typing import Any
 from django.core.management import call_command
 
 from tests.documentation import DOCS, README, ROOT, blocks_of
+from tests.e2e.forks import Fork, run_to_end
 
 SOURCES = ROOT / "tests" / "readme_project"
 START = 60
 OWN_SETTINGS = """
 INSTALLED_APPS += ["shop"]
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the others are slow on purpose
+# What is slow: the hashes of passwords, on purpose, and the migrations of other apps.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+from tests.tables import UNMIGRATED as MIGRATION_MODULES
 """
 
 
@@ -44,9 +47,7 @@ class Project:
 
     def run(self, *command: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         env = {**self.environment, "DJANGO_SETTINGS_MODULE": "project.settings", **environment}
-        return subprocess.run(
-            [sys.executable, *command], cwd=self.path, env=env, input=given, capture_output=True, text=True, timeout=120
-        )
+        return run_to_end(command, env, self.path, given)
 
     def script(self, name: str, given: str = "", without: str = "", **environment: str) -> str:
         """Run a module of `readme_project/` within the project, where one may be empty; return what it prints."""
@@ -59,33 +60,26 @@ class Project:
     @contextmanager
     def server(self) -> Iterator[str]:
         """Serve `asgi.py` and give its address."""
-        with socket.socket() as listening:
+        with socket.socket() as listening, open(os.devnull, "w") as nothing:
             listening.bind(("127.0.0.1", 0))
             listening.listen()
             port = listening.getsockname()[1]
-            command = [sys.executable, "-m", "uvicorn", "project.asgi:application", "--fd", str(listening.fileno())]
             # The socket listens already, so the first request waits in its queue until the server is up.
-            server = subprocess.Popen(
-                command,
-                cwd=self.path,
-                env=self.environment,
-                pass_fds=[listening.fileno()],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            command = [sys.executable, "-m", "uvicorn", "project.asgi:application", "--fd", "0"]
+            server = Fork(command, self.environment, listening, nothing, nothing, directory=self.path)
             try:
                 yield f"http://127.0.0.1:{port}"
             finally:
                 server.terminate()
-                server.communicate(timeout=START)
+                server.wait(START)
 
 
-def made(path: Path, more: str = "") -> Project:
-    """Make the project in an empty folder, with more settings at its end, and its database, with a superuser."""
+def made(path: Path) -> Project:
+    """Make the project in an empty folder, and its database, with a superuser."""
     call_command("startproject", "project", str(path))
     shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
     settings = path / "project" / "settings.py"
-    settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py") + more)
+    settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py"))
     (path / "project" / "urls.py").write_text(readme_file("urls.py"))
     (path / "project" / "asgi.py").write_text(readme_file("asgi.py"))
     (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))

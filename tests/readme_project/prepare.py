@@ -3,6 +3,6 @@
 from django.core.management import call_command
 
 call_command("makemigrations", "shop", verbosity=0)
-call_command("migrate", verbosity=0)
+call_command("migrate", run_syncdb=True, verbosity=0)
 call_command("createsuperuser", interactive=False, username="ada", email="", verbosity=0)
 call_command("mcp_token", "ada")

@@ -29,7 +29,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, days: int, dry_run: bool, **options: Any) -> None:
         if days < 0:
             raise CommandError("--days must not be negative.")
-        unused = _unused(days)
+        source = get_application_model().RegistrationSource
+        unused = unused_clients(source.DCR, source.CIMD).filter(created__lt=timezone.now() - timedelta(days=days))
         count = unused.count()
         while not dry_run and (batch := list(unused.values_list("pk", flat=True)[:BATCH])):
             get_application_model()._default_manager.filter(pk__in=batch).delete()
@@ -38,8 +39,3 @@ class Command(BaseCommand):
             clear_used_assertions()
             clear_keys()
         self.stdout.write(f"{count} unused clients{'' if dry_run else ' deleted'}.")
-
-
-def _unused(days: int) -> Any:
-    source = get_application_model().RegistrationSource
-    return unused_clients(source.DCR, source.CIMD).filter(created__lt=timezone.now() - timedelta(days=days))

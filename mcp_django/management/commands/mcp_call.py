@@ -50,7 +50,7 @@ class Command(CallerCommand):
 
 
 def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the ``key=value`` pairs of ``mcp_call`` into the arguments of a tool whose schema has ``properties``."""
+    """Parse the ``key=value`` pairs of ``manage.py mcp_call`` for a tool whose schema has ``properties``."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")

@@ -74,7 +74,7 @@ class Command(BaseCommand):
             self.stdout.write("\nAll is well.")
 
     def say(self, verdict: str, title: str, text: str) -> None:
-        """Print one line."""
+        """Print one line of ``manage.py mcp_doctor``."""
         styles = {"ok": self.style.SUCCESS, "error": self.style.ERROR}
         word = {"ok": "ok", "error": "FAIL"}.get(verdict, "note")
         self.stdout.write(f"  {styles.get(verdict, self.style.WARNING)(word)}{' ' * (6 - len(word))}{title}: {text}")
@@ -94,7 +94,7 @@ def add_client() -> str:
 
 
 def shut_out(person: Any) -> str:
-    """Return the reason for ``mcp_doctor`` why the person cannot sign in at the login page, "" if none is known."""
+    """Return what ``manage.py mcp_doctor`` says if its ``--user`` cannot use the login page, "" if nothing is known."""
     admin_site = login_admin()
     if person is None or admin_site is None or person.is_staff:
         return ""
@@ -120,8 +120,8 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
 
 @contextmanager
 def cleaning(doctor: Doctor) -> Iterator[None]:
-    """Clean up after ``mcp_doctor``: delete the client that was registered, with its tokens. Another server keeps its
-    own until it cleans up."""
+    """Delete what ``manage.py mcp_doctor`` leaves when it is done: the client that was registered, with its tokens.
+    Another server keeps its own until it cleans up."""
     try:
         yield
     finally:

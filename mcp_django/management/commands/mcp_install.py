@@ -68,7 +68,7 @@ class Command(BaseCommand):
             self.stdout.write(client.text(connection))
 
     def write(self, client: Client, connection: Connection) -> None:
-        """Add the server to the client's file."""
+        """Install the server: add it to the client's file."""
         if client.path is None:
             raise CommandError(f"{client.title} keeps no file: leave --write out.")
         path = client.path.absolute()
@@ -87,7 +87,7 @@ class Command(BaseCommand):
             self.warn(f"{path} holds the token and is in a git work tree: keep it out of your commits.")
 
     def warn(self, text: str) -> None:
-        """Print a warning."""
+        """Print a warning of ``manage.py mcp_install``."""
         self.stderr.write(self.style.WARNING(text))
 
 
@@ -111,7 +111,7 @@ def _replace(path: Path, text: str, *, is_secret: bool) -> None:
 
 
 def _afterwards(client: Client, connection: Connection) -> str:
-    """Return the next step in the client after the server is installed there, "" for none."""
+    """Return what ``manage.py mcp_install`` says to do next in the client, "" for nothing."""
     if connection.token:
         told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
         return "" if client.path is not None or not client.after else told

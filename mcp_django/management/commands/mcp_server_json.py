@@ -9,10 +9,22 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...oauth.document_fetcher import is_public
+from ...oauth.resource_urls import resource_url
 from ...routing import mounted_endpoints
-from ...server.methods.lifecycle_and_subscriptions import registry_entry
+from ...server.methods.lifecycle_and_subscriptions import described
 
+SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
+
+
+def registry_entry(path: str, name: str = "") -> dict[str, Any]:
+    """Return the ``server.json`` of the endpoint at ``path``, for the registry of MCP servers.
+
+    ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER['name']``.
+    """
+    known = described(None)
+    remote = {"type": "streamable-http", "url": resource_url(None, path)}
+    return {"$schema": SCHEMA, **known, **({"name": name} if name else {}), "remotes": [remote]}
 
 
 class Command(BaseCommand):

@@ -1,4 +1,4 @@
-"""The interface of method handlers: what they return (``Later``, ``Asked``, ``Listen``), and required scopes."""
+"""The interface of method handlers: what they return (``Later``, ``Asked``, ``Listen``), and what they share."""
 
 import logging
 import uuid
@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from ...context.call_record import CallRecord
 from ...context.questions import Question
 from ...context.request import MCPRequest
-from ...exceptions import InsufficientScope
 
 logger = logging.getLogger("mcp_django")
 
@@ -33,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Result of the ``subscriptions/listen`` handler: the kinds of lists and the resources to watch."""
+    """Result of a method handler, that of ``subscriptions/listen``: the kinds of lists and the resources to watch."""
 
     lists: frozenset[str]
     uris: tuple[str, ...]
@@ -44,24 +43,18 @@ class Listen:
 Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | Listen]
 
 
-def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:
-    """Raise ``InsufficientScope`` unless the token has all the scopes that a method handler requires."""
-    if not request.mcp.scopes.issuperset(scopes):
-        raise InsufficientScope(scopes)
-
-
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
-    """Raise ``InsufficientScope`` in a handler unless the token has the scopes of the project's own resources at these
-    URIs.
+    """Raise ``InsufficientScope`` unless the token has all the scopes that a method handler requires for these URIs:
+    those of the project's own resources.
 
     What the caller's permissions do not admit takes none: it is not there.
     """
     found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
-    require_scopes(request, {scope for resource in found if resource is not None for scope in resource.scopes})
+    request.mcp.require_scopes({scope for resource in found if resource is not None for scope in resource.scopes})
 
 
 def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
-    """Log an internal error of a method handler and return the opaque id under which an operator finds it.
+    """Log that a method handler failed, with its error, and return the opaque id under which an operator finds it.
 
     In a call it is the id of its record, which the log of calls, the admin's history and spans have too.
     """

@@ -22,7 +22,7 @@ from ...protocol.versions import SUPPORTED, negotiate
 from ...scopes import READ
 from ...subscriptions.subscribers import check_uris
 from ...subscriptions.watched_resources import find_watches
-from .handler_interface import Later, Listen, require_scopes, require_scopes_of
+from .handler_interface import Later, Listen, require_scopes_of
 
 # The extensions of MCP by the setting that turns them on.
 EXTENSIONS: Final = {
@@ -60,7 +60,7 @@ def capabilities(request: MCPRequest) -> dict[str, Any]:
 
 
 def identity() -> dict[str, Any]:
-    """Return the server's identity, an ``Implementation`` object: name, title, version, website, icons."""
+    """Return the ``serverInfo`` of ``initialize``: the server's name, title, version, website and icons."""
     found: dict[str, Any] = {"name": settings.SERVER["name"], "version": settings.SERVER["version"]}
     if settings.SERVER["title"]:
         found["title"] = settings.SERVER["title"]
@@ -76,8 +76,8 @@ def identity() -> dict[str, Any]:
 
 
 def cache_ttl(method: str) -> int:
-    """Return how many milliseconds (``CACHE_TTL_MS``) clients may keep the result of ``server/discover`` or another
-    method.
+    """Return for how many milliseconds (``CACHE_TTL_MS``) clients may keep what ``server/discover`` or another method
+    tells.
 
     It is a hint (2026-07-28, server/utilities/caching).
     """
@@ -101,7 +101,7 @@ def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
 
 
 def ping(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer that the server is there."""
+    """Handle ``ping``: answer that the server is there."""
     return {}
 
 
@@ -129,7 +129,7 @@ def set_log_level(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, A
 
 def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     """Handle ``resources/subscribe``: notify the session of changes to a resource that the caller can read."""
-    require_scopes(request, [READ])
+    request.mcp.require_scopes([READ])
     session, uri = _session(request), str(params["uri"])
     check_uris([uri])
     require_scopes_of(request, [uri])
@@ -159,7 +159,7 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
 
     A resource that is named and takes a scope which the token lacks is asked for as ``resources/read`` would.
     """
-    require_scopes(request, [READ])
+    request.mcp.require_scopes([READ])
     lists, uris = read_filter(params)
     if not settings.EVENTS:
         return Listen(frozenset(), ())
@@ -169,33 +169,23 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
 
 
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
-REGISTRY_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 MAX_TITLE: Final = 100
 
 
 def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
-    """Return the card of the endpoint at ``path``."""
+    """Return the server's card for the endpoint at ``path``."""
     remote = {
         "type": "streamable-http",
         "url": resource_url(request, path),
         "supportedProtocolVersions": list(SUPPORTED),
     }
-    return {"$schema": SCHEMA, **_described(request), "remotes": [remote]}
+    return {"$schema": SCHEMA, **described(request), "remotes": [remote]}
 
 
-def registry_entry(path: str, name: str = "") -> dict[str, Any]:
-    """Return the server's identity at ``path`` as ``server.json`` for the registry of MCP servers.
-
-    ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER['name']``.
-    """
-    described = _described(None)
-    remote = {"type": "streamable-http", "url": resource_url(None, path)}
-    return {"$schema": REGISTRY_SCHEMA, **described, **({"name": name} if name else {}), "remotes": [remote]}
-
-
-def _described(request: HttpRequest | None) -> dict[str, Any]:
+def described(request: HttpRequest | None) -> dict[str, Any]:
+    """Return the server's identity as its card has it, and its entry in a registry: the name begins with the host."""
     known = identity()
     title = str(known.get("title") or known["name"])[:MAX_TITLE]
     host = urlsplit(origin(request)).hostname or "localhost"

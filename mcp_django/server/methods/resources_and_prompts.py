@@ -13,7 +13,7 @@ from ...resources.completions import ModelTemplate
 from ...resources.model_resources import Resources
 from ...runtime.cache_and_rate_limits import caller_of, hit_if_counted
 from ...scopes import READ
-from .handler_interface import Later, require_scopes
+from .handler_interface import Later
 
 
 def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,10 +35,10 @@ def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, 
 def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
     """Handle ``resources/read``: the contents at a URI; missing, hidden and forbidden get one answer."""
     uri: str = params["uri"]
-    require_scopes(request, [READ])
+    request.mcp.require_scopes([READ])
     function = request.mcp.site.get_function_resource(request, uri)
     if function is not None:
-        require_scopes(request, function.scopes)
+        request.mcp.require_scopes(function.scopes)
 
     def read() -> dict[str, Any]:
         try:
@@ -70,7 +70,7 @@ def get_prompt(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {name[:64]}")
     request.mcp.record.target = prompt.name
-    require_scopes(request, prompt.scopes)
+    request.mcp.require_scopes(prompt.scopes)
     arguments = dict(params.get("arguments") or {})
     return Later(lambda: prompt.get(request, arguments), is_async=prompt.is_async)
 
@@ -81,7 +81,7 @@ UNKNOWN: Final = "Unknown prompt, resource template or argument"
 
 def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
     """Handle ``completion/complete``: values for one argument of a prompt or a resource template."""
-    require_scopes(request, [READ])
+    request.mcp.require_scopes([READ])
     # A cache that is out of order limits nothing: the transport counts calls by the same rule.
     retry_after = hit_if_counted("completions", caller_of(request), settings.RATES["completions"])
     if retry_after is not None:
@@ -103,18 +103,18 @@ def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _source(request: MCPRequest, ref: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:
-    """Return the completer of the referenced prompt or resource template, or None, and its given arguments."""
+    """Find the prompt or resource template that a client refers to: its completer, or None, and given arguments."""
     site = request.mcp.site
     if ref["type"] == "ref/prompt":
         prompt = site.get_prompt(request, ref["name"])
         if prompt is None:
             return None, {}
-        require_scopes(request, prompt.scopes)
+        request.mcp.require_scopes(prompt.scopes)
         return prompt.completer, {}
     uri: str = ref["uri"]
     for resource in site.resources.values():
         given = {} if uri == resource.uri else resource.matches(uri)
         if resource.is_template and given is not None and resource.has_permission(request):
-            require_scopes(request, resource.scopes)
+            request.mcp.require_scopes(resource.scopes)
             return resource.completer, given
     return ModelTemplate.read(uri) if access_of(request).exposures else None, {}

@@ -26,10 +26,10 @@ from ...protocol.headers import check_param_headers, param_headers
 from ...protocol.messages import encode
 from ...protocol.versions import MIRRORED, STRUCTURED
 from ...tools.base import RecordTool, Tool
-from ...tools.corrected_calls import MAX_PROPOSAL, refusal_of
 from ...tools.function_tools import FunctionTool, ask_by_result, take_direct_answers
+from ...tools.refused_calls import MAX_PROPOSAL, refusal_of
 from ..idempotency_keys import ARGUMENT, Once, take_key
-from .handler_interface import Later, log_failure, require_scopes
+from .handler_interface import Later, log_failure
 
 # How alike names are that are told instead of an unknown one, between 0 and 1, and characters that are compared.
 NEAR: Final = 0.85
@@ -61,7 +61,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     record.target, record.writes = tool.name, not tool.read_only
     if record.writes:
         heed_writes()
-    require_scopes(request, tool.scopes)
+    request.mcp.require_scopes(tool.scopes)
     if (off := request.mcp.off) and (switched := off.tool(tool.name, read_only=tool.read_only)):
         raise switched.refusal()
     if record.writes:
@@ -101,7 +101,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """Return whether clients repeat arguments of ``tools/call`` for this tool in headers."""
+    """Return whether a ``tools/list`` with this tool has clients repeat arguments of its ``tools/call`` in headers."""
     return bool(param_headers(tool.input_schema))
 
 
@@ -131,7 +131,7 @@ class ToolCall:
             return self.failed(error)
 
     async def run_async(self) -> dict[str, Any]:
-        """Do the same on the event loop."""
+        """Run a ``tools/call`` on the event loop."""
 
         async def work() -> ToolResult:
             result = self.tool.call(self.request, self.arguments)

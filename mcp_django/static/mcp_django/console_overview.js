@@ -10,6 +10,9 @@
   told.setAttribute('role', 'status');
   told.textContent = figure.dataset.hint;
   figure.append(told);
+  // What is said of calls in each form of their number, and the form of each number.
+  const forms = JSON.parse(figure.dataset.forms);
+  const { formOf } = figure.dataset;
   const number = value => value.toLocaleString(document.documentElement.lang || undefined);
   // The bar at which the range begins, the one at which it ends, in either order, and whether a pointer chooses it.
   let anchor = bars.length - 1;
@@ -25,10 +28,13 @@
       told.textContent = figure.dataset.hint;
       return;
     }
-    const sum = name => number(range.reduce((total, bar) => total + Number(bar.dataset[name]), 0));
+    const sum = name => range.reduce((total, bar) => total + Number(bar.dataset[name]), 0);
     const { begins } = range[0].dataset;
     const { ends } = range[range.length - 1].dataset;
-    told.textContent = `${begins} – ${ends}: ${sum('calls')} ${figure.dataset.calls}, ${sum('failed')} ${figure.dataset.failed}`;
+    const calls = sum('calls');
+    const form = forms[formOf[calls < formOf.length ? calls : 100 + (calls % 100)]];
+    const text = form.replace('{calls}', number(calls)).replace('{failed}', number(sum('failed')));
+    told.textContent = `${begins} – ${ends}: ${text}`;
   }
 
   function narrow() {
@@ -64,7 +70,8 @@
     event.preventDefault();
     show();
   });
-  picture.addEventListener('focusin', event => {
+  // Chromium gives an SVG that listens itself a stop of the tab key.
+  figure.addEventListener('focusin', event => {
     const place = bars.indexOf(event.target.closest('a'));
     if (place >= 0 && place !== end) anchor = end = place;
   });

@@ -20,10 +20,10 @@ from channels.consumer import AsyncConsumer
 
 from ...conf import settings
 from ...exceptions import Cancelled
-from ...protocol.messages import BASE_HEADERS, KEEP_ALIVE, Response
+from ...protocol.server_sent_events import KEEP_ALIVE
 from ...runtime.thread_pools import give_up, in_thread
-from .http_exchange import SHORT_BODY, Exchange, Refused
-from .open_streams import registry
+from .http_exchange import BASE_HEADERS, SHORT_BODY, Exchange, Refused, Response
+from .stream_registry import registry
 
 # Seconds after which a read is watched for its client leaving: most are over sooner.
 WATCH_AFTER: Final = 0.5
@@ -47,11 +47,11 @@ STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), (
 
 
 class BodyTooLarge(Exception):
-    """The body crossed ``MAX_BODY_BYTES``."""
+    """The body that the consumer receives crossed ``MAX_BODY_BYTES``."""
 
 
 class ClientGone(Exception):
-    """The connection closed before the answer."""
+    """The consumer's connection closed before the answer."""
 
 
 class Connection:
@@ -102,7 +102,7 @@ class Connection:
         await self._write(head, {"type": "http.response.body", "body": response.body})
 
     async def open_stream(self, headers: Mapping[str, str]) -> None:
-        """Send the head of an event stream on the ASGI connection, once."""
+        """Send the head of a stream on the consumer's ASGI connection, once."""
         if not self.is_streaming:
             self.is_streaming = True
             await self._write(_head(200, [*STREAM_HEADERS, *headers.items()]))
@@ -163,7 +163,7 @@ class Runner(Protocol):
     """Interface of work that the ASGI consumer leaves to its connection: a call, a batch, a stream."""
 
     async def run(self, connection: Connection) -> None:
-        """Answer on the connection."""
+        """Answer on the consumer's connection."""
 
 
 class MCPConsumer(AsyncConsumer):
@@ -272,7 +272,7 @@ def _transport(send: Any) -> asyncio.Transport | None:
 
 
 def cut_off(client: Sequence[Any] | None) -> bool:
-    """Break the TCP connection to a client's address under any ASGI server; return whether there was one.
+    """Break the TCP connection of the consumer's client under any ASGI server; return whether there was one.
 
     A server that is told to close waits without end until the client has read what was sent.
     """

@@ -19,7 +19,8 @@ from ...context.request import MCPRequest
 from ...exceptions import Cancelled, InsufficientScope
 from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
-from ...protocol.messages import KEEP_ALIVE, ClientResponse, Response, encode, error_response, event
+from ...protocol.messages import ClientResponse, encode, error_response
+from ...protocol.server_sent_events import KEEP_ALIVE, event
 from ...protocol.versions import PRIMED
 from ...runtime.thread_pools import Busy, give_up, in_thread
 from ...server import sessions, stored_streams
@@ -30,8 +31,8 @@ from ..call_execution import begin, conclude, in_time, perform
 from ..notification_queues import Outbox
 from .asgi_consumer import KEEP_ALIVE_EVERY, ClientGone, Connection
 from .event_streams import GRACE, LAST_WORDS, CallLog, Tail
-from .http_exchange import Exchange
-from .open_streams import registry
+from .http_exchange import Exchange, Response
+from .stream_registry import registry
 
 logger = logging.getLogger("mcp_django")
 
@@ -54,7 +55,7 @@ class CallRunner:
         self.work: asyncio.Future[Reply | Asked] | None = None
 
     async def do(self, later: Later) -> Reply | Asked:
-        """Return what comes of the work."""
+        """Run the call's work, and return what comes of it."""
         exchange = self.exchange
         work = perform(exchange.request, self.call, later)
         self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
@@ -143,7 +144,7 @@ class BatchCall:
             await Resumed(exchange, resumption).resume()
 
     def in_this_thread(self) -> Response:
-        """Run the batch in this thread and return one response; answered questions are noted for :meth:`run`."""
+        """Run the calls of the batch in this thread; return one response, note answered questions for :meth:`run`."""
         return self.exchange.guarded(self._answer)
 
     def _answer(self) -> Response:
@@ -273,7 +274,7 @@ class SessionCall(CallRunner):
         registry.keep(asyncio.ensure_future(self._run()))
 
     def hang_up(self) -> None:
-        """Close the running call's connection, not its stream (2025-11-25, Sending Messages), from any thread."""
+        """Have the runner close its connection, not its stream (2025-11-25, Sending Messages), from any thread."""
         self.loop.call_soon_threadsafe(self.hung_up.set)
         self.outbox.ring()
 
@@ -314,14 +315,14 @@ class SessionCall(CallRunner):
         stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def heard(self, news: Any) -> None:
-        """Cancel the running call as the client cancels it or ends the session (basic/utilities/cancellation)."""
+        """Have the runner stop as the client cancels the call or ends the session (basic/utilities/cancellation)."""
         if isinstance(news, dict) and (
             news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
         ):
             self.loop.call_soon_threadsafe(self.cancel)
 
     def cancel(self) -> None:
-        """Cancel the running call's work, or have it stop at its first report of progress."""
+        """Cancel the runner's work, or have it stop at its first report of progress."""
         self.exchange.request.mcp.cancelled = True
         if self.work is not None:
             self.work.cancel()
@@ -355,7 +356,7 @@ class SessionCall(CallRunner):
             self.started.set_result(self.log)
 
     async def keep(self) -> None:
-        """Store the messages of the running call from its log, until there will be no more."""
+        """Store the messages of the runner's call from its log, until there will be no more."""
         log = self.log
         while True:
             log.changed.clear()
@@ -373,7 +374,7 @@ class SessionCall(CallRunner):
             await log.changed.wait()
 
     async def persist(self, write: Callable[[], T]) -> T:
-        """Store messages of the running call, trying again for ``KEEP_TRYING`` s while the database does not answer."""
+        """Run ``write`` for the runner, trying again for ``KEEP_TRYING`` s while the database does not answer."""
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:
@@ -389,7 +390,7 @@ class SessionCall(CallRunner):
             await asyncio.sleep(TRY_EVERY)
 
     def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
-        """Store the running call's messages in a thread; return False when another worker has ended its stream."""
+        """Store messages of the runner's call in a thread; return False when another worker has ended its stream."""
         if not self.log.has_row.is_set():
             self.write_row()
             self.loop.call_soon_threadsafe(self.log.has_row.set)
@@ -419,7 +420,7 @@ class SessionCall(CallRunner):
             await self.kept()
 
     async def kept(self) -> None:
-        """Wait until all messages of the run call are stored, or nothing can be."""
+        """Wait until all messages of the runner's call are stored, or nothing can be."""
         self.log.complete()
         assert self.keeper is not None
         with contextlib.suppress(DatabaseUnavailable, Busy):

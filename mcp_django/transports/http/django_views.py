@@ -22,22 +22,21 @@ from ...conf import settings
 from ...context.request import middleware_attributes, scope_from_wsgi
 from ...oauth.cors_and_refusals import cors
 from ...oauth.well_known_metadata import CARD, MAX_AGE
-from ...protocol.messages import Response
 from ...runtime.thread_pools import run_through
 from ...server.methods.lifecycle_and_subscriptions import card
 from ...sites import MCPSite
 from . import http_with_sse
 from .asgi_consumer import LARGE, WRITE_TIMEOUT, cut_off
 from .file_links import file_urls
-from .http_exchange import DJANGOS_REQUEST
-from .open_streams import registry
+from .http_exchange import DJANGOS_REQUEST, Response
+from .stream_registry import registry
 from .streamable_http import StreamableExchange, as_application
 
 _OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
-    """Return the URL patterns of the endpoint's Django views, or of the older transport's, relative to the mount."""
+    """Return the Django views of an endpoint, or of the older transport, in URL patterns relative to the mount."""
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
@@ -143,14 +142,14 @@ async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
 
 
 class Outgoing:
-    """Queue of messages from the consumer to the Django view, one of which waits at a time."""
+    """Queue of what a Django view sends: messages of the consumer within, one of which waits at a time."""
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._room, self._is_open = asyncio.Semaphore(1), False
 
     async def put(self, message: dict[str, Any]) -> None:
-        """Pass a message to the Django view, once the one before it was taken."""
+        """Give the Django view a message to send, once it has taken the one before."""
         if not self._is_open:
             await self._room.acquire()
         self._messages.put_nowait(message)
@@ -161,7 +160,7 @@ class Outgoing:
         return message
 
     def open(self) -> None:
-        """Let the consumer wait no longer, as its Django view takes no more messages."""
+        """Let nothing wait for the Django view any longer, as it sends no more messages."""
         self._is_open = True
         self._room.release()
 

@@ -24,7 +24,8 @@ from ...conf import settings
 from ...protocol import listen_messages
 from ...protocol.eras import Call
 from ...protocol.errors import ProtocolError
-from ...protocol.messages import encode, error_response, event, event_id, notification, priming, retry
+from ...protocol.messages import encode, error_response, notification
+from ...protocol.server_sent_events import event, event_id, priming, retry
 from ...protocol.versions import PRIMED
 from ...runtime.cache_and_rate_limits import cache
 from ...runtime.thread_pools import Worker, in_thread
@@ -38,7 +39,7 @@ from ...subscriptions.subscribers import UPDATED, Subscription
 from ..notification_queues import LISTS, Mailbox, relay
 from .asgi_consumer import KEEP_ALIVE_EVERY, Connection
 from .http_exchange import Exchange
-from .open_streams import OpenStream, registry
+from .stream_registry import OpenStream, registry
 
 logger = logging.getLogger("mcp_django")
 
@@ -88,7 +89,7 @@ class Lease:
 
 
 class SessionChanges:
-    """The changes for a session's event stream: its mailbox, subscription and lease, kept up to date."""
+    """What feeds the event stream of a session's changes: mailbox, subscription and lease, kept up to date."""
 
     def __init__(self, exchange: Exchange, session: ClientSession, mailbox: Mailbox) -> None:
         self.exchange, self.session, self.mailbox = exchange, session, mailbox
@@ -115,7 +116,7 @@ class SessionChanges:
             await in_thread("reads", self.lease.release)
 
     async def hold(self, *, take_over: bool = False) -> bool:
-        """Return whether the session's messages go out here."""
+        """Return whether this event stream is the one by which the session's messages go out."""
         return await in_thread("reads", lambda: self.lease.hold(take_over=take_over))
 
     def heard(self, news: Any) -> None:
@@ -152,12 +153,12 @@ class SessionChanges:
             self.say_known(token)
 
     def say_known(self, token: str) -> None:
-        """Let the request that changed the session's resources wait no longer, as the event stream knows of them."""
+        """Say that the event stream knows a session's new resources, for which the request that changed them waits."""
         if token:
             bus.publish(sessions.topic(self.session.id), {"known": token})
 
     def tell_all(self) -> None:
-        """Tell of everything that may have changed meanwhile."""
+        """Tell on the event stream of everything that may have changed meanwhile."""
         for kind in sorted(LISTS):
             self.mailbox.put(f"notifications/{kind}/list_changed", {})
         for uri in self.subscription.uris if self.subscription is not None else ():
@@ -232,7 +233,7 @@ class ListenStream(ChangeStream):
         self.call, self.id, self.wanted = call, call.id, wanted
 
     async def tell(self) -> None:
-        """Acknowledge ``subscriptions/listen``, then send the changes as an event stream; errors for a bad filter."""
+        """Send the event stream of ``subscriptions/listen``: acknowledgement, then changes; errors for a bad filter."""
         exchange, wanted = self.exchange, self.wanted
         try:
             subscription = await self.mailbox.subscribed(
@@ -252,7 +253,7 @@ class ListenStream(ChangeStream):
         return event(encode(listen_messages.tagged(self.id, method, params)))
 
     async def goodbye(self) -> None:
-        """Answer the ``subscriptions/listen`` request, which ends its event stream."""
+        """End the event stream of ``subscriptions/listen`` with the answer to its request."""
         await self.connection.end_stream(event(encode(listen_messages.ended(self.id, identity()))))
 
 
@@ -384,7 +385,7 @@ class CallLog:
         self.release(self.last)
 
     def read(self, after: int) -> stored_streams.Events | None:
-        """Return sendable messages of a call's event stream after a number; None where the database has to be asked."""
+        """Return what a call's event stream may send after a number; None where the database has to be asked."""
         if after < min(self.gone, self.stored):
             return None
         start = max(after, self.gone)
@@ -397,7 +398,7 @@ class CallLog:
 
 
 def say_alive() -> float | None:
-    """Give a sign of life for all calls with event streams in this worker; return the seconds until the next."""
+    """Give a sign of life for all event streams of calls in this worker; return the seconds until the next."""
     if not (running := list(registry.logs)):
         return None
     # The calls go on, and so do the attempts.
@@ -501,7 +502,7 @@ class Tail:
                 quiet_since = self.loop.time()
 
     async def read(self) -> stored_streams.Events:
-        """Return the next messages of the call's event stream: from this worker's log, or from the database."""
+        """Return what the call's event stream sends next: from this worker's log, or from the database."""
         self.log = registry.logs.get(self.stream_id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)

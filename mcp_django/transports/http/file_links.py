@@ -36,7 +36,7 @@ from ...operating.call_lifecycle import describe_caller, refuse_if_off
 from ...orm.query_limits import read_limits
 from ...orm.uris import DOWNLOADS, Address
 from ...problems import Problem
-from ...protocol.messages import body_length
+from ...protocol.headers import body_length
 from ...resources.model_resources import RowFile
 from ...runtime.cache_and_rate_limits import LimitExceeded, caller_of, count_call, hit
 from ...scopes import READ, WRITE, expand

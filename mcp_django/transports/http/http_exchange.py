@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -23,7 +24,7 @@ from django.template.loader import render_to_string
 from django.utils.functional import cached_property
 
 from ...conf import settings
-from ...context.admin_page import page_language
+from ...context.admin_page_and_language import page_language
 from ...context.call_record import CallRecord
 from ...context.call_restrictions import UnreadableAddress, narrowed_by
 from ...context.refused_request_log import report
@@ -39,20 +40,8 @@ from ...operating.call_lifecycle import outcome_of, refused
 from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
-from ...protocol.messages import (
-    EVENTS,
-    JSON,
-    Response,
-    accepts,
-    allowed_methods,
-    body_length,
-    decode,
-    encode,
-    error_response,
-    is_json,
-    origin_allowed,
-    readable_id,
-)
+from ...protocol.headers import EVENTS, JSON, accepts, allowed_methods, body_length, is_json, origin_allowed
+from ...protocol.messages import decode, encode, error_response, readable_id
 from ...runtime.cache_and_rate_limits import (
     Held,
     LimitExceeded,
@@ -72,7 +61,7 @@ from ...signin import restore
 from ...sites import MCPSite
 from ...subscriptions.bus import bus
 from ..client_configs import set_ups
-from .open_streams import registry
+from .stream_registry import registry
 
 logger = logging.getLogger("mcp_django")
 
@@ -92,6 +81,31 @@ SHOWN: Final = 100
 HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
 # Seconds, as text, after which a client may come back to a server that is busy.
 RETRY_AFTER: Final = {"Retry-After": "5"}
+BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
+    ("Cache-Control", "no-store"),
+    ("Vary", "Authorization, Origin"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The whole HTTP response of an exchange: status, body and the headers beside those that every response has."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def header_list(self) -> list[tuple[str, str]]:
+        """Return all headers of the exchange's response, in order."""
+        found = [*BASE_HEADERS, *self.headers.items()]
+        if self.body:
+            found.append(("Content-Type", self.content_type))
+        # RFC 9110, section 8.6: a 204 has none.
+        if self.status != 204:
+            found.append(("Content-Length", str(len(self.body))))
+        return found
 
 
 class Refused(Exception):
@@ -150,7 +164,7 @@ class Exchange:
 
     @cached_property
     def accepts_events(self) -> bool:
-        """Whether the client takes an event stream."""
+        """Whether the client of the exchange takes an event stream."""
         return accepts(self.accept, EVENTS)
 
     @property
@@ -171,7 +185,7 @@ class Exchange:
 
     @cached_property
     def caller(self) -> str:
-        """Whose limits the request counts against."""
+        """Whose limits the exchange counts against."""
         return caller_of(self.request)
 
     def close(self) -> None:
@@ -303,7 +317,7 @@ class Exchange:
     # Messages of either transport
 
     def enter(self, text: str | None) -> None:
-        """Check content type and ``Accept`` of the HTTP request, and find the session of this id, if one is named."""
+        """Begin the exchange proper: check its types, and find its session by this id, if one is named."""
         if self.request.method == "POST":
             self.check_types()
         if text is None:
@@ -322,7 +336,7 @@ class Exchange:
             bus.publish(topic(session.id), {"cancelled": request_id})
 
     def check_types(self) -> None:
-        """Check ``Content-Type``, ``Content-Encoding`` and ``Accept`` of the HTTP request."""
+        """Refuse the exchange for a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""
         takes_answers = self.accepts_events or accepts(self.accept, JSON)
         if not is_json(self.header("content-type")):
             given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"

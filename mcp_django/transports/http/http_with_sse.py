@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote
 
 from ...context.call_restrictions import kept_query
 from ...protocol.eras import Call, Rejected, classify
-from ...protocol.messages import Response, encode, notification
+from ...protocol.messages import encode, notification
 from ...runtime.thread_pools import Handover, in_thread
 from ...server import sessions, stored_streams
 from ...server.sessions import ClientSession
@@ -23,7 +23,7 @@ from ..notification_queues import Mailbox, relay
 from .asgi_consumer import Connection, MCPConsumer, Runner
 from .call_runners import SessionCall, begin_late
 from .event_streams import SessionChanges, Tail
-from .http_exchange import Exchange, Refused
+from .http_exchange import Exchange, Refused, Response
 
 MESSAGES: Final = "/messages"
 PARAMETER: Final = "session_id"

@@ -12,7 +12,9 @@ from typing import Any, Final
 from ...exceptions import InsufficientScope
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest, ProtocolError
-from ...protocol.messages import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER, ClientResponse, Response, parse_event_id
+from ...protocol.headers import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER
+from ...protocol.messages import ClientResponse
+from ...protocol.server_sent_events import parse_event_id
 from ...protocol.versions import SESSIONLESS
 from ...runtime.cache_and_rate_limits import count_call
 from ...runtime.thread_pools import Handover
@@ -25,7 +27,7 @@ from ..call_execution import LANES, begin
 from .asgi_consumer import MCPConsumer, Runner
 from .call_runners import BatchCall, DirectCall, Resumed, SessionCall
 from .event_streams import ListenStream, SessionStream, Tail
-from .http_exchange import Exchange, Refused
+from .http_exchange import Exchange, Refused, Response
 
 SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
@@ -141,5 +143,5 @@ class StreamableExchange(Exchange):
 
 
 def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
-    """Return an ASGI application that serves ``site`` by Streamable HTTP."""
+    """Return Streamable HTTP for ``site``, as an ASGI application."""
     return MCPConsumer.as_asgi(exchange=partial(StreamableExchange, site, attributes=attributes))

@@ -4,7 +4,7 @@
 // An action is one of { click: { role, name, most } }, where `most` takes the one whose first number in the name is the
 // highest, { tab: name }, which presses Tab until what has the focus is called so, { keys: [key] },
 // and { drag: [name, name] }, from one link to another.
-// Standard output: [{ name, clicks, tabs, url, text, status, problems: [text] }]
+// Standard output: [{ name, clicks, tabs, stops, url, text, status, problems: [text] }]
 
 import { readFileSync } from 'node:fs';
 
@@ -40,6 +40,7 @@ const doing = {
       if (journey.tabs >= MOST_TABS) throw new Error(`no way by Tab to ${name}`);
       await page.keyboard.press('Tab');
       journey.tabs += 1;
+      journey.stops.push(await focused());
     }
   },
   async keys(page, keys) {
@@ -57,7 +58,7 @@ const doing = {
 
 async function walk(context, { name, url, actions }) {
   const page = await context.newPage();
-  const journey = { name, clicks: 0, tabs: 0, problems: [] };
+  const journey = { name, clicks: 0, tabs: 0, stops: [], problems: [] };
   page.on('pageerror', error => journey.problems.push(error.message));
   await page.goto(url);
   const told = () => page.getByRole('status').allInnerTexts();

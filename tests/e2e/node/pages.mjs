@@ -129,13 +129,14 @@ async function look(page, { name, url, sent, copies }, language) {
   const status = response?.status() ?? 0;
   const failed = `the server responded with a status of ${status}`;
   await page.evaluate(axe);
-  // Everything is looked for once; of another scheme the colours.
+  // Everything is looked for once, the narrowest window last; of another scheme the colours, in that window.
+  const [narrowest, ...wider] = task.widths;
   for (const [number, colorScheme] of task.schemes.entries()) {
     await page.emulateMedia({ colorScheme });
-    for (const width of task.widths) {
+    for (const width of number && !task.screenshots ? [narrowest] : [...wider, narrowest]) {
       await page.setViewportSize({ width, height: HEIGHT });
       const found = number ? [] : await page.evaluate(measure, task.within);
-      if (width === task.widths[0]) {
+      if (width === narrowest) {
         const rules = number ? ['color-contrast'] : undefined;
         found.push(...(await page.evaluate(inspect, { within: task.within, rules, also: task.also })));
       }

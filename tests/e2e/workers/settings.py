@@ -7,10 +7,8 @@ from mcp_django.conf import Settings
 from tests.e2e.settings import *  # noqa: F403
 from tests.e2e.settings import INSTALLED_APPS as EXAMPLE_APPS
 from tests.e2e.settings import MCP_DJANGO as EXAMPLE_MCP
-from tests.tables import UNMIGRATED
 
 INSTALLED_APPS = [*EXAMPLE_APPS, "tests.e2e.workers"]
-MIGRATION_MODULES = UNMIGRATED
 
 # Servers of several test runs may share one Redis.
 PREFIX = os.environ["WORKERS_PREFIX"]

@@ -13,6 +13,8 @@ from django.test import override_settings
 from django.test.utils import isolate_apps
 from django.urls import path
 from django.utils.crypto import get_random_string
+from django_filters import FilterSet
+from rest_framework.serializers import ModelSerializer
 
 from mcp_django import MCPSite, ModelExposure, action, site
 from mcp_django.checks.declarations import (
@@ -34,6 +36,12 @@ pytestmark = pytest.mark.django_db
 
 own = MCPSite("own")
 urlpatterns = [path("mcp", own.urls)]
+
+
+class Named(ModelSerializer):
+    class Meta:
+        model = Author
+        fields = ["name"]
 
 
 class LoanInline(admin.TabularInline):
@@ -149,6 +157,7 @@ def test_an_order_by_a_column_of_the_parent_has_no_index_to_add():
     ("option", "value", "expected"),
     [
         ("inlines", ["LoanInline"], ["admin.E104"]),
+        ("inlines", [Author], ["admin.E104"]),
         ("inlines", [LoanInline], ["admin.E202"]),
         ("form", Author, ["admin.E016"]),
         ("list_per_page", "20", ["admin.E118"]),
@@ -160,6 +169,7 @@ def test_options_that_an_admin_has_are_checked_as_its_are(exposed, option, value
     found = [message for message in check_exposures() if message.id.startswith("admin.")]
     assert ids(found) == expected
     assert all(message.obj.__name__ in ("ModelExposure", "LoanInline") for message in found)
+    assert all(message.obj is LoanInline for message in check_undeclared())
 
 
 def test_orders_are_checked_for_a_deployment_alone():
@@ -254,6 +264,12 @@ def test_what_code_may_do_and_does_not_say_is_told_of_for_a_deployment_alone(mon
         ({"fields": ["name"], "ordering": ["-nam"]}, ["E010"]),
         ({"fields": ["name"], "sortable_by": ["nam"]}, ["E010"]),
         ({"fields": ["name"], "label_field": "nam"}, ["E010"]),
+        ({"fields": ["name"], "serializer_class": Author}, ["E023"]),
+        ({"fields": ["name"], "serializer_class": "shop.AuthorSerializer"}, ["E023"]),
+        ({"fields": ["name"], "serializer_class": Named()}, ["E023"]),
+        ({"fields": ["name"], "serializer_class": Named}, []),
+        ({"fields": ["name"], "filterset_class": Author}, ["E023"]),
+        ({"fields": ["name"], "filterset_class": FilterSet}, []),
         ({"fields": ["name"], "serach_fields": ["name"]}, ["W024"]),
         ({"fields": ["name"], "get_querysett": lambda self, request: None}, ["W024"]),
         ({"fields": ["name"], "filter_fields": {"name": ["exact", "regex"], "profile__website": ["exact"]}}, []),
@@ -265,6 +281,42 @@ def test_what_code_may_do_and_does_not_say_is_told_of_for_a_deployment_alone(mon
 def test_an_option_that_leads_nowhere_is_named(exposed, options, expected):
     exposed(ModelExposure, **options)
     assert ids(check_exposures()) == [f"mcp_django.{one}" for one in expected]
+
+
+HOOKS = [name for name, value in vars(ModelExposure).items() if callable(value) and not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_without_the_arguments_of_its_calls_is_named_with_what_to_write(exposed, name):
+    exposed(ModelExposure, fields=["name"], **{name: lambda self: None})
+    (message,) = check_exposures()
+    assert (message.id, message.obj) == ("mcp_django.E037", own.exposures[Author].__class__)
+    start = f"Write def {name}(self, "
+    assert message.hint.startswith(start)
+    written = {}
+    exec(message.hint.removeprefix("Write ").removesuffix(".") + ": ...", written)
+    own.unregister(Author)
+    exposed(ModelExposure, fields=["name"], **{name: written[name]})
+    assert check_exposures() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hook", "hint"),
+    [
+        ("get_fields", lambda self, request: [], "Write def get_fields(self, request, obj=None)."),
+        ("get_queryset", [], "Write def get_queryset(self, request)."),
+        ("has_add_permission", True, "Write def has_add_permission(self, request)."),
+        ("has_view_permission", lambda self, obj=None: True, "Write def has_view_permission(self, request, obj=None)."),
+        ("get_form", lambda self, request, obj=None, **options: None, None),
+        ("get_fields", lambda self, *arguments: [], None),
+        ("get_fields", lambda self, request, row=None: [], None),
+        ("get_queryset", staticmethod(lambda request: None), None),
+        ("get_queryset", classmethod(lambda cls, request, using=None: None), None),
+    ],
+)
+def test_a_hook_is_called_with_what_the_app_gives_it(exposed, name, hook, hint):
+    exposed(ModelExposure, fields=["name"], **{name: hook})
+    assert [message.hint for message in check_exposures()] == ([hint] if hint else [])
 
 
 def test_columns_of_a_queryset_of_the_projects_own_can_be_named(exposed):

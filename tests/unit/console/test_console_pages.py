@@ -5,6 +5,7 @@ from django.contrib import admin as admins
 from django.test import Client
 from django.utils import timezone
 
+from mcp_django.console import console_pages
 from mcp_django.console.call_log_admin import CallEntryAdmin
 from mcp_django.models import CallEntry
 from tests.factories import make_superuser, make_user
@@ -12,7 +13,7 @@ from tests.unit.console.conftest import url
 
 CALLS = "/admin/mcp_django/callentry/"
 VIEW = "mcp_django.view_callentry"
-PAGES = {page.name: page for page in CallEntryAdmin.pages}
+PAGES = {page.name: page for page in console_pages.PAGES}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -63,11 +64,11 @@ def test_the_tabs_have_what_the_user_may_open(admin, browser_of):
 def test_without_the_toolkit_there_is_nothing_to_call(db, rf, monkeypatch):
     request = rf.get("/")
     request.user = make_superuser("root")
-    page = PAGES["seen"](CallEntryAdmin(CallEntry, admins.site))
-    assert page.may_open(request)
+    pages = {page.name: page for page in CallEntryAdmin(CallEntry, admins.site).pages}
+    assert pages["seen"].may_open(request)
     monkeypatch.setattr("mcp_django.console.console_pages.apps.is_installed", lambda name: False)
-    assert not page.may_open(request)
-    assert PAGES["overview"](CallEntryAdmin(CallEntry, admins.site)).may_open(request)
+    assert not pages["seen"].may_open(request)
+    assert pages["overview"].may_open(request)
 
 
 def test_staff_without_permission_sees_none_of_it(browser_of):
@@ -92,6 +93,21 @@ def test_wrong_settings_are_told_on_each_page_and_take_no_other_page_of_the_admi
     for answer in (admin.get(url(name)), admin.get(url(name), {"user": "root"})):
         assert "Did you mean &#x27;READ_ONLY&#x27;?" in answer.text
     assert admin.get("/admin/").status_code == admin.get(CALLS).status_code == 200
+
+
+@pytest.mark.parametrize("place", [CALLS, f"{CALLS}overview/", f"{CALLS}conversations/", f"{CALLS}try/", "/admin/"])
+def test_a_log_that_is_off_says_so_and_how_to_turn_it_on(admin, settings, place):
+    assert "The log of calls is off" not in admin.get(place).text
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": False}
+    for has_calls in (False, True):
+        if has_calls:
+            CallEntry.objects.create(call_id="a" * 32, time=timezone.now(), outcome="ok")
+        text = admin.get(place).text
+        assert text.count("The log of calls is off") == 1
+        assert "remove CALL_LOG: False from MCP_DJANGO" in text
+        # Nobody knows whether one has.
+        assert "No client has called yet." not in text
+        assert "Calls are logged" not in text
 
 
 STRICT = "default-src 'self'; img-src 'self' data:; "

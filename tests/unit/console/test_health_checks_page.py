@@ -1,5 +1,6 @@
 import socket
 import uuid
+from html import unescape
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -176,9 +177,20 @@ def test_what_the_system_checks_say_of_this_app_is_told_and_of_others_not(admin,
     assert not [title for title in findings if title.startswith("security.")]
 
 
-def test_a_site_without_an_address_is_told(admin, settings):
+@pytest.mark.parametrize(("debug", "hosts"), [(False, ["*"]), (True, ["*"]), (True, [])])
+def test_a_host_that_a_request_names_is_not_called(admin, server, settings, debug, hosts):
+    host = at(server, settings)
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_URL": ""}
-    assert "BASE_URL" in found(admin)["/mcp"].seen
+    settings.DEBUG, settings.ALLOWED_HOSTS = debug, hosts
+    (endpoint,) = [
+        item for item in admin.get(url("health"), headers={"host": host}).context["findings"] if item.title == "/mcp"
+    ]
+    assert endpoint.verdict == "error"
+    assert "Set BASE_URL" in endpoint.remedy
+    answer = admin.post(url("connect"), headers={"host": host})
+    # While DEBUG is off there is no address to show, and so none to check.
+    assert ("Set BASE_URL" if debug else "is not set") in unescape(answer.text)
+    assert server.asked == []
 
 
 def test_a_verdict_has_a_word():

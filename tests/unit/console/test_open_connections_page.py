@@ -1,4 +1,5 @@
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -33,6 +34,14 @@ def test_sessions_are_shown_with_user_client_and_calls(admin):
     assert (row.client, row.calls, row.subscriptions, row.open_streams) == ("Robot", 3, 1, 1)
     assert "ada" in answer.text
     assert len(answer.context["streams"]) == 1
+
+
+def test_times_are_those_of_the_other_pages(admin):
+    moment = timezone.now().replace(microsecond=0)
+    make_stream(make_session(seen=moment), alive=moment)
+    admin.cookies["mcp_zone"] = "Asia/Tokyo"
+    text = admin.get(url("connections"), headers={"accept-language": "de"}).text
+    assert text.count(f">{moment.astimezone(ZoneInfo('Asia/Tokyo')):%Y-%m-%d %H:%M:%S}</time>") == 2
 
 
 def test_what_is_over_is_not_shown(admin):

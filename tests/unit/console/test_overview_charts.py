@@ -1,5 +1,6 @@
 """The overview: what happened, what changed, what hurts; each number leads to the calls behind it."""
 
+import json
 import re
 from datetime import timedelta
 from html import unescape
@@ -8,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.test import Client
 from django.utils import timezone
-from django.utils.translation import ngettext, override
+from django.utils.translation import gettext, ngettext, override
 from pytest_django import DjangoAssertNumQueries
 
 from mcp_django.console import overview_charts as module
@@ -105,6 +106,25 @@ def test_a_bar_says_how_many_calls_it_has_in_the_words_of_the_number(browser: Cl
     with override("pl"):
         texts = [ngettext("%(count)s call", "%(count)s calls", n) % {"count": n} for n in (1, 3, 5, 22)]
     assert texts == ["1 wywołanie", "3 wywołania", "5 wywołań", "22 wywołania"]
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "ja", "pl", "ar"])
+def test_the_browser_has_the_words_of_each_number_of_calls(
+    browser: Client, language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log()
+    for most in (module.MOST, 0):
+        monkeypatch.setattr(module, "MOST", most)
+        with override(language):
+            context = browser.get(OVERVIEW, headers={"accept-language": language}).context
+            forms, form_of, is_about = json.loads(context["forms"]), context["form_of"], context["figures"].part > 1
+            assert is_about is (most == 0)
+            for number in (0, 1, 2, 3, 5, 11, 21, 22, 25, 99, 100, 101, 102, 112, 199, 200, 211, 1002, 10_000, 10_122):
+                # As the page's script does.
+                form = forms[int(form_of[number if number < len(form_of) else 100 + number % 100])]
+                text = ngettext("%(calls)s call, %(failed)s failed", "%(calls)s calls, %(failed)s failed", number)
+                names = [gettext("about %s") % name if is_about else name for name in ("{calls}", "{failed}")]
+                assert form == text % dict(zip(("calls", "failed"), names, strict=True))
 
 
 def test_without_a_time_before_nothing_changed(browser: Client) -> None:

@@ -1,3 +1,4 @@
+import re
 import uuid
 from datetime import timedelta
 from html import unescape
@@ -8,6 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 from django.utils import timezone
 
+from mcp_django.console import switches_page
 from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.alerts import alerts
 from mcp_django.operating.switches import active, board, end_switch, set_switch
@@ -180,6 +182,77 @@ def test_what_calls_are_narrowed_to_is_turned_off_from_there(admin, browser_of, 
     assert admin.post(url("switches"), form_of(admin.get(links[0]))).url == narrowed
     viewer = browser_of("viewer", "mcp_django.view_callentry")
     assert links_of(viewer.get(narrowed).text) == []
+
+
+def ticked(answer):
+    """The client ids that the page offers, and those that are ticked."""
+    boxes = re.findall(r'<input type="checkbox" name="target" value="([^"]*)"( checked)?>', answer.text)
+    return [unescape(value) for value, _ in boxes], [unescape(value) for value, checked in boxes if checked]
+
+
+@pytest.mark.parametrize("query", ["", "?q=client%3A%22Co+%3Cb%3E%22"])
+def test_a_client_is_off_two_clicks_from_its_row_of_the_overview(admin, query):
+    make_entry(client_id="abc", client_name="Co <b>")
+    page = url("overview") + query
+    link = next(link for link in links_of(admin.get(page).text) if "named" in link)
+    opened = admin.get(link)
+    # Nothing is off before the second click.
+    assert not Switch.objects.exists()
+    assert "<b>" not in opened.text
+    assert (form_of(opened)["kind"], form_of(opened)["target"]) == ("client", "abc")
+    assert admin.post(link, form_of(opened)).url == page
+    assert [(switch.kind, switch.target) for switch in active()] == [("client", "abc")]
+
+
+def test_of_the_clients_with_one_name_those_that_are_ticked_are_off(admin):
+    now = timezone.now()
+    for number, client_id in enumerate(["a&b", "https://c.example/x?y=1", "abc", "abc"]):
+        make_entry(client_id=client_id, client_name="Codex", time=now - timedelta(minutes=number))
+    make_entry(client_id="other", client_name="Claude")
+    make_entry(client_name="Codex")
+    (link,) = [link for link in links_of(admin.get(url("overview")).text) if "Codex" in link]
+    opened = admin.get(link)
+    assert ticked(opened) == (["a&b", "https://c.example/x?y=1", "abc"],) * 2
+    sent = form_of(opened) | {"kind": "client"}
+    # Unticking all of them turns off none.
+    refused = admin.post(link, sent | {"target": []})
+    assert "__all__" in refused.context["form"].errors
+    assert ticked(refused) == (["a&b", "https://c.example/x?y=1", "abc"], [])
+    late = admin.post(link, sent | {"target": ["abc"], "until": "2001-01-01T00:00"})
+    assert ticked(late)[1] == ["abc"]
+    assert not Switch.objects.exists()
+    done = admin.post(link, sent | {"target": ["a&b", "abc"]}, follow=True)
+    assert {(switch.kind, switch.target) for switch in active()} == {("client", "a&b"), ("client", "abc")}
+    assert done.redirect_chain == [(url("overview"), 302)]
+    assert done.text.count("Off: client Codex. All workers obey") == 1
+
+
+def test_of_many_clients_with_one_name_those_that_called_last_are_offered(
+    admin, monkeypatch, django_assert_max_num_queries
+):
+    monkeypatch.setattr(switches_page, "MAX_CLIENTS", 3)
+    now = timezone.now()
+    for number in range(6):
+        make_entry(client_id=f"c{number}", client_name="Codex", time=now - timedelta(minutes=number))
+    with django_assert_max_num_queries(12):
+        opened = admin.get(url("switches"), {"kind": "client", "named": "Codex"})
+    assert ticked(opened)[0] == ["c0", "c1", "c2"]
+
+
+@pytest.mark.parametrize("name", ["Codex", "nobody", "\0", "x" * 5000])
+def test_clients_without_an_id_are_turned_off_by_their_user(admin, name):
+    make_entry(client_name="Codex", kind="stdio", username="ann")
+    opened = admin.get(url("switches"), {"kind": "client", "named": name})
+    assert "have no client id: turn off their user." in opened.text
+    assert form_of(opened)["target"] == ""
+
+
+def test_who_may_not_view_the_log_learns_no_ids_of_it(browser_of):
+    make_entry(client_id="abc", client_name="Codex")
+    guard = browser_of("guard", CHANGE)
+    opened = guard.get(url("switches"), {"kind": "client", "named": "Codex"})
+    assert opened.status_code == 200
+    assert "abc" not in opened.text
 
 
 def test_the_reason_and_the_end_that_are_proposed_can_be_changed(admin):

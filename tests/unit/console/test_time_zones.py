@@ -1,11 +1,14 @@
 """The time zone of the console: the project's until an operator chooses another, on every page and in the list."""
 
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.models import CallEntry
+from tests.factories import make_user
 from tests.unit.console.conftest import url
 
 CALLS = "/admin/mcp_django/callentry/"
@@ -43,6 +46,19 @@ def test_who_chooses_comes_back_to_the_same_page(admin):
     assert (answer.status_code, answer.headers["Location"]) == (302, f"{CALLS}?q=client%3A%22Claude+Code%22&o=1")
     cookie = admin.cookies["mcp_zone"]
     assert (cookie.value, cookie["samesite"], cookie["httponly"]) == ("Europe/Berlin", "Lax", True)
+
+
+@pytest.mark.parametrize("name", ["Asia/Tokyo", "", "Mars/Olympus"])
+def test_nobody_chooses_a_zone_before_login(client, db, name):
+    for is_user in (False, True):
+        if is_user:
+            client.force_login(make_user("reader", staff=False))
+        client.cookies["mcp_zone"] = "Asia/Seoul"
+        answer = client.get(url("overview"), {"mcp_zone": name})
+        # The login leads back to the choice.
+        query = urlencode({"next": f"{url('overview')}?{urlencode({'mcp_zone': name})}"}, safe="/")
+        assert (answer.status_code, answer.headers["Location"]) == (302, f"{reverse('admin:login')}?{query}")
+        assert not answer.cookies
 
 
 def test_the_form_keeps_what_the_page_was_asked_for(admin):

@@ -23,6 +23,20 @@ SCHEMA = {
 }
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ({"type": "string", "format": "date-time"}, "2026-07-28T14:30:00Z"),
+        ({"type": "string", "format": "date"}, "tomorrow"),
+        ({"type": "integer"}, "ten"),
+        ({"type": "number"}, "1,5"),
+    ],
+)
+def test_a_value_of_a_link_is_shown_whatever_it_is(part, value):
+    form = SchemaForm({"properties": {"it": part}}, prefix="arg", initial={"it": value})
+    assert f'<input type="text" name="arg-it" value="{value}"' in str(form["it"])
+
+
 def given(text):
     form = SchemaForm(SCHEMA, QueryDict(text), prefix="arg")
     return form.values_given() if form.is_valid() else form.errors

@@ -24,7 +24,7 @@ def test_what_a_user_sees_is_shown_with_what_it_costs(admin):
     make_user("reader", "testapp.view_book")
     answer = show(admin, user="reader")
     view = answer.context["view"]
-    assert [model.label for model in view.models] == ["testapp.book"]
+    assert [model.label for model in view.models] == ["admin.logentry", "testapp.book"]
     assert "query_records" in answer.text
     assert str(view.instruction_tokens) in answer.text
     assert "the user lacks the permission testapp.view_author" in answer.text

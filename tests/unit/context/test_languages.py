@@ -9,7 +9,7 @@ from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone, translation
 
 from mcp_django import MCPSite
-from mcp_django.context.admin_page import language_of, own_locale
+from mcp_django.context.admin_page_and_language import language_of, own_locale
 from mcp_django.testing import MCPClient
 from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel

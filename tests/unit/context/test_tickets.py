@@ -3,10 +3,12 @@
 import time
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.test import override_settings
 
 from mcp_django import MCPSite
+from mcp_django.context.request import local_request
 from mcp_django.context.signing import MAX_AGE, TICKET, Ticket, can_link, read_ticket, ticket_url
 from tests.factories import make_user
 from tests.tool_calls import request_of
@@ -76,4 +78,7 @@ def test_a_caller_that_did_not_come_by_http_or_is_no_user_of_django_gets_none():
 
     assert can_link(nobody())
     assert not can_link(request_of(AnonymousUser(), MCPSite("a")))
+    local = local_request(MCPSite("a"))
+    local.user = get_user_model()(pk=1)
+    assert not can_link(local)
     assert not can_link(request_of(Service(), MCPSite("a"), resource=ENDPOINT))

@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ class AuthorAdmin(admin.ModelAdmin):
     actions = [
         *["shout", "whisper", "fail_at_seven", "refuse", "forbid", "rename", "clear", "ask_raw", "wizard", "elsewhere"],
         *["report", "destroy", "reports", "loud_progress", "own_transactions", "change_page"],
-        *["step_by_step", "complain", "half_well", "to_first", "listed"],
+        *["step_by_step", "complain", "half_well", "to_first", "listed", "rename_plain"],
     ]
     seen: Any = None
 
@@ -111,6 +112,11 @@ class AuthorAdmin(admin.ModelAdmin):
         else:
             form = RenameForm()
         return self.page(request, "rename", queryset.exclude(name="done"), form=form)
+
+    def rename_plain(self, request, queryset):
+        """As by ``render()``: the response does not have the form."""
+        response = self.rename(request, queryset)
+        return response and HttpResponse(response.render().content)
 
     def page(self, request, name, rows, template=PAGE, **context):
         context |= {**admin.site.each_context(request), "title": "Authors", "rows": rows, "action": name}
@@ -274,7 +280,7 @@ def test_G124_a_row_that_is_not_there_for_the_caller_stops_all(root):
 def test_H137_one_row_that_the_caller_may_not_change_stops_all(root):
     pks = [*authors(), make_author("locked").pk]
     text = refused(root, "shout", pks)
-    assert text.startswith("You may not run shout on 1 of these rows (locked). Nothing was changed.")
+    assert text.startswith(f"You may not run shout on 1 of these rows of testapp.author: “{pks[-1]}: locked”. ")
     assert run(root, "whisper", pks)["done"]
 
 
@@ -442,7 +448,7 @@ def test_H137_one_row_of_a_query_that_the_caller_may_not_change_stops_all(root):
     make_author("locked")
     authors()
     text = refusal(RUN, root, model="testapp.author", action="shout", all=True)
-    assert "on 1 of these rows (locked)" in text
+    assert re.search(r"on 1 of these rows of testapp\.author: “\d+: locked”", text)
 
 
 def test_an_action_that_takes_the_view_permission_alone_runs_on_a_query_at_once(root):
@@ -654,6 +660,18 @@ def test_controls_and_buttons_of_plain_html_are_asked_too(root):
     form = {"reason": "late", "_button": "decision=reject"}
     run(root, "ask_raw", pks, form=form, confirm_token=result.structured["confirm_token"])
     assert names() == ["reject late blue"]
+
+
+def test_a_page_that_was_rendered_without_its_form_says_what_is_wrong(root):
+    pks = authors()
+    token = run(root, "rename_plain", pks)["confirm_token"]
+    arguments = {"model": "testapp.author", "action": "rename_plain", "pks": pks}
+    result = result_of(RUN, root, **arguments, form={"name": "nobody", "style": "plain"}, confirm_token=token)
+    assert result.structured["errors"] == ["Nobody is nobody."]
+    assert names() == ["A1", "A2"]
+    token = result.structured["confirm_token"]
+    assert run(root, "rename_plain", pks, form={"name": "Ada", "style": "plain"}, confirm_token=token)["done"]
+    assert names() == ["Ada", "Ada"]
 
 
 def test_an_action_with_several_pages_is_refused_and_undone(root):

@@ -168,7 +168,7 @@ def test_a_permission_of_its_own_is_asked_for_each_row(root, own):
     assert call(tool, root, pks=pks)["done"], "superusers have testapp.publish_book"
     viewer = request_of(make_user("viewer", "testapp.view_tag"), own)
     assert call(tool, viewer, pks=pks[:1])["done"]
-    assert "(rusty)" in refusal(tool, viewer, pks=pks)
+    assert f"“{pks[1]}: rusty”" in refusal(tool, viewer, pks=pks)
 
 
 # Actions of a ModelAdmin
@@ -221,7 +221,7 @@ def test_H137_the_change_permission_is_asked_for_each_row():
     user = make_user("seller", "testapp.view_book", "testapp.change_book")
     mine, shared = make_book("Mine", owner=user), make_book("Shared")
     text = refusal(RUN, request_of(user), model="testapp.book", action="withdraw", pks=[mine.pk, shared.pk])
-    assert "on 1 of these rows (Shared)" in text
+    assert f"on 1 of these rows of testapp.book: “{shared.pk}: Shared”" in text
     assert not Book.objects.filter(status="withdrawn").exists()
 
 

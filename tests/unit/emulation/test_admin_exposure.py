@@ -1,4 +1,5 @@
 import pytest
+from django import forms
 from django.contrib import admin
 
 from mcp_django import MCPSite, site
@@ -7,6 +8,7 @@ from mcp_django.emulation.admin_exposure import AdminExposure
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.oddapp.admin import odd
@@ -195,3 +197,44 @@ def test_a_search_of_the_admins_own_narrows_its_list_while_nothing_is_searched_f
     counted = call(AggregateRecords(), request, model="oddapp.kind", aggregates=["count"])
     assert counted["rows"] == [[len(shown)]]
     assert len(call(QueryRecords(), request, model="oddapp.kind", search="k")["rows"]) == 4
+
+
+class PricedForm(forms.ModelForm):
+    reason = forms.CharField(max_length=20)
+
+    def clean_price(self):
+        if self.cleaned_data["price"] > 50:
+            raise forms.ValidationError("Too dear.")
+        return self.cleaned_data["price"]
+
+
+class PricedAdmin(admin.ModelAdmin):
+    form = PricedForm
+
+    def formfield_for_foreignkey(self, db_field, request, **options):
+        if db_field.name == "author":
+            options["queryset"] = Author.objects.exclude(name="Ghost")
+        return super().formfield_for_foreignkey(db_field, request, **options)
+
+
+def test_fewer_fields_are_written_through_the_same_form():
+    class Fewer(AdminExposure):
+        fields = ["title", "price", "author"]
+
+    admins = admin.AdminSite("own")
+    admins.register(Book, PricedAdmin)
+    admins.register(Author)
+    own = MCPSite("own", admin_site=admins)
+    own.register(Book, Fewer)
+    request, book, ghost = request_of(make_superuser(), own), make_book(), make_author("Ghost")
+    given = {"model": "testapp.book", "pk": book.pk}
+    for values, error in (
+        ({"price": "60"}, "price: Too dear."),
+        ({"author": ghost.pk}, "author: Select a valid choice."),
+        ({"price": "6", "reason": ""}, "reason: This field is required."),
+    ):
+        assert error in refusal(UpdateRecord(), request, **given, values={"reason": "sale", **values})
+    assert "cannot write 'status'" in refusal(UpdateRecord(), request, **given, values={"status": "published"})
+    call(UpdateRecord(), request, **given, values={"price": "40", "reason": "sale"})
+    book.refresh_from_db()
+    assert book.price == 40

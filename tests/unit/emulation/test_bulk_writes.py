@@ -156,7 +156,7 @@ def test_H137_one_row_that_the_caller_may_not_change_stops_all():
     mine, shared = make_book("Mine", owner=user), make_book("Shared")
     request = request_of(user)
     text = refusal(UPDATE, request, **BOOK, filters={"pages": 0}, values={"pages": 1})
-    assert text.startswith("You may not change 1 of these rows of testapp.book: “Shared”. Nothing was changed.")
+    assert text.startswith(f"You may not change 1 of these rows of testapp.book: “{shared.pk}: Shared”. Nothing was")
     assert confirmed(UPDATE, request, **BOOK, pks=[mine.pk], values={"pages": 1})["rows"] == 1
     assert Book.objects.get(pk=shared.pk).pages == 0
 
@@ -314,9 +314,9 @@ def test_H141_a_cascade_into_what_the_caller_may_not_delete_is_refused():
 def test_H141_one_row_that_the_caller_may_not_delete_stops_all():
     user = seller()
     make_book("Draft", owner=user)
-    make_book("Out", owner=user, status="published")
+    out = make_book("Out", owner=user, status="published")
     text = refusal(DELETE, request_of(user), **BOOK, filters={"pages": 0})
-    assert text.startswith("You may not delete 1 of these rows of testapp.book: “Out”.")
+    assert text.startswith(f"You may not delete 1 of these rows of testapp.book: “{out.pk}: Out”.")
     assert Book.objects.count() == 2
 
 

@@ -7,12 +7,13 @@ from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import ValidationError
 from django.utils import translation
 
+from mcp_django import ModelExposure
 from mcp_django.emulation.form_filling import field_entries, keep, writable_names
 from mcp_django.emulation.validation_errors import error_lines
 from mcp_django.tools.create_update_delete import CreateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
-from tests.testapp.models import Loan
+from tests.testapp.models import Author, Loan, Note
 from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.postgresql
@@ -105,6 +106,14 @@ def test_choices_are_named_where_one_is_wrong_but_not_without_end():
     assert line.endswith("(valid: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, …)")
 
 
+def test_a_time_is_answered_with_one_that_is_understood():
+    class Ask(forms.Form):
+        opens = forms.TimeField()
+
+    assert error_lines(Ask({"opens": "noon"}), ["opens"]) == ["opens: Enter a valid time. (such as 10:00)"]
+    assert error_lines(Ask({}), ["opens"]) == ["opens: This field is required."]
+
+
 @pytest.mark.django_db
 def test_times_that_are_kept_lose_nothing():
     moment = datetime(2030, 1, 1, 1, 1, 1, 123456, tzinfo=UTC)
@@ -142,3 +151,15 @@ def test_a_choice_that_differs_in_case_from_another_is_the_one_that_is_written(g
     else:
         call(CreateRecord(), request, model="filterapp.screening", values=values)
         assert Screening.objects.get().size == stored
+
+
+def test_a_content_type_is_given_by_the_name_of_a_model_that_the_caller_sees(db):
+    site = site_with(Author, **{"fields": ["name"]})
+    site.register(Note, ModelExposure, fields=["content_type", "object_id", "target", "text"])
+    request, author = request_of(make_superuser(), site), make_author("Ada")
+    values = {"object_id": str(author.pk), "text": "hers"}
+    made = call(CreateRecord(), request, model="testapp.note", values={**values, "content_type": "testapp.author"})
+    assert made["fields"]["target"] == [author.pk, "Ada", "testapp.author"]
+    for name in ("testapp.book", "testapp.nothing", "author"):
+        text = refusal(CreateRecord(), request, model="testapp.note", values={**values, "content_type": name})
+        assert text == "Nothing was saved:\ncontent_type: Give a model as list_models names it, or its key."

@@ -1,20 +1,25 @@
 """A broken constraint is told by fields and rows that the caller sees, and by nothing else."""
 
+import re
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
-from django.forms import modelform_factory
+from django.db.models import CheckConstraint, F, Q, UniqueConstraint
+from django.db.models.functions import Lower
+from django.forms import DateField, ModelForm, modelform_factory
 
-from mcp_django import MCPSite, ModelExposure
+from mcp_django import AdminExposure, MCPSite, ModelExposure
+from mcp_django import site as default_site
 from mcp_django.emulation.validation_errors import broken_constraint, duplicate_note
 from mcp_django.orm.access import access_of
 from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.inlineapp.factories import ORDER, make_order, shop_request
 from tests.inlineapp.models import Line, Order, Product
-from tests.testapp.models import AudioBook, Book, Placement, Shelf
+from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Shelf
 from tests.tool_calls import call, refusal, request_of, site_with
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -48,6 +53,92 @@ def test_G134_of_a_row_that_the_caller_does_not_see_no_more_is_told_than_in_the_
     user = make_user("seller", "testapp.view_book", "testapp.add_book", "testapp.view_author")
     text = refusal(CREATE, request_of(user), **BOOK, values=values(isbn=book.isbn))
     assert text == "Nothing was saved:\nisbn: Book with this ISBN already exists."
+
+
+ONE = UniqueConstraint(fields=["title"], condition=Q(status="published"), name="one_published")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "note"),
+    [
+        (ONE, " It allows one row for each title, depending on status. (testapp.book with pk {pk} has it)"),
+        (UniqueConstraint(Lower("title"), name="any_case"), " It allows one row for each title."),
+        (CheckConstraint(condition=Q(pages__lte=F("rating")), name="few"), " It is a rule on pages, rating."),
+    ],
+    ids=lambda item: getattr(item, "name", ""),
+)
+def test_a_constraint_that_django_names_alone_is_told_by_its_fields(
+    root: Any, constraint: Any, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Book._meta, "constraints", [constraint])
+    book = make_book("Dune", status="published")
+    given = values(isbn="1", status="published", pages=2, rating=1)
+    text = refusal(CREATE, root, **BOOK, values=given)
+    told = f"(row): Constraint “{constraint.name}” is violated.{note.format(pk=book.pk)}"
+    assert text == f"Nothing was saved:\n{told}"
+    other = make_book("Other", status="published")
+    text = refusal(UPDATE, root, **BOOK, pk=other.pk, values={"title": "Dune", "pages": 2, "rating": 1})
+    assert text.endswith(told)
+    if constraint is ONE:
+        assert call(UPDATE, root, **BOOK, pk=other.pk, values={"title": "Dune", "status": "draft"})["changed"]
+
+
+class HiddenStatus(AdminExposure):
+    exclude = ("status",)
+
+
+class HiddenTitle(AdminExposure):
+    exclude = ("title",)
+
+
+@pytest.mark.parametrize(
+    ("exposure", "note"),
+    [(HiddenStatus, " It allows one row for each title, under a condition."), (HiddenTitle, "")],
+)
+def test_the_fields_of_a_constraint_that_the_caller_does_not_see_are_not_named(
+    exposure: Any, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Book._meta, "constraints", [ONE])
+    site = MCPSite("hidden", admin_site=admin.site)
+    site.register(Book, exposure)
+    for title in ("Dune", "Other"):
+        make_book(title, status="published")
+    other = Book.objects.get(title="Other")
+
+    class Turning(modelform_factory(Book, fields="__all__")):  # type: ignore[misc]
+        def clean(self) -> Any:
+            self.instance.title = self.cleaned_data["title"] = "Dune"
+            return super().clean()
+
+    monkeypatch.setattr(site.exposures[Book].model_admin, "form", Turning)
+    text = refusal(UPDATE, request_of(make_superuser(), site), **BOOK, pk=other.pk, values={"pages": 5})
+    assert text == f"Nothing was saved:\n(row): Constraint “one_published” is violated.{note}"
+
+
+# Of the admin's form, whose field has two texts, and of that of an exposure.
+@pytest.mark.parametrize("site", [default_site, site_with(Loan, Book)])
+@pytest.mark.parametrize("moment", ["now", "tomorrow", "31.01.2026 10:00", "2026-13-01", 5, "now tomorrow"])
+def test_a_moment_that_is_not_understood_is_answered_with_one_that_is(site: MCPSite, moment: Any) -> None:
+    request = request_of(make_superuser(), site)
+    given = {"book": make_book().pk, "borrower": "Ada", "due": moment}
+    text = refusal(CREATE, request, model="testapp.loan", values=given)
+    assert re.fullmatch(r"Nothing was saved:\n(due: .*\(such as 2026-01-31T10:00:00Z\)\n?)+", text)
+    row = call(CREATE, request, model="testapp.loan", values={**given, "due": "2026-01-31T10:00:00Z"})
+    text = refusal(UPDATE, request, model="testapp.loan", pk=row["pk"], values={"due": moment})
+    assert text.endswith("(such as 2026-01-31T10:00:00Z)")
+
+
+class LocalForm(ModelForm):
+    published = DateField(input_formats=["%d.%m.%Y"])
+
+
+def test_a_form_that_takes_dates_in_its_own_way_names_that() -> None:
+    site = site_with(Author)
+    site.register(Book, fields=["title", "author", "price", "published"], form=LocalForm)
+    request = request_of(make_superuser(), site)
+    text = refusal(CREATE, request, **BOOK, values=values(published="2026-02-01"))
+    assert text == "Nothing was saved:\npublished: Enter a valid date. (such as 31.01.2026)"
+    assert call(CREATE, request, **BOOK, values=values(published="31.01.2026"))["fields"]["published"] == "2026-01-31"
 
 
 def test_a_row_does_not_stand_in_its_own_way(root: Any) -> None:

@@ -1,10 +1,15 @@
 import pytest
 from django.db.models import Manager
+from django.forms import CharField, ModelForm
 
 from mcp_django import MCPSite, ModelExposure, action
 from mcp_django.context.request import MCPContext, MCPRequest
-from tests.factories import make_author, make_superuser, make_user
+from mcp_django.tools.create_update_delete import UpdateRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel
+from tests import tool_calls
+from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Tag
+from tests.tool_calls import call, refusal
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -90,6 +95,36 @@ def test_actions_are_listed_for_those_who_may_run_them(site):
 def test_the_form_has_the_writable_fields_alone(site):
     form = site.exposures[Author].get_form(request_of(make_superuser(), site))
     assert list(form.base_fields) == ["name", "born"]
+
+
+class RetitleForm(ModelForm):
+    reason = CharField(max_length=20)
+
+    class Meta:
+        model = Book
+        fields = ["title", "isbn"]
+
+
+def test_an_own_form_says_what_is_written_of_what_is_shown():
+    class Retitled(ModelExposure):
+        fields = ["title", "status", "author"]
+        form = RetitleForm
+
+        def save_model(self, request, obj, form, change):
+            obj.title += f" ({form.cleaned_data['reason']})"
+            super().save_model(request, obj, form, change)
+
+    own = MCPSite("own")
+    own.register(Book, Retitled)
+    request, book = tool_calls.request_of(make_superuser(), own, scopes={"mcp:read", "mcp:write"}), make_book("Old")
+    given = {"model": "testapp.book", "pk": book.pk}
+    described = call(DescribeModel(), request, model="testapp.book", detail=True)
+    assert described["input_schema"]["properties"].keys() == {"title", "reason"}
+    assert "cannot write 'status'" in refusal(UpdateRecord(), request, **given, values={"status": "published"})
+    assert "reason: This field is required." in refusal(UpdateRecord(), request, **given, values={"title": "New"})
+    call(UpdateRecord(), request, **given, values={"title": "New", "reason": "typo"})
+    book.refresh_from_db()
+    assert book.title == "New (typo)"
 
 
 def test_search_follows_the_rules_of_the_admin(site):

@@ -1,6 +1,5 @@
 """Parameters that are asked for."""
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -20,7 +19,6 @@ from mcp_django.functions.asked_parameters import (
     answers_of,
     asked_parameters,
     finished,
-    result_annotation,
 )
 from mcp_django.schema.annotations import Param
 from mcp_django.schema.sampling_and_roots import Root, Sampled
@@ -224,8 +222,3 @@ def test_H154_a_call_that_nobody_waits_for_ends_at_the_next_yield_and_cleans_up(
     with pytest.raises(Cancelled):
         finished(request_, work())
     assert seen == ["cleaned up"]
-
-
-def test_the_result_of_a_generator_is_what_it_returns():
-    assert result_annotation(Generator[tuple[int, int], None, dict[str, int]]) == dict[str, int]
-    assert result_annotation(dict[str, int]) == dict[str, int]

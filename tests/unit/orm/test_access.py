@@ -19,7 +19,7 @@ from mcp_django.models import Switch
 from mcp_django.operating.switches import Off
 from mcp_django.orm import access, columns
 from mcp_django.orm.access import access_of, has_every_row, parse_pk
-from mcp_django.orm.filters import filters_of, find_filter
+from mcp_django.orm.allowed_filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.schema.secrets import is_sensitive

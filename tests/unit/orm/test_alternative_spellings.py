@@ -8,8 +8,8 @@ from mcp_django import ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.alternative_spellings import lookup_meant
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.corrected_calls import proposal
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.refused_calls import proposal
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
@@ -197,6 +197,8 @@ def test_a_word_means_only_a_lookup_that_the_field_takes() -> None:
         ({"price": "9,90"}, {"price": "9.90"}),
         ({"price": "$9.90"}, {"price": "9.90"}),
         ({"active": "yes"}, {"active": True}),
+        ({"rating": ""}, {"rating__isnull": True}),
+        ({"published": " "}, {"published__isnull": True}),
         ({"status": "publishd"}, {"status": "published"}),
         ({"status": "!draft"}, {"not": {"status": "draft"}}),
         ({"status": "draft,published"}, {"status__in": ["draft", "published"]}),

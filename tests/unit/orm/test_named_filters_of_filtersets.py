@@ -66,6 +66,21 @@ def test_its_filters_narrow_the_callers_rows(request_: Any, filters: Any, found:
     assert titles(request_, filters) == found
 
 
+def test_a_filter_that_orders_is_none() -> None:
+    class Ordering(django_filters.FilterSet):
+        o = django_filters.OrderingFilter(fields=["year"])
+
+    class Ordered(ModelExposure):
+        fields = ("title", "year")
+        filterset_class = Ordering
+
+    site = MCPSite()
+    site.register(Film, Ordered)
+    request = reader(make_superuser(), site)
+    assert "filters" not in call(DESCRIBE, request, model="filterapp.film")
+    assert "no filter 'o'" in refusal(QUERY, request, model="filterapp.film", filters={"o": "-year"})
+
+
 @pytest.mark.parametrize(
     ("filters", "text"),
     [

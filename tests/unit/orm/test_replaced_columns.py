@@ -10,7 +10,8 @@ from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
 
-from mcp_django.orm.columns import is_replaced, linked_reader, plain_rows
+from mcp_django.orm.columns import is_replaced, linked_reader
+from mcp_django.orm.row_reading import plain_rows
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords

@@ -11,6 +11,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.orm.path import guards_on, leads_to_hidden_rows
+from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar
@@ -113,14 +114,62 @@ class OpenStudios(ModelExposure):
         return super().get_queryset(request).exclude(name__startswith="Secret")
 
 
-@pytest.mark.parametrize("field", ["studio__name__iexact", "studio__name__istartswith", "studio__name__icontains"])
-def test_a_search_field_with_a_lookup_finds_rows_by_those_that_are_not_hidden(films: None, field: str) -> None:
+class OpenGenres(ModelExposure):
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(name="noir")
+
+
+@pytest.mark.parametrize(
+    ("field", "term", "hidden"),
+    [
+        ("studio__name", "dio", "cret"),
+        ("=studio__name", "'big studio'", "'secret studio'"),
+        ("studio__name__iexact", "'big studio'", "'secret studio'"),
+        ("studio__name__istartswith", "big", "secret"),
+        ("studio__name__icontains", "dio", "cret"),
+        ("studio__name__exact", "'Big Studio'", "'Secret Studio'"),
+        ("studio__name__startswith", "Big", "Secret"),
+        ("studio__name__endswith", "'g Studio'", "'t Studio'"),
+        ("studio__name__contains", "ig", "cret"),
+        ("studio__name__regex", "^Big", "^Secret"),
+        ("studio__budget__exact", "7", "8"),
+        ("studio__budget__lte", "8", "4"),
+        ("studio__owner__name__exact", "Owner", "'Secret Owner'"),
+    ],
+)
+def test_a_search_field_with_a_lookup_finds_rows_by_those_that_are_not_hidden(
+    films: None, field: str, term: str, hidden: str
+) -> None:
+    owner, other = Studio.objects.create(name="Owner"), Studio.objects.create(name="Secret Owner")
+    Studio.objects.filter(name="Big Studio").update(budget=7, owner=owner)
+    secret = Studio.objects.create(name="Secret Studio", budget=3 if "lte" in field else 8, owner=other)
+    Film.objects.filter(title="Sea of Sol").update(studio=secret)
+    user = make_superuser()
+    assert len(found(reader(user, site_with(Film, Studio, search_fields=[field])), search=hidden)) == 1
     site = site_with(Film, search_fields=[field])
     site.register(Studio, OpenStudios)
+    shown = Film.objects.filter(studio__name="Big Studio").order_by("pk").values_list("pk", flat=True)
+    assert found(reader(user, site), search=term) == [*shown]
+    assert found(reader(user, site), search=hidden) == []
+
+
+def test_a_search_through_many_rows_finds_by_those_that_are_not_hidden(films: None) -> None:
+    site = site_with(Film, search_fields=["genres__name__exact", "genres__name__endswith"])
+    site.register(Genre, OpenGenres)
     request = reader(make_superuser(), site)
-    Film.objects.filter(title="Sea of Sol").update(studio=Studio.objects.create(name="Secret"))
-    assert len(found(request, search="'big studio'")) == 2
-    assert found(request, search="secret") == []
+    shown = Film.objects.filter(genres__name="neo noir").order_by("pk").values_list("pk", flat=True)
+    assert found(request, search="'neo noir'") == found(request, search="noir") == [*shown]
+    Genre.objects.filter(name="neo noir").delete()
+    assert found(request, search="noir") == []
+
+
+@pytest.mark.parametrize("field", ["studio__name", "studio__name__exact"])
+def test_the_description_names_a_search_field_that_leads_where_the_caller_may_not_view(films: None, field: str) -> None:
+    site = site_with(Film, search_fields=["title", field])
+    site.register(Studio, fields=["name"])
+    request = reader(make_user("reader", "filterapp.view_film"), site)
+    described = call(DescribeModel(), request, model="filterapp.film", detail=True)
+    assert described.get("not_searched") == ["studio"]
 
 
 def test_row_133_a_word_that_a_search_field_cannot_take_is_refused(films: None) -> None:

@@ -48,6 +48,16 @@ def refused(function: Any, *arguments: Any) -> str:
     return error.value.message
 
 
+def test_a_relation_to_several_rows_as_a_field_says_what_reads_them(book: Any) -> None:
+    request, _ = book
+    author = request.mcp.site.exposures[Author]
+    for text in ("books", "books.title", "books__title"):
+        assert refused(fields_argument, request, author, [text]) == (
+            f"testapp.author has no field '{text}'. books leads to several rows: query testapp.book itself, or "
+            "get_record with related."
+        )
+
+
 def test_an_unknown_argument_names_the_nearest() -> None:
     assert "Did you mean limit?" in refused(check_names, {"limts": 5}, ["model", "limit"])
     assert check_names({"wait_for_previous": True, "model": "x", "limit": None}, ["model", "limit"]) == {"model": "x"}

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, Per
 
 from mcp_django import ToolError
 from mcp_django import site as default_site
-from mcp_django.functions.signatures import ProjectFunction
+from mcp_django.functions.project_function import ProjectFunction
 from mcp_django.resources.completions import Completer
 from mcp_django.schema.annotations import Param
 from tests.factories import make_author, make_book, make_superuser, make_user

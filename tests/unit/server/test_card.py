@@ -1,13 +1,12 @@
-"""What the card and the registry's entry say, against what their schemas ask for."""
+"""What the card says, against what its schema and that of the registry's entry ask for."""
 
 import re
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from mcp_django.protocol.versions import SUPPORTED
-from mcp_django.server.methods.lifecycle_and_subscriptions import card, registry_entry
+from mcp_django.server.methods.lifecycle_and_subscriptions import card
 
 NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 SETTINGS = {
@@ -52,13 +51,3 @@ def test_every_name_is_one_that_the_schemas_take(base: str, name: str) -> None:
     assert 3 <= len(found["name"]) <= 200
     assert 1 <= len(found["title"]) <= 100
     assert 1 <= len(found["description"]) <= 100
-
-
-def test_the_registry_gets_the_public_address_and_the_name_it_knows() -> None:
-    with override_settings(MCP_DJANGO=SETTINGS):
-        entry = registry_entry("/mcp", "com.example/shop")
-    assert entry["name"] == "com.example/shop"
-    assert entry["remotes"] == [{"type": "streamable-http", "url": "https://mcp.shop.example/mcp"}]
-    assert entry["$schema"].endswith("/server.schema.json")
-    with override_settings(MCP_DJANGO={}), pytest.raises(ImproperlyConfigured):
-        registry_entry("/mcp")

@@ -107,7 +107,8 @@ def test_H147_what_is_read_only_for_one_user_is_not_written_by_them():
         ({"pages": True}, "pages: Enter a whole number."),
         ({"status": "Sold"}, "status: Select a valid choice. Sold is not one of the available choices. "
          "(valid: draft, published, withdrawn)"),
-        ({"published": "soon"}, "published: Enter a valid date."),
+        ({"published": "tomorrow"}, "published: Enter a valid date. (such as 2026-01-31)"),
+        ({"reading_time": "long"}, "reading_time: Enter a valid duration. (such as P1DT2H)"),
         ({"active": "perhaps"}, "active: Give true or false."),
         ({"tags": 5}, "tags: Give a list of primary keys."),
         ({"author": [1, 2, 3]}, "author: Give a primary key, as a text or an integer."),

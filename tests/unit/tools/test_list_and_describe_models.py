@@ -88,6 +88,7 @@ def test_several_models_are_described_in_one_call() -> None:
     assert found["models"][1] == alone
     assert found == call(DESCRIBE, request, model='["testapp.book", "testapp.tag"]')
     assert found["returned"] == 2
+    assert found == call(DESCRIBE, request, model="testapp.book, testapp.tag, TESTAPP.Book")
 
 
 def test_row_125_one_model_that_is_not_there_refuses_the_call() -> None:

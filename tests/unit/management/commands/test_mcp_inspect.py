@@ -46,6 +46,17 @@ def test_models_are_shown_with_their_fields_and_actions(capsys):
     assert "actions: " in out
 
 
+@pytest.mark.parametrize("only", [{}, {"model": "admin.logentry"}])
+def test_the_history_is_shown_once_as_there_or_as_not_there(capsys, only):
+    entries = [item.strip() for item in run(capsys, **only).splitlines() if "admin.logentry" in item]
+    assert len(entries) == 1
+    assert entries[0].startswith("admin.logentry (view only): id, time, user, action")
+    assert "- stored: " not in run(capsys, **only)
+    told = "- admin.logentry: there is no model for which the user has the permission that it asks for"
+    make_user("nobody")
+    assert [item.strip() for item in run(capsys, "nobody", **only).splitlines() if "admin.logentry" in item] == [told]
+
+
 def refuse(monkeypatch, hook):
     """Have a hook of the exposure of authors refuse everybody."""
     exposure = site.exposures[Author]
@@ -142,8 +153,8 @@ def test_a_model_is_found_by_its_name_alone(capsys):
 
 
 def test_filters_resources_and_prompts_are_shown(capsys):
+    assert "title" in line(run(capsys, model="testapp.book"), "filters: ")
     out = run(capsys)
-    assert "title" in line(out, "filters: ")
     assert "django://testapp/book" in out
     assert "Prompts: " in out
 
@@ -151,6 +162,6 @@ def test_filters_resources_and_prompts_are_shown(capsys):
 def test_all_of_it_is_there_as_json(capsys):
     found = json.loads(run(capsys, user="reader", as_json=True))
     assert found["user"] == "reader"
-    assert [model["label"] for model in found["models"]] == ["testapp.book"]
-    assert {"name": "tags", "reason": "the user does not see testapp.tag"} in found["models"][0]["missing"]
+    assert [model["label"] for model in found["models"]] == ["admin.logentry", "testapp.book"]
+    assert {"name": "tags", "reason": "the user does not see testapp.tag"} in found["models"][1]["missing"]
     assert found["instructions"]

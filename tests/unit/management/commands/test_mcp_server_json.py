@@ -2,8 +2,11 @@ import io
 import json
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import override_settings
+
+from mcp_django.management.commands.mcp_server_json import registry_entry
 
 PUBLIC = {"BASE_URL": "https://shop.example", "SERVER": {"name": "shop"}}
 
@@ -49,3 +52,13 @@ def test_an_address_that_only_some_reach_is_refused(host: str) -> None:
 def test_one_of_several_endpoints_has_to_be_named() -> None:
     with override_settings(MCP_DJANGO=PUBLIC), pytest.raises(CommandError, match="--path"):
         printed()
+
+
+def test_the_registry_gets_the_public_address_and_the_name_it_knows() -> None:
+    with override_settings(MCP_DJANGO=PUBLIC):
+        entry = registry_entry("/mcp", "com.example/shop")
+    assert entry["name"] == "com.example/shop"
+    assert entry["remotes"] == [{"type": "streamable-http", "url": "https://shop.example/mcp"}]
+    assert entry["$schema"].endswith("/server.schema.json")
+    with override_settings(MCP_DJANGO={}), pytest.raises(ImproperlyConfigured):
+        registry_entry("/mcp")

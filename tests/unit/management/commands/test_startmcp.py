@@ -1,12 +1,12 @@
 import ast
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
+
+from tests.e2e.forks import run_to_end
 
 pytestmark = [pytest.mark.walk, pytest.mark.one_django]
 
@@ -73,14 +73,8 @@ def project(tmp_path):
     )
 
     def manage(*args):
-        return subprocess.run(
-            [sys.executable, "-m", "django", *args],
-            cwd=tmp_path,
-            env={**os.environ, "DJANGO_SETTINGS_MODULE": "attic_settings", "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        environment = {"DJANGO_SETTINGS_MODULE": "attic_settings", "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        return run_to_end(["-m", "django", *args], {**os.environ, **environment}, tmp_path)
 
     manage.path = attic / "mcp.py"
     return manage

@@ -4,7 +4,7 @@ from typing import Any
 
 from mcp_django.transports.http import event_streams as call_streams
 from mcp_django.transports.http.event_streams import CallLog
-from mcp_django.transports.http.open_streams import registry
+from mcp_django.transports.http.stream_registry import registry
 from tests.configured import configured
 
 MCP = {"BASE_URL": "http://testserver"}

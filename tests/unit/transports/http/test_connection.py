@@ -11,9 +11,9 @@ import pytest
 import uvicorn
 from django.test import override_settings
 
-from mcp_django.protocol.messages import Response
 from mcp_django.transports.http import asgi_consumer as connection
 from mcp_django.transports.http.asgi_consumer import ClientGone, Connection, cut_off
+from mcp_django.transports.http.http_exchange import Response
 from tests.configured import configured
 from tests.unit.transports.http.test_consumer import PING, exchange
 

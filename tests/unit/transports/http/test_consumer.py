@@ -7,11 +7,10 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.protocol.messages import Response
 from mcp_django.runtime import cache_and_rate_limits
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http import asgi_consumer, streamable_http
-from mcp_django.transports.http.http_exchange import SHORT_BODY
+from mcp_django.transports.http.http_exchange import SHORT_BODY, Response
 from tests.asgi_client import PATIENCE, Exchange, http_scope
 from tests.configured import configured
 from tests.factories import make_superuser

@@ -10,13 +10,13 @@ from django.core.cache import cache
 
 from mcp_django import site
 from mcp_django.models import Session
-from mcp_django.protocol.messages import KEEP_ALIVE
+from mcp_django.protocol.server_sent_events import KEEP_ALIVE
 from mcp_django.server import sessions
 from mcp_django.subscriptions.bus import bus
 from mcp_django.subscriptions.notifier import Subscription
 from mcp_django.transports.http import event_streams
 from mcp_django.transports.http.event_streams import ChangeStream, Lease, SessionStream
-from mcp_django.transports.http.open_streams import registry
+from mcp_django.transports.http.stream_registry import registry
 from mcp_django.transports.http.streamable_http import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.configured import configured

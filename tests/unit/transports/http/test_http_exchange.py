@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site
 from mcp_django.testing import MCPClient
+from mcp_django.transports.http.http_exchange import Response
 from mcp_django.transports.http.streamable_http import StreamableExchange
 from tests.factories import make_superuser, make_user
 
@@ -317,3 +318,22 @@ def test_two_sites_have_their_own_tools_and_a_token_for_one_is_none_for_the_othe
         assert second.call("motto").text == "For the staff."
         second.headers["Authorization"] = first.headers["Authorization"]
         assert second.send("tools/list", {}).status_code == 401
+
+
+def test_18_every_answer_has_the_headers_that_keep_it_private() -> None:
+    headers = dict(Response(200, b"{}", headers={"Allow": "POST"}).header_list())
+    assert headers == {
+        "Cache-Control": "no-store",
+        "Vary": "Authorization, Origin",
+        "X-Content-Type-Options": "nosniff",
+        "Allow": "POST",
+        "Content-Type": "application/json",
+        "Content-Length": "2",
+    }
+
+
+@pytest.mark.parametrize(("status", "length"), [(202, "0"), (204, None)])
+def test_an_answer_without_a_body_has_no_type(status: int, length: str | None) -> None:
+    headers = dict(Response(status).header_list())
+    assert "Content-Type" not in headers
+    assert headers.get("Content-Length") == length

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from mcp_django.transports.http import open_streams as shutdown
-from mcp_django.transports.http.open_streams import Registry
+from mcp_django.transports.http import stream_registry as shutdown
+from mcp_django.transports.http.stream_registry import Registry
 
 
 @pytest.fixture

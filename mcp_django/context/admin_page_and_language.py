@@ -158,8 +158,8 @@ def _counts(name: str, permissions: bool) -> bool:
 
 
 def language_of(request: HttpRequest) -> str | None:
-    """Return the language that the caller's ``Accept-Language`` asks for, as on an admin page; None for the active one.
-    ``Accept-Language`` decides, among ``settings.LANGUAGES``. A language that the project's middleware chose stays."""
+    """Return the caller's language, as on an admin page, by ``Accept-Language``; None for the active one. It is one of
+    ``settings.LANGUAGES``. A language that the project's middleware chose stays."""
     asked = request.META.get("HTTP_ACCEPT_LANGUAGE")
     if not asked or len(asked) > MAX_HEADER or not django_settings.USE_I18N:
         return None
@@ -203,8 +203,8 @@ def _restore(language: str | None) -> None:
 
 @contextmanager
 def page_language(request: HttpRequest | None) -> Iterator[None]:
-    """Render a page, as the admin does, in the language of a person's browser, if the pages are translated into that
-    language.
+    """Activate the language for a page, as the admin does: that of a person's browser, if the pages are translated into
+    that language.
 
     Without a request it is the one that is active.
     """
@@ -214,7 +214,7 @@ def page_language(request: HttpRequest | None) -> Iterator[None]:
 
 
 def shown_language() -> str:
-    """Return the language in which translated pages are shown now: the active one, or the catalogue's fallback."""
+    """Return the language that translated pages have now: the active one, or the catalogue's fallback."""
     # The catalogue says it itself, as Django falls back from one to another.
     catalogue = translation.pgettext("the code of the language of these texts", "en")
     active = translation.get_language() or catalogue

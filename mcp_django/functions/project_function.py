@@ -1,33 +1,30 @@
-"""Functions of a project: their arguments as the schema that clients see and as validation, and who may call them."""
+"""A project function: its arguments as the schema that clients see and as validation, who may call it, and its call.
+
+Tools, prompts and resources that a project writes are such functions. Its actions have the same schemas.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 
-from django.core.exceptions import ImproperlyConfigured
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.http import Http404
 
 from ..exceptions import ToolError
 from ..protocol.headers import param_headers
 from ..schema.annotations import parameter, parse_docstring, resolve_hint
 from ..schema.container_types import MISSING, Array, Dictionary, Object, Parameter
 from ..schema.value_types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
-from .declared_functions import given_by_name, signature_of
+from .asked_parameters import answers_of, asked_parameters
+from .declared_functions import REQUEST, given_by_name, look_at, signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
-
-from asgiref.sync import async_to_sync, sync_to_async
-from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
-from django.http import Http404
-
-from .asked_parameters import answers_of, asked_parameters
-from .declared_functions import REQUEST, look_at
 
 T = TypeVar("T")
 
@@ -39,7 +36,7 @@ MAX_MESSAGE: Final = 1_400
 
 
 class ArgumentSchema:
-    """Parameters of a function's signature by name, in order. ``own_schema`` is sent in place of the schema made from
+    """Parameters of a project function by name, in order. ``own_schema`` is sent in place of the schema made from
     them.
 
     Where ``reserved`` is given, arguments that are no parameters are handed on as they are, but for those names.
@@ -59,17 +56,17 @@ class ArgumentSchema:
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of the arguments."""
+        """The JSON Schema of the project function's arguments."""
         return self._object.schema() if self._own_schema is None else self._own_schema
 
     @property
     def needs_database(self) -> bool:
-        """Whether validating the arguments of the signature can run queries."""
+        """Whether validating the arguments of the project function can run queries."""
         return self._object.needs_database
 
     def validate(self, arguments: Mapping[str, Any], request: MCPRequest) -> dict[str, Any]:
-        """Validate arguments against the function's signature and return its keyword arguments; a missing one is left
-        to the default.
+        """Validate arguments of the project function and return its keyword arguments; a missing one is left to the
+        default.
 
         Raises:
             ToolError: arguments are wrong, missing or unknown; the text names each, and what there is.
@@ -98,7 +95,7 @@ class ArgumentSchema:
 def signature_schema(
     function: Callable[..., Any], skip: Collection[str] = SKIPPED, *, untyped: Any = MISSING
 ) -> ArgumentSchema:
-    """Return the schema of a function's signature: its parameters but those in ``skip``, which the app fills in itself.
+    """Return the schema of a project function: its parameters but those in ``skip``, which the app fills in itself.
 
     Descriptions come from the docstring and from ``Annotated``. A parameter without an annotation has the type of its
     default, or ``untyped`` if given.
@@ -138,7 +135,7 @@ _SIMPLE: Final[Mapping[str, Type]] = {
 def raw_schema(
     schema: Mapping[str, Any], function: Callable[..., Any], skip: Collection[str] = SKIPPED
 ) -> ArgumentSchema:
-    """Return the schema that a function's author wrote in place of one made from the signature.
+    """Return the schema that a project function's author wrote in place of one made from the signature.
 
     Validation is shallow: required and unknown names, simple types and enumerations of the properties at the top.
 
@@ -177,7 +174,7 @@ def raw_schema(
 
 
 class ProjectFunction:
-    """A function of the project, ``(request, **arguments)``, with the schema of its signature; sync or async.
+    """A project function, ``(request, **arguments)``, with the schema of its signature; sync or async.
 
     ``permissions`` are Django's ("shop.view_order"), all of which the caller needs; ``permission`` is a function of the
     request that decides besides. ``untyped`` is the type of parameters without annotation, MISSING to refuse them.
@@ -218,13 +215,13 @@ class ProjectFunction:
             self.arguments = signature_schema(function, skipped, untyped=untyped)
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may know of the project's function and call it."""
+        """Return whether the caller may know of the project function and call it."""
         if self.permissions and not request.user.has_perms(self.permissions):
             return False
         return self.permission is None or bool(self.permission(request))
 
     def call(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T | Awaitable[T]:
-        """Call the project's function with arguments validated against its signature, and pass its value to ``finish``.
+        """Call the project function with arguments validated against its signature, and pass its value to ``finish``.
 
         An async function gives an awaitable of that; what may query the database then runs in a thread.
 
@@ -242,8 +239,8 @@ class ProjectFunction:
             return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answers for the parameters in the function's signature that the user fills in. ``arguments`` are
-        validated."""
+        """Return what the project function takes besides ``arguments`` (which are validated): the answers of the
+        user."""
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
@@ -261,8 +258,15 @@ class ProjectFunction:
             return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)
 
 
+def result_annotation(hint: Any) -> Any:
+    """Return the annotation of a project function's result; of a generator that of its return value."""
+    if get_origin(hint) is Generator:
+        return next(iter(get_args(hint)[2:]), type(None))
+    return hint
+
+
 def resolved(value: Any) -> Any:
-    """Return the value of a project's function; an awaitable is run to its end in this thread."""
+    """Return what a project function gave; an awaitable is run to its end in this thread."""
 
     async def finish() -> Any:
         return await value
@@ -272,7 +276,7 @@ def resolved(value: Any) -> Any:
 
 @contextmanager
 def speaking_plainly() -> Iterator[None]:
-    """Turn exceptions of a project's function (ValidationError, PermissionDenied, Http404) into a ``ToolError``."""
+    """Turn exceptions of a project function (ValidationError, PermissionDenied, Http404) into a ``ToolError``."""
     try:
         yield
     except ValidationError as error:

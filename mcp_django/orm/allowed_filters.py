@@ -1,4 +1,4 @@
-"""The fields that a caller may filter by, and the lookups of each, without revealing hidden rows.
+"""The filters that a caller is allowed: fields and paths, and the lookups of each, without revealing hidden rows.
 
 Names are looked up in allow-lists and lead to columns and lookups. What a hidden row holds must not be told by which
 rows are found, so that a path leads no further than the caller could follow it by reading.
@@ -24,7 +24,7 @@ COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 
 
 def filters_of(model: ModelAccess) -> Iterator[tuple[str, FieldPath, tuple[str, ...]]]:
-    """Yield the filters that the caller may use: the field to filter by, with its name and its lookups."""
+    """Yield the filters that the caller is allowed: the field to filter by, with its name and its lookups."""
     declared = model.exposure.get_filter_fields(model.request)
     names: Iterable[str] = declared or ()
     if declared is None:
@@ -36,7 +36,7 @@ def filters_of(model: ModelAccess) -> Iterator[tuple[str, FieldPath, tuple[str, 
 
 
 def find_filter(model: ModelAccess, text: str) -> tuple[FieldPath, tuple[str, ...]] | None:
-    """Return the filter of a name if the caller may use it, as column and lookups; None for any other name."""
+    """Return the allowed filter of a name, as column and lookups; None for any other name."""
     if len(text) > MAX_NAME:
         return None
     declared = model.exposure.get_filter_fields(model.request)
@@ -90,7 +90,7 @@ def _filter(
 
 
 def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Sequence[str]] | None) -> bool:
-    """Return whether the caller may filter by the field: they read it as it is, or the admin's sidebar has it.
+    """Return whether filters on the field are allowed: the caller reads it as it is, or the admin's sidebar has it.
 
     A relation from elsewhere is no column, so that a path which begins with it is open by its declaration.
     """
@@ -106,7 +106,7 @@ def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Se
 
 
 def is_offered_path(model: ModelAccess, path: str) -> bool:
-    """Return whether this caller may be offered filters of the project on a path: no row on it is hidden."""
+    """Return whether this caller is allowed the project's filters on a path: no row on it is hidden."""
     if path not in model.fields and not _is_of_admin(model, path):
         return False
     found = resolve_path(model.exposure.model, path)
@@ -114,7 +114,7 @@ def is_offered_path(model: ModelAccess, path: str) -> bool:
 
 
 def _admin_paths(model: ModelAccess) -> Iterator[str]:
-    """Yield the fields and paths that the admin filters by, from ``list_filter``."""
+    """Yield the fields and paths that filters are allowed on by the admin's ``list_filter``."""
     for item in model.exposure.get_list_filter(model.request):
         path = item[0] if isinstance(item, (list, tuple)) else item
         if isinstance(path, str):
@@ -122,7 +122,7 @@ def _admin_paths(model: ModelAccess) -> Iterator[str]:
 
 
 def _is_of_admin(model: ModelAccess, path: str) -> bool:
-    """Return whether the admin's ``list_filter`` offers to filter by the path, and the caller may."""
+    """Return whether the caller is allowed a filter on the path by the admin's ``list_filter``."""
     if path not in _admin_paths(model):
         return False
     root, _, rest = path.partition("__")
@@ -136,7 +136,7 @@ def _is_of_admin(model: ModelAccess, path: str) -> bool:
 
 
 def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
-    """Return whether the caller may filter by a field that no page shows, as the admin's ``list_filter`` has it.
+    """Return whether filters on a field that no page shows are allowed, as the admin's ``list_filter`` has it.
 
     An exposure that names its own fields has said what may be known of a row.
     """
@@ -150,7 +150,7 @@ def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
 
 
 def _sees_path(model: ModelAccess, path: str) -> bool:
-    """Return whether the caller may filter by a path: they could follow it by reading one model after the other."""
+    """Return whether filters on a path are allowed: the caller could follow it by reading one model after the other."""
     *hops, last = path.split("__")
     for name in hops:
         relation = _relation(model, name)
@@ -162,7 +162,7 @@ def _sees_path(model: ModelAccess, path: str) -> bool:
 
 
 def _relation(model: ModelAccess, name: str) -> Any:
-    """Return the relation that a filter may follow: one that the caller reads, or one from another model to this."""
+    """Return the relation that an allowed filter may follow: one that the caller reads, or one that points here."""
     try:
         field = model.exposure.opts.get_field(name)
     except FieldDoesNotExist:

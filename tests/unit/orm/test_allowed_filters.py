@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
-from mcp_django.orm.filters import filters_of, find_filter
+from mcp_django.orm.allowed_filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from mcp_django.subscriptions.bus import bus
-from mcp_django.transports.http.open_streams import MAX_NAME, TOPIC, OpenStreams, registry
+from mcp_django.transports.http.stream_registry import MAX_NAME, TOPIC, OpenStreams, registry
 from tests.factories import make_superuser, make_user
 from tests.session_client import SessionClient
 from tests.unit.transports.http.test_event_streams import listen

@@ -1,4 +1,7 @@
-"""The error result of a refused call: why, and the corrected call if one is clearly meant."""
+"""The error result of a refused call: why it was refused, and the right call if one is clearly meant.
+
+The error brings the repair that makes the right call of the refused one. The tool then checks that call without a run.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -25,7 +28,7 @@ MAX_PROPOSAL: Final = 600
 
 
 def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any]:
-    """Return the error result of a refused call; the corrected call can end it: ``next: {"tool", "arguments"}``.
+    """Return the error result of a refused call; the right call can end it: ``next: {"tool", "arguments"}``.
 
     Tools without an output schema have the same as structured content, ``{"error", "next"}``. Where there is such a
     schema, clients of the official TypeScript SDK check structured content against it even if ``isError`` is true.
@@ -46,7 +49,7 @@ def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], er
 
 
 def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any] | None:
-    """Correct a refused call: return the corrected call, None if none is clearly meant or the call is too long.
+    """Return the right call in place of a refused call, None if none is clearly meant or the call is too long.
 
     Of a call that writes, only the spelling of one name is mended. One that reads can be wrong in several places.
     """

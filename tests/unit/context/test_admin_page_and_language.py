@@ -8,7 +8,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.urls import include, path
 
 from mcp_django import MCPSite, asgi
-from mcp_django.context.admin_page import go_to
+from mcp_django.context.admin_page_and_language import go_to
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_django.protocol.messages import KEEP_ALIVE, encode, event, event_id, parse_event_id, priming, retry
+from mcp_django.protocol.messages import encode
+from mcp_django.protocol.server_sent_events import KEEP_ALIVE, event, event_id, parse_event_id, priming, retry
 from tests.cases import drawn
 
 pytestmark = pytest.mark.one_django

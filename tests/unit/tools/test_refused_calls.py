@@ -12,10 +12,11 @@ from mcp_django.exceptions import Repair
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.corrected_calls import proposal, refusal_of
 from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.refused_calls import proposal, refusal_of
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import site_with
 from tests.testapp.models import Author, Book, Loan, Tag
@@ -59,6 +60,41 @@ def proposed(tool: Tool, request: Any, **arguments: Any) -> Any:
 def test_the_call_that_is_meant_is_proposed_and_works(root: Any, arguments: Any, right: Any) -> None:
     assert proposed(QUERY, root, **arguments) == right
     assert QUERY.call(root, right).structured
+
+
+@pytest.mark.parametrize(
+    ("written", "right"),
+    [
+        ("pages:sum", "sum:pages"),
+        ("pages:average", "avg:pages"),
+        ("pages__max", "max:pages"),
+        ("pages.max", "max:pages"),
+        ("sum pages", "sum:pages"),
+        ("average of pages", "avg:pages"),
+        ("author.name:count_distinct", "count_distinct:author.name"),
+        ("author__id__max", "max:author__id"),
+        ("pages", None),
+    ],
+)
+def test_an_aggregate_that_is_written_in_another_form_is_proposed(root: Any, written: str, right: str | None) -> None:
+    for form in (str, lambda text: ["count", text]):
+        found = proposed(AGGREGATE, root, model="testapp.book", aggregates=form(written))
+        assert found == (right and {"model": "testapp.book", "aggregates": form(right)})
+
+
+@pytest.mark.parametrize(
+    ("model", "right"),
+    [
+        ("books,book", "testapp.book"),
+        ("testapp.book, testapp.bok", "testapp.book"),
+        ("testapp.bok, testapp.authr", "testapp.book,testapp.author"),
+        (["authors", "testapp.bok", "book"], ["testapp.author", "testapp.book"]),
+        ("testapp.bok, testapp.nothing_like_it", None),
+    ],
+)
+def test_each_model_is_proposed_once_and_by_its_label(root: Any, model: Any, right: Any) -> None:
+    assert proposed(DescribeModel(), root, model=model) == (right and {"model": right})
+    assert right is None or call(DescribeModel(), root, model=right)
 
 
 @pytest.mark.parametrize(

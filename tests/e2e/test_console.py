@@ -1,4 +1,7 @@
-"""The pages of the console, in a browser: narrow, wide, light, dark, from left to right and from right to left."""
+"""The pages of the console, in a browser: narrow, wide, light, dark, from left to right and from right to left.
+
+Those that people fill in come last: what they send is in the log, too.
+"""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +18,7 @@ LANGUAGES = ["en", "ar"]
 WIDTHS = [375, 768, 1280, 1920]
 # What is the console's of a page of the admin.
 OURS = "#content-main"
-# A log as a day of several clients leaves it, one of which has a name that would break a page.
+# A log as a day of several clients leaves it; one client and one tool have names that would break a page.
 DAY = """
 from datetime import timedelta
 from django.utils import timezone
@@ -27,7 +30,7 @@ OUTCOMES = ["ok"] * 12 + ["refused:scope", "refused:rate", "tool_error", "error:
 CLIENTS = ["Claude", "Codex", "<b>" + "LongestNameOfAll" * 5]
 records = []
 for n in range(600):
-    values = {"outcome": OUTCOMES[n % 17], "tool": ["query_records", "aggregate", "update_record"][n * n % 3]}
+    values = {"outcome": OUTCOMES[n % 17], "tool": ["query_records", "_".join(["long"] * 12)][n * n % 3]}
     values |= {"client_name": CLIENTS[n % 3], "client_id": f"client-{n % 3}", "username": "warehouse", "user": "3"}
     values |= {"method": "tools/call", "model": ["shop.order", "shop.product"][n % 2], "kind": "person", "size": n * 9}
     values |= {"duration": 4 + n * 7 % 90 + (400 if n % 50 == 0 else 0), "rows_read": n % 25, "session": f"s-{n % 9}"}
@@ -47,6 +50,34 @@ PAGES = {
     "conversation": ("conversations/?call={call}", "Its calls"),
     "seen": ("seen/?user=warehouse", "query_records"),
     "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
+    "try": ("try/", "Call a tool as yourself"),
+    "try-write": ("try/?tool=create_record", "This can change data"),
+    "try-answer": ("try/?tool=query_records", "The same call with curl"),
+    "try-refused": ("try/?tool=get_record", "The model is told of an error"),
+    "switches": ("switches/", "Stocktaking until noon"),
+    "connections": ("connections/", "mcp_token"),
+    "connect": ("connect/", "Metadata of the authorization server"),
+    "health": ("health/", "All migrations are applied"),
+    "try-question": ("try/?tool=delete_record", "The call asks"),
+}
+# What a person fills in before they send the page.
+SEND = "#content-main form[method=post] [type=submit]"
+RUN = "form[method=post] [type=submit].default"
+ORDERS = {
+    "[name=arg-model]": "shop.order",
+    "[name=arg-fields]": "number\nstatus\ntotal\ncreated",
+    "[name=arg-limit]": "8",
+}
+SUPPLIER = {"[name=arg-model]": "shop.supplier", "[name=arg-pk]": "1"}
+SENT: dict[str, dict[str, Any]] = {
+    "try-answer": {"fill": ORDERS, "press": RUN},
+    "try-refused": {"fill": {"[name=arg-model]": "shop.orders"}, "press": RUN},
+    "switches": {
+        "fill": {"[name=target]": "revenue_by_month", "[name=reason]": "Stocktaking until noon"},
+        "press": RUN,
+    },
+    "connect": {"press": SEND},
+    "try-question": {"fill": SUPPLIER, "tick": ["[name=confirmed]"], "press": RUN},
 }
 
 
@@ -66,14 +97,14 @@ def server(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict[str, Any]]:
-    console = f"{server.origin}/admin/mcp_django/callentry/"
+    manage(server, "mcp_token", "warehouse", "--name", "nightly report")
     call = manage(server, "shell", "-c", DAY).rpartition("call ")[2].strip()
-    task: dict[str, Any] = {
-        "languages": LANGUAGES,
-        "widths": WIDTHS,
-        "within": OURS,
-        "pages": [{"name": name, "url": f"{console}{path.format(call=call)}"} for name, (path, _) in PAGES.items()],
-    }
+    console = f"{server.origin}/admin/mcp_django/callentry/"
+    pages = [
+        {"name": name, "url": f"{console}{path.format(call=call)}", "sent": SENT.get(name)}
+        for name, (path, _) in PAGES.items()
+    ]
+    task: dict[str, Any] = {"languages": LANGUAGES, "widths": WIDTHS, "within": OURS, "pages": pages}
     return look_at(server, node, chromium, "admin", **task, **screenshots())
 
 

@@ -1,6 +1,7 @@
-"""Signatures to schemas, and calls to keyword arguments."""
+"""A project function: its signature as a schema, and a call as keyword arguments."""
 
 import functools
+from collections.abc import Generator
 from datetime import date
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,11 @@ from jsonschema import Draft202012Validator
 
 from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import Cancelled, NotFound, ToolError
-from mcp_django.functions.signatures import (
+from mcp_django.functions.project_function import (
     ArgumentSchema,
     ProjectFunction,
     raw_schema,
+    result_annotation,
     signature_schema,
     speaking_plainly,
 )
@@ -391,3 +393,8 @@ def test_the_request_comes_first() -> None:
     for function in (lambda: 1, lambda number: 1, lambda *, request: 1, lambda number, request: 1):
         with pytest.raises(ImproperlyConfigured, match="request"):
             ProjectFunction(function)
+
+
+def test_the_result_of_a_generator_is_what_it_returns():
+    assert result_annotation(Generator[tuple[int, int], None, dict[str, int]]) == dict[str, int]
+    assert result_annotation(dict[str, int]) == dict[str, int]

@@ -1,0 +1,82 @@
+"""Server-sent events (SSE): the events of a stream, their ids, and the time after which a client reconnects.
+
+An event's id says which stream it is of and how far the client has read, so that the stream can go on from there
+(2025-11-25, basic/transports, Resumability and Redelivery).
+"""
+
+import re
+from typing import Final
+
+# A line that begins with a colon carries nothing and keeps proxies from closing a quiet stream. No empty line follows:
+# some clients take that for an event without data, once they have seen an id.
+KEEP_ALIVE: Final = b":\n"
+# Events of one stream: what a database's integer holds.
+MAX_SEQUENCE: Final = 2**31 - 1
+
+_BREAKS: Final = re.compile(rb"[\r\n]")
+# U+0085, U+2028 and U+2029 end no line of an event stream, but they do in clients that split it as text.
+_ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+_EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
+
+
+def event(data: bytes, *, identifier: str | None = None) -> bytes:
+    """Encode a message, ``data`` in UTF-8, as one server-sent event ``message`` with the id ``identifier``.
+
+    JSON escapes the line breaks within its strings and may have others only where they mean nothing, so that no text
+    of a row can end the event or forge a field.
+
+    Raises:
+        ValueError: ``identifier`` is not one of :func:`event_id`.
+    """
+    for character, escape in _ESCAPES:
+        data = data.replace(character, escape)
+    return _id_line(identifier) + b"event: message\ndata: " + _BREAKS.sub(b" ", data) + b"\n\n"
+
+
+def priming(identifier: str, retry_ms: int) -> bytes:
+    """Return the server-sent event without a message that tells a client its last event id and when to reconnect.
+
+    Raises:
+        ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
+    """
+    # The empty line that ends the field alone comes after the data here.
+    return _id_line(identifier) + retry(retry_ms)[:-1] + b"data: \n\n"
+
+
+def retry(ms: int) -> bytes:
+    """Return the field of server-sent events that tells a client after how many milliseconds to reconnect.
+
+    Raises:
+        ValueError: ``ms`` is negative.
+    """
+    if ms < 0:
+        raise ValueError("a time to wait is not negative")
+    return b"retry: %d\n\n" % ms
+
+
+def _id_line(identifier: str | None) -> bytes:
+    if identifier is None:
+        return b""
+    if parse_event_id(identifier) is None:
+        raise ValueError(f"{identifier!r} is no event id")
+    return b"id: " + identifier.encode() + b"\n"
+
+
+def event_id(stream: str, seq: int) -> str:
+    """Return the id of a server-sent event, message number ``seq`` of a stream; number 0 stands before the first.
+
+    Raises:
+        ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.
+    """
+    found = f"{stream}.{seq}"
+    if parse_event_id(found) is None:
+        raise ValueError(f"{found!r} is no event id")
+    return found
+
+
+def parse_event_id(text: str) -> tuple[str, int] | None:
+    """Parse the id of a server-sent event, as in ``Last-Event-ID``, into stream and number; None if malformed."""
+    match = _EVENT_ID.fullmatch(text)
+    if match is None or int(match[2]) > MAX_SEQUENCE:
+        return None
+    return match[1], int(match[2])
