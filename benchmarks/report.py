@@ -160,17 +160,19 @@ def ratios(cells: Cells) -> list[dict[str, Any]]:
         above, below = cells.get(target.above), cells.get(target.below)
         if above and below and above.rates and below.rates:
             rounds = [a / b for a, b in zip(above.rates, below.rates, strict=True)]
-            value = statistics.median(rounds)
+            # What is printed is what is compared.
+            value = round(statistics.median(rounds), 3)
+            least = None if target.least is None else round(target.least, 3)
             found.append(
                 {
                     "ratio": target.title,
-                    "value": round(value, 3),
+                    "value": value,
                     "lowest": round(min(rounds), 3),
                     "highest": round(max(rounds), 3),
                     # On a machine that does other things too, the time that the servers computed says more.
                     "by_cpu": _by_cpu(above, below),
-                    "target": None if target.least is None else round(target.least, 3),
-                    "reached": None if target.least is None else value >= target.least,
+                    "target": least,
+                    "reached": None if least is None else value >= least,
                 }
             )
     return found
