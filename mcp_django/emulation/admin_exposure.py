@@ -437,10 +437,10 @@ class AdminExposure(ModelExposure):
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
         """Return the admin exposure's form: its ``ModelAdmin``'s, with the fields of the page or of the exposure."""
-        own = super().get_form(request, obj, change) if self.form is not None or self.fields is not None else None
-        if own is not None and self.form is not None:
-            return own
-        names = self.page_fields(request, obj) if own is None else [*own.base_fields]
+        if self.form is not None:
+            return super().get_form(request, obj, change)
+        named = self.fields is not None
+        names = [*super().get_form(request, obj, change).base_fields] if named else self.page_fields(request, obj)
         return self.model_admin.get_form(request, obj, change=change, fields=names)
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:

@@ -85,6 +85,17 @@ def test_the_list_is_narrowed_to_conversations_with_a_call_that_matches_and_coun
     assert browser.get(PAGE, {"q": "nonsense:)"}).status_code == 200
 
 
+def listed_by_pages(browser: Client) -> list[list[list[str]]]:
+    """Return the tools of each conversation, by the pages that "Older" leads to."""
+    found, address = [], PAGE
+    while address:
+        page = browser.get(address)
+        found.append([tools(each) for each in page.context["conversations"]])
+        more = page.context["more"]
+        address = more and f"{PAGE}?until={more.pk}"
+    return found
+
+
 def test_older_conversations_are_on_further_pages_and_on_one_alone(
     browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,12 +104,7 @@ def test_older_conversations_are_on_further_pages_and_on_one_alone(
     series(90, 1, session="a")
     for number in range(4):
         series(10 + number, session=f"b{number}")
-    found, address = [], PAGE
-    while address:
-        page = browser.get(address)
-        found.append([tools(each) for each in page.context["conversations"]])
-        more = page.context["more"]
-        address = more and f"{PAGE}?until={more.pk}"
+    found = listed_by_pages(browser)
     alone = [[f"at_{10 + number}"] for number in range(4)]
     assert [each for some in found for each in some] == [["at_90", "at_1"], *alone]
     assert len(found) >= 3
@@ -114,12 +120,7 @@ def test_each_link_to_older_conversations_leads_to_some_and_none_is_skipped(
     for group in range(3):
         series(group * 300 + 250, session=f"b{group}")
         series(*[group * 300 + 1 + each for each in range(number)], **{**same, "trace": str(group)})
-    found, address = [], PAGE
-    while address:
-        page = browser.get(address)
-        found.append([tools(each) for each in page.context["conversations"]])
-        more = page.context["more"]
-        address = more and f"{PAGE}?until={more.pk}"
+    found = listed_by_pages(browser)
     assert all(found), found
     seen = {tool for some in found for each in some for tool in each}
     assert {f"at_{group * 300 + 250}" for group in range(3)} <= seen
