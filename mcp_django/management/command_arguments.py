@@ -104,12 +104,12 @@ def find_site(name: str | None) -> MCPSite:
     return found
 
 
-def endpoint_url() -> str:
-    """Return the default of the commands' URL argument: the endpoint that ``urls.py`` mounts."""
+def endpoint_url(argument: str) -> str:
+    """Return the default of a command's ``argument``, such as "--url URL": the endpoint that ``urls.py`` mounts."""
     try:
         urls = [resource_url(None, path) for path in endpoints()]
     except ImproperlyConfigured:
-        raise CommandError('Set MCP_DJANGO["BASE_URL"], or name the URL of the endpoint.') from None
+        raise CommandError(f'Set MCP_DJANGO["BASE_URL"], or name the endpoint: {argument}.') from None
     if len(urls) != 1:
-        raise CommandError(f"Name the URL of one endpoint. Mounted are: {' '.join(urls) or 'none'}.")
+        raise CommandError(f"Name one endpoint: {argument}. Mounted are: {' '.join(urls) or 'none'}.")
     return urls[0]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from django.apps import apps
-from django.db import connection, transaction
+from django.db import connection
 
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
@@ -15,10 +15,10 @@ from benchmarks.tokens import has_tokenizer
 from evals import report, surface
 from evals.measures import answerability, ask, runnable
 from evals.questions import Question, filled, plain, questions, same, table
-from evals.shop import Endpoint, fill, quiet
+from evals.shop import Endpoint
 from tests.e2e.conftest import missing
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("shop")]
 CLASSES = "totals trends shares top absence existence related durations history text".split()
 # Of SQLite's machine, in one call: some fifty for each row of the tables. Most calls take less than a tenth.
 MAX_STEPS = 500_000
@@ -34,15 +34,6 @@ ASKED = (
     {"customer.orders.lines.product.suppliers.country.name": "Japan"},
     {"not": {"customer": {"some": {"orders": {"some": {"lines": {"some": {"quantity__gt": 3}}}}}}}},
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shop(django_db_setup, django_db_blocker):
-    """The data of the evals, loaded once and rolled back after the last test."""
-    with quiet(), django_db_blocker.unblock(), transaction.atomic():
-        fill()
-        yield
-        transaction.set_rollback(True)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import re
 import pytest
 from django.apps import apps
 from django.conf import settings
-from django.db import transaction
 from django.test import override_settings
 from jsonschema import Draft202012Validator
 
@@ -18,23 +17,14 @@ from evals import report, surface
 from evals.measures import finding, recovery, shown
 from evals.questions import questions
 from evals.recovery import attempt, mutations, values_of
-from evals.shop import Endpoint, fill, quiet
+from evals.shop import Endpoint
 from tests.cases import SOME, some
 from tests.e2e.conftest import missing
 
 # No Django writes them.
-pytestmark = [pytest.mark.one_django, pytest.mark.django_db]
+pytestmark = [pytest.mark.one_django, pytest.mark.django_db, pytest.mark.usefixtures("shop")]
 MUTATIONS = 12
 LARGE = {"tool": "query_records", "arguments": {"model": "shop.order", "filters": {"total__gt": 100}, "limit": 5}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shop(django_db_setup, django_db_blocker):
-    """The data of the evals, loaded once and rolled back after the last test."""
-    with quiet(), django_db_blocker.unblock(), transaction.atomic():
-        fill()
-        yield
-        transaction.set_rollback(True)
 
 
 def test_wrong_calls_are_put_right_by_what_their_errors_say() -> None:

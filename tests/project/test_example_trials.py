@@ -18,24 +18,16 @@ if not apps.is_installed("example_project.shop"):
 from evals import model, trials
 from evals.model import PROVIDERS, ModelError
 from evals.questions import questions
-from evals.shop import fill, quiet
 from evals.trials import Outcome, Trial, attempt, chosen, digests, final_values, lines, report, tasks, tells
 from example_project.shop.models import Customer, Product
 
-pytestmark = [pytest.mark.one_django, pytest.mark.django_db]
+pytestmark = [pytest.mark.one_django, pytest.mark.django_db, pytest.mark.usefixtures("shop")]
+# Fewer than the evals have, as each trial reads all of them.
+SHOP_ORDERS = 200
 KEY = "key-that-nobody-may-see"
 ORDERS = questions()[1]
 USAGE = {"input_tokens": 90, "output_tokens": 10, "prompt_tokens": 90, "completion_tokens": 10}
 PHONE = {"model": "shop.customer", "pk": "5", "values": {"phone": "+49 30 1234567"}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shop(django_db_setup, django_db_blocker):
-    """Less data than the evals have, as each trial reads all of it; rolled back after the last test."""
-    with quiet(), django_db_blocker.unblock(), transaction.atomic():
-        fill(orders=200)
-        yield
-        transaction.set_rollback(True)
 
 
 @pytest.fixture(autouse=True)

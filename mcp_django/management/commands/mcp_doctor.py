@@ -39,7 +39,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, url: str | None, user: str | None, password: bool, **options: Any) -> None:
         person = find_user(user) if user else None
-        doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client, origins=settings.ALLOWED_ORIGINS)
+        url = (url or endpoint_url("manage.py mcp_doctor URL")).strip()
+        doctor = Doctor(url, add_client=add_client, origins=settings.ALLOWED_ORIGINS)
         if not doctor.url.lower().startswith(("http://", "https://")):
             raise CommandError(f"{doctor.url!r} is no URL: it begins with http:// or https://.")
         doctor.shut_out = shut_out(person)

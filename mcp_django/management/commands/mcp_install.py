@@ -44,12 +44,12 @@ class Command(BaseCommand):
         if not known.key:
             if options["stdio"] or token or write:
                 raise CommandError(f"{known.title} takes nothing but a URL: leave out --stdio, --token and --write.")
-            self.stdout.write(known.remote.format(url=options["url"] or endpoint_url()))
+            self.stdout.write(known.remote.format(url=options["url"] or endpoint_url("--url URL")))
             return
         if options["stdio"]:
             connection = Connection(name, command=_command(find_user(options["stdio"]).get_username(), options))
         else:
-            connection = Connection(name, url=options["url"] or endpoint_url(), token=token or "")
+            connection = Connection(name, url=options["url"] or endpoint_url("--url URL"), token=token or "")
         if connection.url and known.remote:
             starts = f"{known.title} starts the servers in its file itself: use --stdio USER."
             raise CommandError(f"{starts} {known.remote.format(url=connection.url)}")
@@ -119,8 +119,7 @@ def _afterwards(client: Client, connection: Connection) -> str:
 
 
 def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command line to install in a client, which serves ``user`` over standard input and output, with
-    absolute paths.
+    """Return the command line that ``mcp_install`` writes: it serves ``user`` over stdio, with absolute paths.
 
     The client starts it with an environment of its own: the settings that this command runs with go along.
     """

@@ -6,10 +6,15 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import models
+from django.db import DatabaseError, models
 
+from ...context.request import local_request
+from ...emulation.admin_exposure import AdminExposure
 from ...schema.secrets import is_sensitive
+from ...sites import site
+from ..command_arguments import no_tables
 
 LINE: Final = 100
 HEAD: Final = '''"""What MCP clients find of {app}. Every line is a proposal: delete what models must not see."""
@@ -62,13 +67,13 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 
 
 def _exposure(model: type[models.Model]) -> str:
-    """Generate a model's class in the new ``mcp.py``: based on the admin where it is registered, else on its fields."""
+    """Generate a model's class in the new ``mcp.py``: of what the admin shows where that has it, else of fields."""
     shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
-    known = admin.site.is_registered(model)
-    base = "AdminExposure" if known else "ModelExposure"
+    known = admin.site._registry.get(model)
+    base = "ModelExposure" if known is None else "AdminExposure"
     lines = [f"@mcp.register({model.__name__})", f"class {model.__name__}Exposure(mcp.{base}):"]
-    lines += _listed("fields", [field.name for field in shown])
-    if not known:
+    lines += _listed("fields", [field.name for field in shown] if known is None else _shown_by(known))
+    if known is None:
         texts = [field for field in shown if isinstance(field, models.CharField) and not field.choices]
         lines += _listed("search_fields", [field.name for field in texts])
         lines += _filters(shown)
@@ -79,6 +84,18 @@ def _exposure(model: type[models.Model]) -> str:
     if left_out:
         lines.append(f"    # Left out, as their names say that they are secrets: {', '.join(left_out)}")
     return "\n".join(lines) + "\n"
+
+
+def _shown_by(model_admin: Any) -> list[str]:
+    """Return the fields for the new ``mcp.py`` that the admin shows a superuser, who need not be a row yet."""
+    request = local_request(site)
+    request.user = get_user_model()()
+    vars(request.user).update(is_active=True, is_staff=True, is_superuser=True)
+    try:
+        names = AdminExposure(model_admin.model, site, model_admin).get_fields(request)
+    except DatabaseError as error:
+        raise no_tables(error) from None
+    return [name for name in names if name != "pk"]
 
 
 def _fields(model: type[models.Model]) -> list[Any]:

@@ -40,6 +40,12 @@ def test_a_server_that_is_not_there_is_said_with_what_to_do(capsys):
     assert "FAIL  Endpoint: http://127.0.0.1:9/mcp cannot be reached" in capsys.readouterr().out
 
 
+@pytest.mark.urls("tests.two_sites")
+def test_of_several_endpoints_one_has_to_be_named():
+    with pytest.raises(CommandError, match=r"manage\.py mcp_doctor URL\. Mounted are: http://testserver/mcp "):
+        call_command("mcp_doctor")
+
+
 def test_a_user_who_is_not_there_is_said():
     with pytest.raises(CommandError, match="no user 'eve'"):
         call_command("mcp_doctor", user="eve")

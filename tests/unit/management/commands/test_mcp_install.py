@@ -109,9 +109,16 @@ def test_what_does_not_go_together_is_said(capsys, args, reason):
 
 def test_without_an_origin_the_url_is_asked_for(capsys, settings):
     settings.MCP_DJANGO = {"BASE_URL": None}
-    with pytest.raises(CommandError, match="name the URL"):
+    with pytest.raises(CommandError, match="name the endpoint: --url URL"):
         run(capsys, "cursor")
     assert "https://else.example/mcp" in run(capsys, "cursor", "--url", "https://else.example/mcp")
+
+
+@pytest.mark.urls("tests.two_sites")
+def test_of_several_endpoints_one_has_to_be_named(capsys):
+    with pytest.raises(CommandError, match=rf"--url URL\. Mounted are: {URL} {URL}/staff\."):
+        run(capsys, "cursor")
+    assert f"{URL}/staff" in run(capsys, "cursor", "--url", f"{URL}/staff")
 
 
 def test_the_paths_are_those_of_the_project_whatever_the_directory(home):

@@ -29,12 +29,52 @@ class Thing(models.Model):
 
     class Meta:
         ordering = ["shelf"]
+
+class Box(models.Model):
+    label = models.CharField(max_length=20)
+    code = models.CharField(max_length=20)
+    weight = models.IntegerField(null=True)
+    remarks = models.TextField(blank=True)
+    added = models.DateField(auto_now_add=True)
+
+class Crate(Box):
+    class Meta:
+        proxy = True
+"""
+ADMIN = """
+from django.contrib import admin
+from .models import Box, Crate, Thing
+
+admin.site.register(Thing)
+
+@admin.register(Box)
+class BoxAdmin(admin.ModelAdmin):
+    list_display = ["pk", "label", "has_weight"]
+    fieldsets = [(None, {"fields": [("label", "code")]}), ("Times", {"fields": ["added"]})]
+    readonly_fields = ["added"]
+
+    def has_weight(self, box):
+        return box.weight is not None
+
+@admin.register(Crate)
+class CrateAdmin(admin.ModelAdmin):
+    exclude = ["remarks", "weight"]
 """
 EXPECTED = '''"""What MCP clients find of attic. Every line is a proposal: delete what models must not see."""
 
 import mcp_django as mcp
 
-from .models import Shelf, Thing
+from .models import Box, Crate, Shelf, Thing
+
+
+@mcp.register(Box)
+class BoxExposure(mcp.AdminExposure):
+    fields = ["id", "label", "has_weight", "code", "added"]
+
+
+@mcp.register(Crate)
+class CrateExposure(mcp.AdminExposure):
+    fields = ["id", "label", "code"]
 
 
 @mcp.register(Shelf)
@@ -59,14 +99,12 @@ class ThingExposure(mcp.AdminExposure):
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with an app that has models, one of them in the admin, and no mcp.py."""
+    """A project with an app that has models, most of them in the admin, and no mcp.py."""
     attic = tmp_path / "attic"
     attic.mkdir()
     (attic / "__init__.py").touch()
     (attic / "models.py").write_text(MODELS)
-    (attic / "admin.py").write_text(
-        "from django.contrib import admin\nfrom .models import Thing\nadmin.site.register(Thing)"
-    )
+    (attic / "admin.py").write_text(ADMIN)
     (tmp_path / "attic_settings.py").write_text(
         "from tests.settings import *\nINSTALLED_APPS = [*INSTALLED_APPS, 'attic']\n"
         "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3', 'NAME': ':memory:'}}\n"
@@ -88,10 +126,18 @@ def test_what_it_writes_is_right_and_passes_every_check(project):
     assert checked.returncode == 0, checked.stderr
     assert "attic" not in checked.stderr
     listed = project("shell", "-c", "import mcp_django; print(*mcp_django.site.exposures_by_label)")
-    assert "attic.shelf attic.thing" in listed.stdout
+    assert {"attic.box", "attic.crate", "attic.shelf", "attic.thing"} <= set(listed.stdout.split())
     again = project("startmcp", "attic")
     assert "is there already" in again.stderr
     assert project.path.read_text() == EXPECTED
+
+
+def test_an_admin_that_asks_the_database_needs_its_tables(project):
+    hook = "    def get_exclude(self, request, obj=None):\n        return [*Thing.objects.all()]\n"
+    project.path.with_name("admin.py").write_text(ADMIN + hook)
+    done = project("startmcp", "attic")
+    assert "no such table: attic_thing. If it has no tables yet, run manage.py migrate." in done.stderr
+    assert not project.path.exists()
 
 
 @pytest.mark.parametrize("app", OWN)
