@@ -71,10 +71,9 @@ class Declined(ToolError):
 
 
 class CallRefused(Exception):
-    """Exception: the operators of the site refuse the call, by a switch, a budget or a signal receiver; ``message`` is
-    for the caller.
+    """Exception: the operators of the site refuse the call, by a switch, a budget or a signal receiver.
 
-    ``reason`` is one word for the log of calls, which has it as the outcome ``refused:<reason>``.
+    ``message`` is for the caller; ``reason`` is one word for the log of calls: its outcome is ``refused:<reason>``.
     """
 
     def __init__(self, message: str, reason: str = "signal") -> None:
@@ -105,8 +104,7 @@ class AuthenticationFailed(Exception):
 
 
 class InsufficientScope(Exception):
-    """Exception: the token lacks scopes. ``required`` are all the scopes that the operation needs (RFC 6750, section
-    3.1)."""
+    """Exception: the token lacks scopes; ``required`` are all that the operation needs (RFC 6750, section 3.1)."""
 
     def __init__(self, required: Iterable[str]) -> None:
         self.required = frozenset(required)

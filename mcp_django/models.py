@@ -127,8 +127,7 @@ class UsedAssertion(models.Model):
 
 
 class ClientKeys(models.Model):
-    """Database model of the public keys from a client's metadata document, by which the client proves who it is (RFC
-    7523).
+    """Database model of the public keys of a client's document, by which the client proves who it is (RFC 7523).
 
     There is no foreign key to the application: the tables of django-oauth-toolkit can be swapped, or not be there.
     """

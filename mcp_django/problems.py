@@ -10,8 +10,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem in detail (why a request or sign-in is refused), without credentials, and its remedy: both are for the
-    log.
+    """A problem in detail (why a request or sign-in is refused), without credentials, and its remedy: for the log.
 
     ``told`` is for who sent the request, "" where they may not know. ``remedy`` is one fixed text for each cause; where
     it mends several, ``cause`` tells them apart by another fixed text.

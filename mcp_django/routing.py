@@ -99,8 +99,7 @@ def has_parameters() -> bool:
 
 
 def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None:
-    """Resolve ``path`` in the URLconf, with or without a trailing slash, and return Django's match if a mounted
-    endpoint is there.
+    """Return Django's match of the endpoint mounted at ``path``, with or without a trailing slash, None for none.
 
     The site is its ``func.mcp_site``; ``attribute`` "mcp_sse_site" asks for a mount of HTTP with SSE.
     """
@@ -109,11 +108,7 @@ def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None
         return _fixed_match(urlconf, path, attribute)
     # Only what could be one of these is worth the time that Django takes to resolve a path.
     if any(not _is_fixed(route) and _fits(route, path) for route, _ in _routes(urlconf, attribute)):
-        try:
-            match = resolve(path, urlconf)
-        except Resolver404:
-            return None
-        return match if hasattr(match.func, attribute) else None
+        return _match(urlconf, path, attribute)
     return None
 
 
@@ -127,14 +122,17 @@ def _fits(route: Route, path: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=256)
-def _fixed_match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
-    """Resolve a fixed path in the URLconf; None where another route stands before the endpoint."""
+def _match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
+    """Resolve a path in the URLconf; None where another route stands before the endpoint."""
     try:
         match = resolve(path, urlconf)
     except Resolver404:
         return None
     return match if hasattr(match.func, attribute) else None
+
+
+# Of fixed paths, which are as many as the endpoints.
+_fixed_match = lru_cache(maxsize=256)(_match)
 
 
 def shadowed() -> Iterator[tuple[str, str, str]]:

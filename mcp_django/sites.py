@@ -118,8 +118,7 @@ class Mount(list[Any]):
 
 
 class MCPSite:
-    """A site: an MCP endpoint with its registry of models, tools, resources and prompts, like ``AdminSite`` for the
-    admin.
+    """A site: an MCP endpoint with its registry of models, tools, resources and prompts, like Django's ``AdminSite``.
 
     The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
 

@@ -35,9 +35,7 @@ class MCPError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The result of a tool that the test client called: ``text`` of its first block, ``structured`` content,
-    ``is_error``.
-    """
+    """What a tool answered the test client: ``text`` of its first block, ``structured`` content, ``is_error``."""
 
     text: str
     structured: Any

@@ -124,8 +124,7 @@ def choice(*names: str) -> Kind:
 
 
 def items(words: str, kind: Kind | None = None) -> Kind:
-    """The kind of value that is a list, each item of ``kind``. Text is refused, as Python would split it into
-    characters."""
+    """The kind of value that is a list of ``kind``; text is refused, as Python would split it into characters."""
 
     def admits(value: Any) -> bool:
         return isinstance(value, list | tuple | set | frozenset) and (kind is None or all(map(kind.admits, value)))

@@ -65,7 +65,7 @@ class Page:
         return is_there and bool(self.home.has_view_permission(request))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return the switches that all of the console's pages tell because of this one: those in force, those over."""
+        """Return the switches that this page has all of the console's pages tell: those in force, and those over."""
         return [], []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
@@ -138,7 +138,7 @@ class AsUser(Page):
     """One of the console's pages: "As this user", which is for superusers."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this one of the console's pages: superusers may."""
+        """Return whether the user may open this console page: superusers may."""
         return bool(getattr(request.user, "is_superuser", False)) and super().may_open(request)
 
 
@@ -146,7 +146,7 @@ class Switches(Page):
     """One of the console's pages: "Switches". Who may view or change them opens it, who may change them uses it."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this one of the console's pages: who may view or change switches."""
+        """Return whether the user may open this console page: who may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 

@@ -137,8 +137,7 @@ _sets: dict[tuple[str, Fetcher], _KeySet] = {}
 
 
 def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
-    """Return the keys that check assertions, published at an https URL and cached; ``again`` fetches them anew, as no
-    cached key fits.
+    """Return the keys that check assertions, published at an https URL and cached; ``again`` fetches them anew.
 
     There are none where they cannot be fetched, which is logged.
     """
@@ -368,7 +367,7 @@ PARAMETERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client proves itself with at the token endpoint: an assertion signed by its key, a secret, or neither."""
+    """What a client identifies itself with at the token endpoint: an assertion, a secret, or its id alone."""
 
     client_id: str
     secret: str = field(default="", repr=False)

@@ -136,7 +136,7 @@ class Token:
 
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
-        """Check again which bearer tokens are unexpired, unrevoked and of the same scopes, by one query for 500."""
+        """Return which bearer tokens are still unexpired, unrevoked and of the same scopes, by one query for 500."""
         now, rows = timezone.now(), get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
         found: dict[str, tuple[datetime, str]] = {}

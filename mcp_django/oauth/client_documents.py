@@ -149,7 +149,7 @@ _looking = threading.Lock()
 
 
 def announces_documents() -> bool:
-    """Return whether clients are told that they may come with client documents (client ID metadata documents).
+    """Return whether the server announces to clients that it takes client documents (client ID metadata documents).
 
     Where clients cannot register instead it says so in any case: their users then see a page with the cause.
     """
@@ -174,7 +174,7 @@ def why_not_fetched() -> str:
 
 
 def look() -> str:
-    """Look whether client documents are within reach, by their hosts; return the first failure, "" for none."""
+    """Try to reach the hosts of client documents; return the first failure, "" for none."""
     hosts = named_hosts()[:MAX_HOSTS]
     for host in hosts:
         url = f"https://{host}/"
@@ -242,7 +242,7 @@ PASSING: Final = frozenset({"away", "unreachable", "uncounted", "busy"})
 
 
 class InvalidDocument(Exception):
-    """A client document, or its URL, breaks a rule of client documents; the text says which, in English."""
+    """A client document, or its URL, breaks a rule; the text says which, in English."""
 
 
 def is_document_id(client_id: str) -> bool:

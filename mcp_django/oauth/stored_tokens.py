@@ -213,7 +213,7 @@ def own_tokens() -> QuerySet[Any]:
 
 
 def hashed_secret(secret: str) -> str:
-    """Return the hash that is stored of a random secret, a SHA-256 as of stored tokens."""
+    """Return the hash that is stored of a random secret, a SHA-256 as for stored tokens."""
     return PREFIX + hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -223,7 +223,7 @@ def is_hashed_here(stored: str) -> bool:
 
 
 def same_secret(given: str, stored: str) -> bool:
-    """Return whether a secret is the one of a stored hash that :func:`hashed_secret` made."""
+    """Return whether a secret matches a stored hash that :func:`hashed_secret` made."""
     return constant_time_compare(hashed_secret(given), stored)
 
 

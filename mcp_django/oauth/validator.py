@@ -112,7 +112,7 @@ def invalid_client(request: HttpRequest, reason: Problem, description: str) -> e
 def check_signature(
     request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource | None, remedy: str
 ) -> None:
-    """Validate who a client at the token endpoint is by its signature; ``remedy`` is for the log."""
+    """Validate by a signature that the client at the token endpoint is who it says; ``remedy`` is for the log."""
     try:
         if keys is None:
             raise InvalidAssertion("There are no keys of this client here.", remedy)
@@ -297,8 +297,7 @@ class MCPValidator(OAuth2Validator):
         return expand(original.split() if isinstance(original, str) else original).issuperset(request_scopes)
 
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
-        """Save access and refresh token of a validated request; a refresh token spent a moment ago gets a sibling pair
-        in its family.
+        """Save the tokens of a validated request; a refresh token spent a moment ago gets a sibling pair in its family.
 
         The toolkit would hand out the earlier pair again, which nobody knows once tokens are hashed.
         """
@@ -386,11 +385,11 @@ class MCPValidator(OAuth2Validator):
     # ID tokens are no access tokens, and there are none.
 
     def validate_id_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Validate no ID token."""
+        """Validate no ID token: refuse each."""
         return False
 
     def validate_jwt_bearer_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Validate no JWT bearer token."""
+        """Validate no JWT bearer token: refuse each."""
         return False
 
 
@@ -400,7 +399,7 @@ def _assertions(request: OAuthRequest) -> list[str]:
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family that the validator gives the tokens of an authorization code, computed, to know reuse."""
+    """Return the family of the tokens of an authorization code, computed, so that the validator knows a reuse."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 

@@ -390,7 +390,7 @@ def _refused(error: str) -> HttpResponse:
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return what a view for client programs answers for some seconds: ``temporarily_unavailable``, in JSON."""
+    """Return the JSON answer ``temporarily_unavailable`` of a view for client programs, with ``Retry-After``."""
     answer = {"error": "temporarily_unavailable", "error_description": f"Try again in {wait} seconds."}
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 
@@ -414,7 +414,7 @@ class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
 
 
 class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
-    """View that removes an application's access after confirmation, as the toolkit's does, with its refresh token."""
+    """View that removes an application's access after confirmation, with its refresh token."""
 
     template_name = "mcp_django/oauth/token_delete.html"
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")

@@ -74,7 +74,7 @@ def begin(request: MCPRequest, call: Call) -> None:
 
 
 def refuse_if_off(request: MCPRequest) -> None:
-    """End the lifecycle of a call as it begins, by ``CallRefused``, if its caller is switched off."""
+    """Raise ``CallRefused`` as the lifecycle of a call begins, if its caller is switched off."""
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()

@@ -46,8 +46,7 @@ def method_known(method: str, version: str, params: Mapping[str, Any] | None = N
 
 
 def supports(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a client with these capabilities answers this request of the server's (client/elicitation,
-    Capabilities).
+    """Return whether a client with these capabilities takes this client request (client/elicitation, Capabilities).
 
     ``elicitation: {}`` means forms and no URLs, as ``{"form": {}}`` does; tools in sampling need ``sampling.tools``.
     """
@@ -132,8 +131,7 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 
 
 def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Read the client's answer to a request of the server's (elicitation, sampling, roots), without members that are
-    null.
+    """Read the client's answer to a client request (elicitation, sampling, roots), without members that are null.
 
     ``params`` are those of the question before :func:`shape`: with them, an answer to a form that was changed for an
     older revision comes back in the form that was meant. Whether the values fit the form is not checked here.

@@ -48,8 +48,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """What the legacy era of the protocol has to know of a session: revision, client, the client's capabilities and log
-    level.
+    """What the legacy era has to know of a session: revision, client, the client's capabilities and log level.
 
     It is the revision agreed on, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the least
     level of log messages that it asked for.
@@ -131,8 +130,7 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 
 
 def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the trace context that a request of either era has in ``_meta``: the well-formed ones of ``traceparent``,
-    ``tracestate`` and ``baggage``.
+    """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta``, in either era.
 
     A malformed one is left out, as Trace Context says, and ``tracestate`` with the ``traceparent`` that it belongs to.
     """
@@ -274,8 +272,7 @@ class ModernEra:
 
 
 def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, str | None]:
-    """Return what the modern era has of a call that is made again: ``inputResponses`` and ``requestState``
-    (basic/patterns/mrtr).
+    """Return ``inputResponses`` and ``requestState`` of a modern call that is made again (basic/patterns/mrtr).
 
     Whether each response is one that a client gives is the schema's to say; this is cheap and comes first.
     """
@@ -358,8 +355,7 @@ class LegacyEra:
         )
 
     def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
-        """Return the revision of a request of the legacy era: of its header, or else of its session, or else
-        2025-03-26.
+        """Return the revision of a legacy request: of its header, or else of its session, or else 2025-03-26.
 
         A header that names another supported revision than the session wins: what the client says now is what it reads.
 

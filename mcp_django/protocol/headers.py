@@ -1,8 +1,8 @@
-"""HTTP headers: content type, ``Accept``, ``Allow``, origin; and those that repeat the body, compared with it.
+"""HTTP headers: content type, ``Accept``, ``Allow`` and origin, and those that repeat the body, compared with it.
 
-They are read without I/O (Streamable HTTP, Security & Endpoint and Sending Messages). Those that repeat the body:
-2026-07-28, basic/transports/streamable-http, Request Metadata: ``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*``
-for each parameter that a tool's schema marks with ``x-mcp-header``. Header names here are in lower case.
+The first are rules of Streamable HTTP, Security & Endpoint and Sending Messages. Those that repeat the body are
+``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*`` for each parameter that a tool's schema marks with
+``x-mcp-header`` (2026-07-28, basic/transports/streamable-http, Request Metadata). Their names are in lower case here.
 """
 
 import base64
@@ -20,9 +20,9 @@ from .versions import MODERN
 # end (2025-11-25, basic/transports).
 ALLOWED_METHODS: Final = "POST"
 SESSION_METHODS: Final = "POST, GET, DELETE"
-# Names of headers as they are sent; requests have them in any case.
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+# Names of headers as they are sent; requests have them in any case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
 LAST_EVENT_HEADER: Final = "Last-Event-ID"
 MAX_ACCEPT_CHARS: Final = 2_000
@@ -49,7 +49,7 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
 
 def is_json(content_type: str | None) -> bool:
     """Return whether the header ``Content-Type`` is ``application/json``, with or without parameters."""
-    return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == "application/json"
+    return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == JSON
 
 
 def accepts(accept: str | None, media_type: str) -> bool:
@@ -90,8 +90,7 @@ def body_length(value: str | None) -> int | None:
 
 
 def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return the header ``Allow`` in answer to a request whose header ``MCP-Protocol-Version`` is ``version``, None
-    when it has none.
+    """Return the header ``Allow`` for a request with this ``MCP-Protocol-Version``, None where it names none.
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """

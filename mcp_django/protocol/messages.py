@@ -42,8 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse:
-    """A JSON-RPC message in which the client responds to a request of the server's: ``result``, an object, or
-    ``error``.
+    """A JSON-RPC message that answers a request of the server's: it has ``result``, an object, or ``error``.
 
     ``error`` has ``code`` (an integer) and ``message`` (text); the rest is the client's.
     """

@@ -197,7 +197,7 @@ class Held:
         held[who] = held.get(who, 0) + amount
 
     def give_back(self) -> None:
-        """Hold the place of a caller's limit no longer; once."""
+        """Give the place within a caller's limit back, once."""
         with _lock:
             self.held[self.who] -= self.amount
             if not self.held[self.who]:
@@ -224,7 +224,7 @@ def concurrent(who: str) -> Held:
 
 
 def streaming(who: str) -> Held:
-    """Hold one of the places of a caller's limit of streams, ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS``."""
+    """Hold a place for a stream within a caller's limit, ``MAX_STREAMS``, and within ``MAX_WORKER_STREAMS``."""
     with _lock:
         if open_streams.get(who, 0) >= settings.MAX_STREAMS:
             raise LimitExceeded(f"A user has at most {settings.MAX_STREAMS} open streams in one worker.")
@@ -234,7 +234,7 @@ def streaming(who: str) -> Held:
 
 
 def body_room(who: str, size: int) -> Held:
-    """Hold one of the places of a caller's limit of long bodies in this worker, or raise LimitExceeded."""
+    """Hold room for a long body within a caller's limit in this worker, or raise LimitExceeded."""
     total = settings.MAX_WORKER_BODY_BYTES
     with _lock:
         own = held_bodies.get(who, 0)

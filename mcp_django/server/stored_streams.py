@@ -158,8 +158,7 @@ def owns(session: ClientSession, stream_id: str) -> bool:
 
 
 def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
-    """Append messages to a stored stream in the database, and set ``values`` of its row; the oldest are deleted over
-    its bounds.
+    """Append messages to a stored stream, and set ``values`` of its row; the oldest are deleted over its bounds.
 
     ``first`` is the number of the first message, where the only one who writes counts them; otherwise they are counted
     here. Returns False, and does nothing, when the stream is over.

@@ -328,8 +328,7 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Publish what no model signal tells of: that lists are others now, "tools", "prompts" or "resources", by default
-    all of them.
+    """Publish what no model signal tells: that lists of "tools", "prompts" or "resources" have changed, by default all.
 
     ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
     """

@@ -176,8 +176,7 @@ class Subscriber:
     def _changed(
         self, request: MCPRequest, label: str, entries: "Entries", changed: set[str] | None, rows: Rows
     ) -> list[tuple["Subscription", Watch]]:
-        """Return the subscriber's subscriptions to notify of changes to one model, and note the rows that the
-        subscriber sees now.
+        """Return the subscriptions to notify of changes to one model, and note the rows that the subscriber sees now.
 
         ``changed`` are the keys of changed rows, None when they are not known.
         """

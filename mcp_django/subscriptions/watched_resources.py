@@ -136,7 +136,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 
 
 def list_digests(request: MCPRequest) -> dict[str, int]:
-    """Return by what a watched list is compared: a digest of the caller's tools, prompts and resources."""
+    """Return what watched lists are compared by: digests of the caller's tools, prompts and resources."""
     site = request.mcp.site
     resources = Resources(request)
     names = [item.get("uri") or item["uriTemplate"] for item in [*resources.list(None)[0], *resources.templates()]]

@@ -44,8 +44,7 @@ Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | 
 
 
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
-    """Raise ``InsufficientScope`` unless the token has all the scopes that a method handler requires for these URIs:
-    those of the project's own resources.
+    """Raise ``InsufficientScope`` unless the token has all scopes of the project's own resources at these URIs.
 
     What the caller's permissions do not admit takes none: it is not there.
     """

@@ -76,10 +76,9 @@ def identity() -> dict[str, Any]:
 
 
 def cache_ttl(method: str) -> int:
-    """Return for how many milliseconds (``CACHE_TTL_MS``) clients may keep what ``server/discover`` or another method
-    tells.
+    """Return for how many milliseconds clients may keep the answer of a method such as ``server/discover``.
 
-    It is a hint (2026-07-28, server/utilities/caching).
+    It is a hint (2026-07-28, server/utilities/caching), by the setting ``CACHE_TTL_MS``.
     """
     configured = settings.CACHE_TTL_MS
     if isinstance(configured, Mapping):
@@ -89,9 +88,7 @@ def cache_ttl(method: str) -> int:
 
 
 def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Handle ``initialize``: answer with the version asked for, or with the one offered instead (2025-11-25,
-    lifecycle).
-    """
+    """Handle ``initialize``: answer with the version asked for, or with one offered instead (2025-11-25, lifecycle)."""
     return {
         "protocolVersion": negotiate(params.get("protocolVersion")),
         "capabilities": capabilities(request),
@@ -185,7 +182,7 @@ def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
 
 
 def described(request: HttpRequest | None) -> dict[str, Any]:
-    """Return the server's identity as its card has it, and its entry in a registry: the name begins with the host."""
+    """Return the server's identity for its card and for a registry's entry, with a name that begins with the host."""
     known = identity()
     title = str(known.get("title") or known["name"])[:MAX_TITLE]
     host = urlsplit(origin(request)).hostname or "localhost"

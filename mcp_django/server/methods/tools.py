@@ -101,7 +101,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """Return whether a ``tools/list`` with this tool has clients repeat arguments of its ``tools/call`` in headers."""
+    """Return whether ``tools/list`` has clients repeat arguments of this tool's ``tools/call`` in headers."""
     return bool(param_headers(tool.input_schema))
 
 

@@ -231,8 +231,7 @@ class MCPConsumer(AsyncConsumer):
         return in_thread("door", work, thread_sensitive=self.exchange.request.mcp.site.needs_middleware)
 
     async def answered(self, body: bytes) -> Any:
-        """Have the consumer run the body's message in a thread; return the response or what runs on the ASGI
-        connection.
+        """Have the consumer run the message in a thread; return the response, or what runs on the ASGI connection.
 
         A read has changed nothing: the wait for it ends when its client has gone, or with the time of a call.
         """

@@ -315,7 +315,7 @@ class SessionCall(CallRunner):
         stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def heard(self, news: Any) -> None:
-        """Have the runner stop as the client cancels the call or ends the session (basic/utilities/cancellation)."""
+        """Stop the runner when the client cancels the call or ends the session (basic/utilities/cancellation)."""
         if isinstance(news, dict) and (
             news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
         ):

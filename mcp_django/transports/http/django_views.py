@@ -160,7 +160,7 @@ class Outgoing:
         return message
 
     def open(self) -> None:
-        """Let nothing wait for the Django view any longer, as it sends no more messages."""
+        """Let nobody wait any longer to give the Django view a message, as it sends no more."""
         self._is_open = True
         self._room.release()
 

@@ -428,8 +428,7 @@ class Tail:
         await self.send(connection)
 
     async def send(self, connection: Connection, hung_up: asyncio.Event | None = None) -> None:
-        """Send stored and new messages of the call's event stream; leave early when the call hangs up or the worker
-        stops.
+        """Send stored and new messages of a call's event stream, until the call hangs up or the worker stops.
 
         A message goes out on one connection (Multiple Connections): the one that was there before is closed.
         """

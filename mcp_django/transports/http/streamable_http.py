@@ -143,5 +143,5 @@ class StreamableExchange(Exchange):
 
 
 def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
-    """Return Streamable HTTP for ``site``, as an ASGI application."""
+    """Return the ASGI application that serves ``site`` by Streamable HTTP."""
     return MCPConsumer.as_asgi(exchange=partial(StreamableExchange, site, attributes=attributes))
