@@ -28,14 +28,8 @@ if TYPE_CHECKING:
 
 
 # While none of these is overridden, the columns are the same for every caller and are worked out once.
-COLUMN_HOOKS: Final = (
-    "get_fields",
-    "get_fieldsets",
-    "get_form",
-    "get_exclude",
-    "get_readonly_fields",
-    "get_list_display",
-)
+FIELD_LIST_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
+COLUMN_HOOKS: Final = (*FIELD_LIST_HOOKS, "get_form", "get_list_display")
 # These can leave fields out of the form too, which is what the page shows where no fields are declared.
 FORM_HOOKS: Final = (
     "_get_form_for_get_fields",

@@ -32,7 +32,7 @@ from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, has_every_row
 from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
-from ..orm.fields import choice_of
+from ..orm.fields import choice_of, flat_choices
 from ..orm.geometries import geometry_text
 from ..orm.row_finder import RowFinder
 from ..orm.undecodable_values import VALUE_ERRORS
@@ -472,15 +472,6 @@ def prepopulated(
         if text and name in writable and name not in values:
             slugs[name] = slugify(text)[: getattr(form.fields[name], "max_length", None)]
     return slugs
-
-
-def flat_choices(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
-    """Yield values and labels, those of groups too."""
-    for value, label in choices:
-        if isinstance(label, (list, tuple)):
-            yield from flat_choices(label)
-        else:
-            yield value, label
 
 
 def changing_choices(form: forms.BaseForm) -> Iterator[tuple[str, Any]]:

@@ -26,6 +26,7 @@ from ..orm.compiled_queries import first_rows
 from ..orm.row_reading import show_rows
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
+from .admin_exposure import FIELD_LIST_HOOKS, FORM_HOOKS
 from .page_requests import as_page
 
 if TYPE_CHECKING:
@@ -34,18 +35,7 @@ if TYPE_CHECKING:
 # Rows of one inline that are shown with their row.
 MAX_SHOWN: Final = 20
 # The methods that decide which fields an inline shows.
-FIELD_HOOKS: Final = (
-    "get_fields",
-    "get_fieldsets",
-    "get_readonly_fields",
-    "get_exclude",
-    "get_formset",
-    "_get_form_for_get_fields",
-    "formfield_for_choice_field",
-    "formfield_for_dbfield",
-    "formfield_for_foreignkey",
-    "formfield_for_manytomany",
-)
+FIELD_HOOKS: Final = (*FIELD_LIST_HOOKS, "get_formset", *FORM_HOOKS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,21 @@ from typing import Any, Final
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import DatabaseError, IntegrityError, connections, router
-from django.db.models import CheckConstraint, F, Model, Q, UniqueConstraint
+from django.db.models import CheckConstraint, F, Func, Model, Q, UniqueConstraint
 
 from ..context.request import MCPRequest
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
 from ..orm.database_writes import refusals
-from .form_filling import flat_choices
+from ..orm.fields import flat_choices
 from .uploaded_files import BOMB, is_bomb
 
+# The kind of a constraint, its fields, and those that its condition needs.
+Parts = tuple[str, Sequence[str], Sequence[str]]
+
 MAX_CHOICES: Final = 20
-# How values are written, by the kind of their field, where it does not declare another form.
 SOME_DAY: Final = date(2026, 1, 31)
+# How values are written, by the kind of their field, where it does not declare another form.
 MOMENTS: Final[Mapping[type[forms.Field], str]] = {
     forms.DateField: "2026-01-31",
     forms.DateTimeField: "2026-01-31T10:00:00Z",
@@ -94,9 +97,9 @@ def duplicate_note(request: MCPRequest, form: forms.BaseForm, error: ValidationE
             return ""
         if kind == "check":
             return f" It is a rule on {', '.join(names)}."
-        depending = f", depending on {', '.join(needed)}" if set(needed) <= seen else ", under a condition"
-        note = f" It allows one row for each {', '.join(names)}{depending if needed else ''}."
-        fields, condition = constraint.fields if set(needed) <= seen else (), constraint.condition or condition
+        note = f" It allows one row for each {', '.join(names)}{_condition(needed, seen)}."
+        if set(needed) <= seen:
+            fields, condition = constraint.fields, constraint.condition or condition
     if not fields or not set(fields) <= seen:
         return note
     columns = [row._meta.get_field(name).attname for name in fields]
@@ -107,16 +110,22 @@ def duplicate_note(request: MCPRequest, form: forms.BaseForm, error: ValidationE
     return note
 
 
-def _parts(constraint: Any) -> tuple[str, Sequence[str], Sequence[str]]:
-    """Return the kind of a constraint for its validation error, its fields, and those that its condition needs."""
+def _parts(constraint: Any) -> Parts:
     needed = sorted(getattr(getattr(constraint, "condition", None), "referenced_base_fields", ()))
     if isinstance(constraint, CheckConstraint):
         return "check", needed, ()
     if not isinstance(constraint, UniqueConstraint):
         return "", (), ()
-    expressions: Any = constraint.expressions
-    parts = [part for expression in expressions for part in expression.flatten() if isinstance(part, F)]
-    return "unique", [*constraint.fields, *(part.name for part in parts)], needed  # type: ignore[attr-defined]
+    parts: Any = Func(*constraint.expressions).flatten()
+    names = [part.name for part in parts if isinstance(part, F)]  # type: ignore[attr-defined]
+    return "unique", [*constraint.fields, *names], needed
+
+
+def _condition(needed: Collection[str], seen: Collection[str]) -> str:
+    """Return the condition of a constraint in words for its validation error, "" for none."""
+    if not needed:
+        return ""
+    return f", depending on {', '.join(needed)}" if set(needed) <= set(seen) else ", under a condition"
 
 
 def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
@@ -127,30 +136,32 @@ def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
 def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
     """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named. It names
     fields only, and only where the caller sees all of them. The transaction has to be over."""
-    kind, fields = _broken(access.exposure.model, error)
+    kind, fields, needed = _broken(access.exposure.model, error)
     if not fields or not set(fields) <= set(access.fields):
         return ""
     names = ", ".join(fields)
     if kind == "check":
         return f"the values break a rule of the database on {names}."
-    return f"there is a row of {access.exposure.label} with the same {names} already."
+    rule = f" The database allows one for each {names}{_condition(needed, access.fields)}." if needed else ""
+    return f"there is a row of {access.exposure.label} with the same {names} already.{rule}"
 
 
-def _broken(model: type[Model], error: IntegrityError) -> tuple[str, Sequence[str]]:
+def _broken(model: type[Model], error: IntegrityError) -> Parts:
     cause = error.__cause__ or error
     diagnosis, text = getattr(cause, "diag", None), str(cause)
     name = getattr(diagnosis, "constraint_name", None)
     for pattern in (INDEX, CHECK):
         if match := pattern.search(text):
             name = match[1]
+    match = UNIQUE.search(text)
+    fields = _by_column(model, [part.split(".") for part in match[1].split(", ")]) if match else ()
     for constraint in chain.from_iterable(part._meta.constraints for part in (model, *model._meta.all_parents)):
-        if constraint.name == name:
-            return _parts(constraint)[:2]
-    if match := UNIQUE.search(text):
-        return "unique", _by_column(model, [part.split(".") for part in match[1].split(", ")])
+        # SQLite names the columns of a unique constraint in place of its name.
+        if constraint.name == name or (fields and fields == list(getattr(constraint, "fields", ()))):
+            return _parts(constraint)
     if name and diagnosis is not None and diagnosis.table_name:
-        return "unique", _by_column(model, _columns(model, diagnosis.table_name, name))
-    return "", ()
+        fields = _by_column(model, _columns(model, diagnosis.table_name, name))
+    return "unique", fields, ()
 
 
 def _columns(model: type[Model], table: str, name: str) -> list[list[str]]:

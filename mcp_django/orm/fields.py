@@ -153,7 +153,7 @@ def _datetime(text: str) -> datetime | None:
     return found
 
 
-def parse_length(text: str) -> timedelta | None:
+def _duration(text: str) -> timedelta | None:
     """Parse a duration such as ``5d``, ``2 hours`` or ``1 02:30:00``; None for any other text."""
     found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower())
     if found is not None and found[2] in UNITS:
@@ -176,7 +176,7 @@ def _nothing(field: Any, value: Any) -> Any:
 _date = _temporal(parse_date, "a date such as 2026-01-31")
 _moment = _temporal(_datetime, "a date or time such as 2026-01-31 or 2026-01-31T12:00:00Z")
 _uuid = _temporal(lambda text: UUID(text) if len(text) in (32, 36) else None, "a UUID")
-_length = _temporal(parse_length, "a duration such as 3h, 30min or 1 02:30:00")
+_length = _temporal(_duration, "a duration such as 3h, 30min or 1 02:30:00")
 
 # The first class that a field is an instance of decides; subclasses stand before their parents.
 _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
@@ -389,13 +389,14 @@ def choices_of(field: Any) -> list[tuple[Any, Any]]:
     """Return the choices of a model field, stored values with displayed names, also of grouped ones."""
     found = getattr(field, "flatchoices", None)
     # Fields that hold several choices replace Django's property, some by nothing.
-    return list(found) if isinstance(found, list) else list(_flat(field.choices or ()))
+    return list(found) if isinstance(found, list) else list(flat_choices(field.choices or ()))
 
 
-def _flat(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+def flat_choices(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the values and labels of a field's ``choices``, those of groups too."""
     for value, label in choices:
         if isinstance(label, (list, tuple)):
-            yield from _flat(label)
+            yield from flat_choices(label)
         else:
             yield value, label
 

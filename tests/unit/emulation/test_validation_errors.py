@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.db.models import CheckConstraint, F, Q, UniqueConstraint
 from django.db.models.functions import Lower
 from django.forms import DateField, ModelForm, modelform_factory
@@ -63,6 +63,7 @@ ONE = UniqueConstraint(fields=["title"], condition=Q(status="published"), name="
     [
         (ONE, " It allows one row for each title, depending on status. (testapp.book with pk {pk} has it)"),
         (UniqueConstraint(Lower("title"), name="any_case"), " It allows one row for each title."),
+        (UniqueConstraint(Lower("title"), "status", name="both"), " It allows one row for each title, status."),
         (CheckConstraint(condition=Q(pages__lte=F("rating")), name="few"), " It is a rule on pages, rating."),
     ],
     ids=lambda item: getattr(item, "name", ""),
@@ -211,6 +212,24 @@ def test_G133_constraints_of_the_model_are_named_by_their_fields() -> None:
     line = make_order("1", 1).lines.get()
     text = refusal(UPDATE, request, model="inlineapp.line", pk=line.pk, values={"quantity": 2000})
     assert text == "Nothing was changed: the values break a rule of the database on quantity."
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("exposure", "rule"),
+    [(AdminExposure, "title, depending on status"), (HiddenStatus, "title, under a condition")],
+)
+def test_the_condition_of_a_constraint_is_told(exposure: Any, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Book._meta, "constraints", [ONE])
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE UNIQUE INDEX one_published ON testapp_book (title) WHERE status = 'published'")
+    site = MCPSite("conditions", admin_site=admin.site)
+    site.register(Book, exposure)
+    make_book("Dune", status="published")
+    other = make_book("Other", status="published")
+    text = refusal(UPDATE, request_of(make_superuser(), site), **BOOK, pk=other.pk, values={"title": "Dune"})
+    told = "there is a row of testapp.book with the same title already"
+    assert text == f"Nothing was changed: {told}. The database allows one for each {rule}."
 
 
 @pytest.mark.usefixtures("unchecked")
