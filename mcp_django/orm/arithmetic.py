@@ -32,7 +32,7 @@ from ..exposures.model_exposure import ModelExposure
 from .access import access_of
 from .column_values import MAX_DIGITS
 from .columns import Column
-from .fields import is_stored_as_text, kind_of, parse_length, stored_field
+from .fields import is_stored_as_text, kind_of, stored_field
 from .path import Target, target_of
 
 MAX_LENGTH: Final = 200
@@ -143,9 +143,12 @@ class _Parser:
 
 def length(text: Any) -> Target:
     """Parse a duration in an arithmetic expression, such as ``5d`` or ``2 hours``."""
-    found = parse_length(text) if isinstance(text, str) and text.strip()[-1:].isalpha() else None
-    if found is None:
-        raise ToolError(f"{str(text)[:40]!r} is no duration: write 5d, 2w, 3h or 30min.")
+    # A number alone has no unit.
+    is_length = isinstance(text, str) and text.strip()[-1:].isalpha()
+    try:
+        found = kind_of(DURATION).parse(DURATION, text if is_length else None)
+    except ValueError:
+        raise ToolError(f"{str(text)[:40]!r} is no duration: write 5d, 2w, 3h or 30min.") from None
     return Target(text, Column(text, "field", field=DURATION), Value(found, output_field=DURATION))
 
 

@@ -363,11 +363,10 @@ class Parsed(Type):
         return f"{self.notation.partition(' ')[2]}, such as {self.example}"
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        # The parsers run regular expressions: over short ASCII text alone.
-        if isinstance(value, str) and value.isascii() and len(value) <= MAX_TEXT:
+        # The parsers run regular expressions: over short ASCII text alone. To Django, a blank text is a duration.
+        if isinstance(value, str) and value.isascii() and value.strip() and len(value) <= MAX_TEXT:
             try:
-                # To Django, an empty text is a duration.
-                found = self.parse(value.strip(" ")) if value else None
+                found = self.parse(value.strip(" "))
             except (ValueError, OverflowError):
                 found = None
             if found is not None:

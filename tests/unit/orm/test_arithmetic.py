@@ -92,7 +92,7 @@ def test_a_name_is_no_expression() -> None:
     assert is_expression("a-b")
 
 
-@pytest.mark.parametrize("text", ["5", "d", "5 months", "-5d", 5, None, "5d2h"])
+@pytest.mark.parametrize("text", ["5", "d", "5 months", "-5d", 5, None, "5d2h", "P999999999999D"])
 def test_a_length_of_time_has_a_number_and_a_unit(text: Any) -> None:
     with pytest.raises(ToolError, match="no duration"):
         length(text)

@@ -142,6 +142,7 @@ def test_a_value_is_read(kind: Type, value: object, expected: object) -> None:
         (PARSED[timedelta], "P" + "9" * 60 + "D"),
         (PARSED[timedelta], "9" * 10_000),
         (PARSED[timedelta], ""),
+        (PARSED[timedelta], " "),
         (PARSED[UUID], "{123e4567-e89b-12d3-a456-426614174000}"),
         (PARSED[UUID], "urn:uuid:123e4567-e89b-12d3-a456-426614174000"),
         (PARSED[UUID], None),
