@@ -135,7 +135,7 @@ class BulkWrite:
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
             assigned = ", ".join(f"{name} = {quoted(value)}" for name, value in told.items())
-            message = f"This changes {len(rows)} row{'s' * (len(rows) != 1)} of {label}: {assigned}."
+            message = f"This changes {_counted(rows)} of {label}: {assigned}."
             bound = {"model": label, "values": values}
             asked = self._asked(message, {**shown, "values": told}, bound, rows)
             if asked is not None:
@@ -152,9 +152,8 @@ class BulkWrite:
             deletion = plan_deletion(request, exposure, *rows)
             counts = dict(deletion.counts)
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
-            start = f"This deletes {len(rows)} row{'s' * (len(rows) != 1)} of"
             goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-            message = f"{start} {label}, which cannot be undone. In all: {goes}."
+            message = f"This deletes {_counted(rows)} of {label}, which cannot be undone. In all: {goes}."
             asked = self._asked(message, shown, {"model": label}, deletion.objects)
             if asked is not None:
                 return asked
@@ -228,3 +227,7 @@ class BulkWrite:
     def _said(self) -> dict[str, Any]:
         messages = list({tuple(message.items()): message for message in self.messages}.values())
         return {"messages": messages[:MAX_LABELS]} if messages else {}
+
+
+def _counted(rows: Sequence[Model]) -> str:
+    return f"{len(rows)} row{'s' if len(rows) != 1 else ''}"
