@@ -8,6 +8,7 @@ the serializer that it declares, or one argument for whatever it takes.
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -124,14 +125,13 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
             found = None
         shown = "primary key" if lookup == "pk" else lookup
         path[key_name] = {"type": key_type(found), "description": f"{shown} of the {model._meta.verbose_name}"}
+    known: Schemas = {}
     try:
-        known = query_parameters(route, view)
-    except Undecided:
-        # The call, which has the parameters, knows them.
-        known = {}
+        # What is undecided is known to the call, which has the parameters.
+        with suppress(Undecided):
+            known = query_parameters(route, view)
     except Exception:
         logger.warning("The query parameters of %s are not known", route.name, exc_info=True)
-        known = {}
     query = {name: schema for name, schema in known.items() if name not in path}
     ordering = {name: names for name, names in ordering_names(view).items() if name in query}
     if route.method not in WITH_BODY:
@@ -227,12 +227,19 @@ def query_parameters(route: Route, view: Any) -> Schemas:
         for backend in getattr(view, "filter_backends", ()):
             found |= _of_backend(backend(), view)
         paginator = getattr(view, "paginator", None)
-        if paginator is not None:
+        if paginator is not None and _has_pages(paginator, view.request):
             found |= _operation_parameters(paginator, view)
             number = getattr(paginator, "page_query_param", None)
             if number in found and found[number]["type"] == "integer":
                 found[number]["minimum"] = 1
     return found | {name: dict(schema) for name, schema in (declared or {}).items()}
+
+
+def _has_pages(paginator: Any, request: Any) -> bool:
+    """Return whether REST framework makes pages: not without ``PAGE_SIZE``, unless a parameter gives the size."""
+    size = getattr(paginator, "get_page_size", None)
+    takes_size = getattr(paginator, "page_size_query_param", None) is not None
+    return size is None or takes_size or size(request) is not None
 
 
 def ordering_names(view: Any) -> dict[str, list[str]]:

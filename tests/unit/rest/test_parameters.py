@@ -388,6 +388,35 @@ def test_every_page_of_the_three_kinds_is_reached(ann):
         assert back == ["A0", "A2"], kind
 
 
+class BySize(pagination.CursorPagination):
+    page_size_query_param = "size"
+
+
+class Always(pagination.PageNumberPagination):
+    def get_page_size(self, request):
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (pagination.PageNumberPagination, []),
+        (pagination.CursorPagination, []),
+        (pagination.LimitOffsetPagination, ["limit", "offset"]),
+        (BySize, ["cursor", "size"]),
+        (Always, ["page"]),
+    ],
+)
+def test_without_a_page_size_no_pages_are_offered(ann, kind, names):
+    class Unpaged(viewsets.ReadOnlyModelViewSet):
+        queryset = Order.objects.order_by("pk")
+        serializer_class = serializers.BriefSerializer
+        pagination_class = kind
+        filter_backends = []
+
+    assert list(parameters(ann, Unpaged)) == names
+
+
 def test_actions_of_plain_viewsets_take_none(ann):
     class Plain(viewsets.ViewSet):
         def list(self, request):
