@@ -15,7 +15,7 @@ from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 
 from ..context.admin_page_and_language import PAGE_FIELDS, asks_where, at_page, is_placed
-from ..exposures.model_exposure import ExposureOptions, Listing, ModelExposure
+from ..exposures.model_exposure import FIELD_HOOKS, FORM_HOOKS, ExposureOptions, Listing, ModelExposure
 from ..exposures.querysets import filterable, gives_every_row
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_sensitive
@@ -28,16 +28,7 @@ if TYPE_CHECKING:
 
 
 # While none of these is overridden, the columns are the same for every caller and are worked out once.
-FIELD_LIST_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
-COLUMN_HOOKS: Final = (*FIELD_LIST_HOOKS, "get_form", "get_list_display")
-# These can leave fields out of the form too, which is what the page shows where no fields are declared.
-FORM_HOOKS: Final = (
-    "_get_form_for_get_fields",
-    "formfield_for_choice_field",
-    "formfield_for_dbfield",
-    "formfield_for_foreignkey",
-    "formfield_for_manytomany",
-)
+COLUMN_HOOKS: Final = (*FIELD_HOOKS, "get_form", "get_list_display")
 COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fields")
 # What the hooks that say what a page shows are called in the log.
 PAGE: Final = "The change page"

@@ -18,7 +18,14 @@ from django.forms.models import _get_foreign_key
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..exposures.model_exposure import ExposureOptions, ModelExposure, ReadOnlyExposure, is_djangos
+from ..exposures.model_exposure import (
+    FIELD_HOOKS,
+    FORM_HOOKS,
+    ExposureOptions,
+    ModelExposure,
+    ReadOnlyExposure,
+    is_djangos,
+)
 from ..orm.access import access_of, columns_of, has_every_row
 from ..orm.column_values import plain_key
 from ..orm.columns import Column, resolve_column
@@ -26,7 +33,6 @@ from ..orm.compiled_queries import first_rows
 from ..orm.row_reading import show_rows
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
-from .admin_exposure import FIELD_LIST_HOOKS, FORM_HOOKS
 from .page_requests import as_page
 
 if TYPE_CHECKING:
@@ -34,8 +40,6 @@ if TYPE_CHECKING:
 
 # Rows of one inline that are shown with their row.
 MAX_SHOWN: Final = 20
-# The methods that decide which fields an inline shows.
-FIELD_HOOKS: Final = (*FIELD_LIST_HOOKS, "get_formset", *FORM_HOOKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class PageInlines:
         if names is None:
             given = flatten_fieldsets(admin.get_fieldsets(request, self.obj))
             names = list(dict.fromkeys(name if isinstance(name, str) else name.__name__ for name in given))
-            if all(is_djangos(getattr(type(admin), hook)) for hook in FIELD_HOOKS):
+            if all(is_djangos(getattr(type(admin), hook)) for hook in (*FIELD_HOOKS, "get_formset", *FORM_HOOKS)):
                 # Nothing of the project's own decides them.
                 rows.declared = names
         closed = {admin.opts.pk.name}

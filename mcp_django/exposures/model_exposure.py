@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 
 # Fields whose values would fill a page by themselves.
 BULKY: Final = (TextField, JSONField, BinaryField)
+# The methods of the admin's pages and inlines that decide which fields are shown.
+FIELD_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
+# These can leave fields out of the form too, which is what the page shows where no fields are declared.
+FORM_HOOKS: Final = (
+    "_get_form_for_get_fields",
+    "formfield_for_choice_field",
+    "formfield_for_dbfield",
+    "formfield_for_foreignkey",
+    "formfield_for_manytomany",
+)
 # The permissions of which Django's own hooks ask for one, by what is to be done.
 ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
 

@@ -1,6 +1,5 @@
 """The routes of a ViewSet: those that a router of REST framework makes, which decide what a URL may hold."""
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ from django.urls.resolvers import RegexPattern
 from rest_framework.routers import SimpleRouter
 
 from ..exceptions import NotFound
+from ..tools.base import safe_name
 
-MAX_NAME: Final = 40
 STANDARD: Final = ("list", "retrieve", "create", "update", "partial_update", "destroy")
 UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
 # A parameter in a router's prefix, as a regular expression or as a path.
@@ -78,9 +77,9 @@ class Route:
 
     @cached_property
     def name(self) -> str:
-        """The name of its tool."""
+        """The name of its tool, such as ``list_orders``."""
         action = self.action if self.alone else f"{self.method}_{self.action}"
-        return tool_name(action, self.registration.name)
+        return safe_name(f"{action}_{self.registration.name}")
 
     def match(self, given: Mapping[str, str]) -> ResolverMatch:
         """Resolve the ViewSet's route with these parameters."""
@@ -114,15 +113,6 @@ def base_name(prefix: str) -> str:
     if not name:
         raise ImproperlyConfigured(f"The prefix {prefix!r} names nothing: give a name.")
     return name
-
-
-def tool_name(action: str, name: str) -> str:
-    """Name a ViewSet's route as a tool, such as ``list_orders``, in at most 40 characters."""
-    wanted = f"{action}_{name}"
-    safe = UNSAFE.sub("_", wanted.lower())
-    if safe == wanted and len(safe) <= MAX_NAME:
-        return safe
-    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
 
 
 def routes_of(registration: Registration) -> list[Route]:

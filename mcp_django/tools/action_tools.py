@@ -1,7 +1,5 @@
 """The tools that run actions: one for each action of a model, and ``run_action`` for all of them."""
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property, partial
@@ -26,13 +24,11 @@ from ..orm.tool_arguments import as_object, exposure_argument, given_arguments
 from ..schema.form_schemas import is_required
 from ..schema.value_types import FREE_OBJECT
 from ..scopes import READ, WRITE
-from .base import IDEMPOTENCY_KEY, Tool
+from .base import IDEMPOTENCY_KEY, Tool, safe_name
 from .model_overview import choice_words
 
-MAX_NAME: Final = 40
 # Of an admin that describes its actions in words of their own to each caller.
 MAX_TOOLS: Final = 1_000
-UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 # Characters from which on a parameter's schema is not repeated.
 LONG: Final = 100
 FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Fields it asks for"}
@@ -42,12 +38,8 @@ RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
 
 
 def action_tool_name(name: str, opts: "Options[Any]") -> str:
-    """Return the name of an action tool, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, or with a digest."""
-    wanted = f"{name}_{opts.app_label}_{opts.model_name}"
-    safe = UNSAFE.sub("_", wanted.lower())
-    if safe == wanted and len(safe) <= MAX_NAME:
-        return safe
-    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+    """Return the name of an action tool, such as ``mark_shipped_shop_order``."""
+    return safe_name(f"{name}_{opts.app_label}_{opts.model_name}")
 
 
 class ActionTool(Tool):

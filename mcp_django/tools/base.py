@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Awaitable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency_keys``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
+UNSAFE: Final = re.compile(r"[^a-z0-9_]")
+MAX_NAME: Final = 40
+
+
+def safe_name(wanted: str) -> str:
+    """Return the name of a tool: the wanted one if it has at most 40 of ``a-z0-9_``, else one with its digest."""
+    safe = UNSAFE.sub("_", wanted.lower())
+    if safe == wanted and len(safe) <= MAX_NAME:
+        return safe
+    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
 
 
 class Tool:

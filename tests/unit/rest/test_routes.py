@@ -5,7 +5,7 @@ from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from mcp_django.exceptions import NotFound
-from mcp_django.rest.routes import base_name, routes_of, tool_name
+from mcp_django.rest.routes import base_name, routes_of
 from tests.restapp import views
 from tests.restapp.calls import registration, route_of
 
@@ -47,14 +47,6 @@ def test_a_prefix_without_its_parameters_names_the_tools(prefix, name):
 def test_a_prefix_of_nothing_but_parameters_names_nothing():
     with pytest.raises(ImproperlyConfigured, match="names nothing"):
         base_name(r"(?P<pk>\d+)")
-
-
-def test_names_are_what_every_client_can_use():
-    assert tool_name("list", "orders") == "list_orders"
-    long = tool_name("recalculate_everything", "very_long_orders_of_the_shop")
-    assert len(long) == 40
-    assert long != tool_name("recalculate_everything", "very_long_orders_of_the_shop2")
-    assert tool_name("Größe", "x").isascii()
 
 
 def test_routes_are_those_of_a_router_and_of_the_methods_that_the_class_answers_to():

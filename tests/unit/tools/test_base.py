@@ -1,4 +1,4 @@
-from mcp_django.tools.base import Tool
+from mcp_django.tools.base import Tool, safe_name
 
 
 class Greet(Tool):
@@ -25,3 +25,11 @@ def test_R27_all_four_hints_are_explicit_and_agree_with_each_other():
 def test_a_tool_is_destructive_unless_it_says_otherwise():
     assert Tool.destructive
     assert not Tool.read_only
+
+
+def test_names_are_what_every_client_can_use():
+    assert safe_name("list_orders") == "list_orders"
+    long = safe_name("recalculate_everything_very_long_orders_of_the_shop")
+    assert len(long) == 40
+    assert long != safe_name("recalculate_everything_very_long_orders_of_the_shop2")
+    assert safe_name("Größe_x").isascii()
