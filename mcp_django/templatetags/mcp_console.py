@@ -3,6 +3,7 @@
 The console's Python imports them from here as well.
 """
 
+from collections.abc import ItemsView, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -85,6 +86,12 @@ def moment(time: datetime | None) -> Any:
         return ""
     told = timezone.localtime(time) if timezone.is_aware(time) else time
     return format_html('<time dir="ltr" datetime="{}">{}</time>', told.isoformat(), date_format(told, TIME_FORMAT))
+
+
+@register.filter
+def pairs(found: Mapping[str, Any]) -> ItemsView[str, Any]:
+    """Return the items of a dict for templates, where ``found.items`` is the value of a key of that name first."""
+    return found.items()
 
 
 @register.simple_tag

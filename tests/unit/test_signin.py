@@ -44,7 +44,7 @@ class Tenant(SignInChoice):
     label = "Company"
 
     def choices(self, request: Any) -> Any:
-        return [("n", "North & Co"), ("s", "South")] if request.user.username == "ada" else []
+        return [("n", "North & Co"), ("s", "South"), ("items", "Items Inc")] if request.user.username == "ada" else []
 
     def restore(self, request: Any, value: Any) -> None:
         request.user.badge = value
@@ -282,6 +282,7 @@ def test_users_choose_the_tenant_that_an_application_is_for(tenants: list[Any]) 
     page = flow.ask().text
     assert '<label for="fact_tenant">Company</label>' in page
     assert '<option value="n">North &amp; Co</option>' in page
+    assert '<option value="items">Items Inc</option>' in page
     tokens = flow.exchange(redirected(consent(flow, fact_tenant="s"))["code"]).json()
     look_with(tokens["access_token"])
     look_with(flow.refresh(tokens["refresh_token"]).json()["access_token"])

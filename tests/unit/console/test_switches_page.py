@@ -206,18 +206,18 @@ def test_a_client_is_off_two_clicks_from_its_row_of_the_overview(admin, query):
 
 def test_of_the_clients_with_one_name_those_that_are_ticked_are_off(admin):
     now = timezone.now()
-    for number, client_id in enumerate(["a&b", "https://c.example/x?y=1", "abc", "abc"]):
+    for number, client_id in enumerate(["a&b", "https://c.example/x?y=1", "items", "abc", "abc"]):
         make_entry(client_id=client_id, client_name="Codex", time=now - timedelta(minutes=number))
     make_entry(client_id="other", client_name="Claude")
     make_entry(client_name="Codex")
     (link,) = [link for link in links_of(admin.get(url("overview")).text) if "Codex" in link]
     opened = admin.get(link)
-    assert ticked(opened) == (["a&b", "https://c.example/x?y=1", "abc"],) * 2
+    assert ticked(opened) == (["a&b", "https://c.example/x?y=1", "items", "abc"],) * 2
     sent = form_of(opened) | {"kind": "client"}
     # Unticking all of them turns off none.
     refused = admin.post(link, sent | {"target": []})
     assert "__all__" in refused.context["form"].errors
-    assert ticked(refused) == (["a&b", "https://c.example/x?y=1", "abc"], [])
+    assert ticked(refused) == (["a&b", "https://c.example/x?y=1", "items", "abc"], [])
     late = admin.post(link, sent | {"target": ["abc"], "until": "2001-01-01T00:00"})
     assert ticked(late)[1] == ["abc"]
     assert not Switch.objects.exists()

@@ -2,10 +2,12 @@ import pytest
 from django.contrib.auth import get_user_model
 from oauth2_provider.models import AccessToken
 
+from mcp_django import ModelExposure, site
 from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing
 from mcp_django.models import TokenFacts
 from tests.factories import make_author, make_user
 from tests.oauth_flow import Flow
+from tests.sitesapp.models import KindTotal
 from tests.unit.console.conftest import url
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -28,6 +30,16 @@ def test_what_a_user_sees_is_shown_with_what_it_costs(admin):
     assert "query_records" in answer.text
     assert str(view.instruction_tokens) in answer.text
     assert "the user lacks the permission testapp.view_author" in answer.text
+
+
+def test_a_model_can_have_a_filter_of_any_name(admin):
+    site.register(KindTotal, ModelExposure, fields=["items"], filter_fields={"items": ["exact", "in"]})
+    try:
+        make_user("reader", "sitesapp.view_kindtotal")
+        text = show(admin, user="reader").text
+    finally:
+        site.unregister(KindTotal)
+    assert '<li dir="ltr" title="exact, in">items</li>' in text
 
 
 def test_scopes_count(admin):
