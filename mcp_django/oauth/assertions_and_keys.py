@@ -39,6 +39,8 @@ from oauthlib.oauth2.rfc6749 import errors
 
 from ..models import UsedAssertion
 from ..problems import Problem
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import decode
 from .document_fetcher import Fetcher, FetchFailed, fetcher_for
 from .resource_urls import issuer, origin
 
@@ -309,25 +311,13 @@ def clear_used_assertions() -> int:
 
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
-        text = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode()
-        found = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        # Strictly: two readers could take two values for one name (RFC 7519, section 4).
+        found = decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, ProtocolError):
         found = None
     if not isinstance(found, dict):
         raise InvalidAssertion(f"The {what} of the assertion are no JSON object with each name once.")
     return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Two readers could take two values for one name (RFC 7519, section 4).
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name stands twice")
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
@@ -362,6 +352,7 @@ NOT_THE_CLIENT: Final = "The subject (sub) of the assertion is not the client."
 # Parameters that can be told to the sender by their names: others are the sender's.
 PARAMETERS: Final = frozenset(
     {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
+    | {"code", "code_verifier", "redirect_uri", "refresh_token", "token"}
 )
 
 
@@ -374,13 +365,17 @@ class Credentials:
     assertion: Assertion | None = field(default=None, repr=False)
 
 
-def read_credentials(request: HttpRequest) -> Credentials:
-    """Read a client's signed assertion, or its id and secret (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
+def require_once(request: HttpRequest) -> None:
+    """Refuse a client's request that repeats a parameter, whose readers could each take another (RFC 6749, 3.2)."""
     # A token can be for several endpoints (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:
         named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
         raise errors.InvalidRequestError(description=f"Send {named} once.")
+
+
+def read_credentials(request: HttpRequest) -> Credentials:
+    """Read a client's signed assertion, or its id and secret (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
     has_header = "HTTP_AUTHORIZATION" in request.META
     has_assertion = "client_assertion" in request.POST or "client_assertion_type" in request.POST
     if has_header + has_assertion + bool(request.POST.get("client_secret")) > 1:

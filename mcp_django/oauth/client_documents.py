@@ -36,7 +36,7 @@ from ..models import ClientHost, ClientKeys
 from ..problems import DOCUMENTS_OFF, NO_CACHE, Problem
 from ..runtime.cache_and_rate_limits import cache, hit, times_as_many
 from .assertions_and_keys import PAUSE, FetchedLately, InvalidKeys, KeySource, keys_of, read_keys
-from .client_registration import MAX_URI, URI, ClientMetadata, are_texts, is_acceptable, left_out
+from .client_registration import URI, ClientMetadata, are_texts, is_acceptable, left_out
 from .cors_and_refusals import note
 from .document_fetcher import FetchFailed, fetcher_for, is_domain
 from .stored_tokens import hashed_secret, unused_clients
@@ -324,9 +324,7 @@ def _keys(data: dict[str, Any]) -> dict[str, str]:
     """Return the keys in a client's metadata document, or their URL (RFC 7591, section 2); nothing if unusable."""
     uri, own = data.get("jwks_uri"), data.get("jwks")
     if isinstance(uri, str) and own is None:
-        parts = urlsplit(uri)
-        is_good = uri.startswith(PREFIX) and len(uri) <= MAX_URI and URI.fullmatch(uri) and not parts.fragment
-        return {"jwks_uri": uri} if is_good and parts.hostname and "@" not in parts.netloc else {}
+        return {"jwks_uri": uri} if uri.startswith(PREFIX) and is_acceptable(uri, ["https"]) else {}
     if isinstance(own, dict) and uri is None:
         text = json.dumps(own)
         with suppress(InvalidKeys):

@@ -85,7 +85,10 @@ def is_acceptable(uri: str, schemes: list[str]) -> bool:
     if scheme not in ("http", "https"):
         # Nothing that could be another URI within this one.
         return uri.startswith(f"{scheme}:/") and bool(parts.netloc or parts.path.strip("/"))
-    return bool(host and HOST.fullmatch(host)) and (scheme == "https" or host in LOOPBACK)
+    # Python takes what is in brackets for the host, whatever stands around it.
+    named = re.escape(f"[{host}]" if ":" in (host or "") else host or "")
+    is_host = re.fullmatch(rf"{named}(:\d*)?", parts.netloc, re.IGNORECASE) is not None
+    return bool(host and HOST.fullmatch(host)) and is_host and (scheme == "https" or host in LOOPBACK)
 
 
 def left_out(data: dict[str, Any]) -> tuple[str, str] | None:

@@ -11,7 +11,6 @@ only names of the public network are asked of it.
 import base64
 import io
 import ipaddress
-import json
 import re
 import socket
 import ssl
@@ -28,6 +27,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from django.utils.http import parse_http_date_safe
 
 from ..conf import settings
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import decode
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -347,8 +348,8 @@ def _read(response: HTTPResponse) -> Fetched:
     if response.length:
         raise FetchFailed("it ends too early", is_passing=True)
     try:
-        return Fetched(json.loads(body.decode("utf-8")), age_of(response.headers))
-    except (ValueError, RecursionError):
+        return Fetched(decode(body), age_of(response.headers))
+    except ProtocolError:
         raise FetchFailed("it is not JSON in UTF-8", is_passing=False) from None
 
 

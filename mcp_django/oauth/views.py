@@ -1,7 +1,7 @@
 """Views of the authorization server: consent page, token and revocation endpoint, list of tokens, sign-out."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -41,6 +41,7 @@ from ..runtime.cache_and_rate_limits import give_back, hit_if_counted, times_as_
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import answered, keep, questions_for, would_admit
 from .access_page import reach_of
+from .assertions_and_keys import require_once
 from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
 from .client_documents import DocumentRefused, find_described, is_admitted, is_document_id, takes_documents
 from .client_registration import is_app_scheme
@@ -173,7 +174,8 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         login, asked = super().handle_no_permission(), request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
         with suppress(ValueError):  # brackets around what is no address
-            for client in clients.filter(client_id=asked) if asked and asked.isprintable() else ():
+            is_known = "Location" in login and asked and asked.isprintable()
+            for client in clients.filter(client_id=asked) if is_known else ():
                 name, uri = plain(client.name), request.GET.get("redirect_uri", "")
                 if name and is_admitted(client) and client.redirect_uri_allowed(uri):
                     verified = client.registration_source == client.RegistrationSource.MANUAL
@@ -327,7 +329,14 @@ class ProgramMixin:
                 note(request.META, problems.MANY_REFUSALS)
                 return _unavailable(429, wait)
         try:
+            require_once(request)
             response = self.answer(request)
+        except OAuth2Error as error:
+            refused = _refused(error.error, error.description, error.status_code)
+            if isinstance(error, InvalidClientError) and "HTTP_AUTHORIZATION" in request.META:
+                # RFC 6749, section 5.2
+                refused["WWW-Authenticate"] = 'Basic realm="token", charset="UTF-8"'
+            return refused
         except UNREADABLE:
             return _refused("invalid_request")
         except ObjectDoesNotExist:
@@ -355,7 +364,7 @@ class TokenView(ProgramMixin, toolkit.TokenView):
         grant = request.POST.get("grant_type")
         setting, issue_for = PROGRAM_GRANTS.get(grant or "", ("", None))
         if issue_for is not None and getattr(settings, setting):
-            return self.issued(request, issue_for)
+            return JsonResponse(issue_for(request), headers={"Cache-Control": "no-store"})
         if grant not in GRANT_TYPES:
             return _refused("unsupported_grant_type" if grant else "invalid_request")
         response: HttpResponseBase = self.authorization_flow_token_response(request)
@@ -363,18 +372,6 @@ class TokenView(ProgramMixin, toolkit.TokenView):
         response["Content-Type"] = "application/json"
         response["Cache-Control"] = "no-store"
         return response
-
-    def issued(self, request: HttpRequest, issue_for: Callable[[HttpRequest], dict[str, Any]]) -> HttpResponseBase:
-        """Answer a program's request for a token with that which ``issue_for`` issues, or with its OAuth error."""
-        headers = {"Cache-Control": "no-store"}
-        try:
-            return JsonResponse(issue_for(request), headers=headers)
-        except OAuth2Error as error:
-            if isinstance(error, InvalidClientError) and "HTTP_AUTHORIZATION" in request.META:
-                # RFC 6749, section 5.2
-                headers["WWW-Authenticate"] = 'Basic realm="token", charset="UTF-8"'
-            told = {"error": error.error} | ({"error_description": error.description} if error.description else {})
-            return JsonResponse(told, status=error.status_code, headers=headers)
 
 
 @method_decorator(FOR_PROGRAMS, name="dispatch")
@@ -385,14 +382,16 @@ class RevokeView(ProgramMixin, toolkit.RevokeTokenView):
         return toolkit.RevokeTokenView.post(self, request)
 
 
-def _refused(error: str) -> HttpResponse:
-    return JsonResponse({"error": error}, status=400, headers={"Cache-Control": "no-store"})
+def _refused(error: str, description: str | None = None, status: int = 400) -> HttpResponse:
+    told = {"error": error} | ({"error_description": description} if description else {})
+    return JsonResponse(told, status=status, headers={"Cache-Control": "no-store"})
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return the JSON answer ``temporarily_unavailable`` of a view for client programs, with ``Retry-After``."""
-    answer = {"error": "temporarily_unavailable", "error_description": f"Try again in {wait} seconds."}
-    return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
+    """Return what a view for client programs answers for some seconds: ``temporarily_unavailable``, in JSON."""
+    refused = _refused("temporarily_unavailable", f"Try again in {wait} seconds.", status)
+    refused["Retry-After"] = str(wait)
+    return refused
 
 
 class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):

@@ -7,13 +7,15 @@ import pytest
 from django.test import RequestFactory
 from oauthlib.oauth2 import OAuth2Error
 
-from mcp_django.oauth.assertions_and_keys import ASSERTION_TYPE, Credentials, read_credentials
+from mcp_django.oauth.assertions_and_keys import ASSERTION_TYPE, Credentials, read_credentials, require_once
 from tests.jwts import claims_of, key_for, signed
 
 
 def read(header: str = "", **fields: Any) -> Credentials:
     headers = {"authorization": header} if header else {}
-    return read_credentials(RequestFactory().post("/oauth/token/", fields, headers=headers))
+    request = RequestFactory().post("/oauth/token/", fields, headers=headers)
+    require_once(request)
+    return read_credentials(request)
 
 
 def pair(text: str) -> str:

@@ -18,7 +18,7 @@ from mcp_django.context import refused_request_log as log
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
-from tests.oauth_flow import ORIGIN, RESOURCE, STATE, Flow, redirected
+from tests.oauth_flow import ORIGIN, REDIRECT_URI, RESOURCE, STATE, Flow, redirected
 
 pytestmark = pytest.mark.django_db
 TOKENS_URL = "/oauth/authorized_tokens/"
@@ -575,6 +575,30 @@ def test_refusals_are_not_counted_without_a_rate_or_a_cache(settings: Any, monke
     assert Client().post("/oauth/token/", wrong).status_code == 401
 
 
+def test_who_is_named_by_half_a_character_is_counted_too(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "2/h"}}
+    header, claims = (base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", b'{"sub": "\\ud800"}'))
+    sent = {"grant_type": "refresh_token", "refresh_token": "x", "client_assertion": f"{header}.{claims}.AA"}
+    answers = [Client().post("/oauth/token/", sent).status_code for _ in range(3)]
+    assert answers == [401, 401, 429]
+    assert "cache" not in caplog.text
+
+
+@pytest.mark.parametrize("path", ["token", "revoke_token"])
+@pytest.mark.parametrize(
+    "name", ["client_id", "code", "code_verifier", "refresh_token", "token", "grant_type", "other"]
+)
+def test_what_is_sent_twice_is_refused_and_spends_nothing(flow: Flow, path: str, name: str) -> None:
+    code = flow.code()
+    sent: dict[str, Any] = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT_URI}
+    sent |= {"code_verifier": flow.verifier, "client_id": flow.client_id, "token": code}
+    answer = flow.application.post(f"/oauth/{path}/", sent | {name: ["x", sent.get(name, "x")]})
+    told = "each parameter" if name == "other" else name
+    assert answer.status_code == 400
+    assert answer.json() == {"error": "invalid_request", "error_description": f"Send {told} once."}
+    assert flow.exchange(code).status_code == 200
+
+
 @pytest.mark.parametrize("header", ["Basic", "Basic =", "Basic \xff", "Bearer x", "Basic " + "A" * 5000])
 def test_any_header_is_counted_as_somebody(header: str) -> None:
     sent = {"grant_type": "refresh_token", "refresh_token": "x"}
@@ -780,6 +804,12 @@ def test_a_browser_that_comes_back_without_its_session_is_told_so(
     flow.browser.cookies[settings.SESSION_COOKIE_NAME]["path"] = "/"
     assert flow.browser.get(back).status_code == 200
     assert "mcp_signed_in" not in flow.answer()["Location"]
+
+
+def test_a_client_that_would_have_its_user_sign_up_is_told_that_nobody_can(flow: Flow) -> None:
+    for browser in (Client(), flow.browser):
+        answer = browser.get("/oauth/authorize/", flow.query(prompt="create"))
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
 def test_a_client_that_may_ask_nobody_gets_its_answer(flow: Flow) -> None:
