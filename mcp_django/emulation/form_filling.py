@@ -34,6 +34,7 @@ from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
 from ..orm.fields import choice_of, flat_choices
 from ..orm.geometries import geometry_text
+from ..orm.labels import is_key
 from ..orm.row_finder import RowFinder
 from ..orm.undecodable_values import VALUE_ERRORS
 from ..schema.form_schemas import is_geometry
@@ -338,7 +339,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
         types = field.queryset.model.objects
         given = [types.get_for_model(named[key]).pk if key in named else key for key in given]
     elif field.to_field_name:
-        rows = field.queryset.filter(pk__in=[key for key in given if _is_key(field.queryset.model, key)])
+        rows = field.queryset.filter(pk__in=[key for key in given if is_key(field.queryset.model._meta.pk, key)])
         keys = {str(row.pk): row.serializable_value(field.to_field_name) for row in rows}
         given = [keys.get(str(key), key) for key in given]
     return given if many else given[0]
@@ -358,13 +359,6 @@ def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
         return RowFinder(access_of(request)[exposure]).rows(given, missing)
     except ToolError as error:
         raise ValidationError(error.message) from None
-
-
-def _is_key(model: type[Model], key: Any) -> bool:
-    try:
-        return model._meta.pk.get_prep_value(key) is not None
-    except VALUE_ERRORS:
-        return False
 
 
 def bare_key(item: Any) -> Any:

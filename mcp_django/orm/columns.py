@@ -75,13 +75,17 @@ class Column:
         """Return whether the column holds dates."""
         return self.is_countable() and kind_of(self.field).word in ("date", "datetime")
 
+    def is_file(self) -> bool:
+        """Return whether the column holds files, which are resources; a serializer may leave it as it is."""
+        return self.kind in ("field", "serialized") and self.is_plain and kind_of(self.field).word in ("file", "image")
+
     def is_ordering(self) -> bool:
         """Return whether the column's kind is one of numbers, dates and durations, which all databases sort alike."""
         return self.is_summable() or self.is_period()
 
     @property
     def shows_truth(self) -> bool:
-        """Whether the column is one of true and false, whatever the function behind the column returns."""
+        """Whether the column shows true or false, whatever the function behind the column returns."""
         return isinstance(self.compute, partial) and self.compute.func is _as_boolean
 
 
@@ -131,7 +135,7 @@ def _attribute(name: str, row: Any) -> Any:
 def is_file(exposure: ModelExposure, name: str) -> bool:
     """Return whether the column of a name is one for files, on the exposure's own model."""
     column = resolve_column(exposure, name) if "__" not in name else None
-    return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
+    return column is not None and column.is_file()
 
 
 def _is_relation(exposure: ModelExposure, name: str) -> bool:

@@ -159,7 +159,7 @@ def ways_to(path: str) -> list[str]:
 
 
 def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
-    """Return the labels of related rows beside columns of the rows; no row whose key leads nowhere is lost."""
+    """Return columns of the rows with the labels of related rows; no row whose key leads nowhere is lost."""
     known = set(rows.query.alias_map)
     found: Any = rows.values_list(*paths)
     _keep_rows(found.query, followed, known)
@@ -211,7 +211,7 @@ def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: se
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     except VALUE_ERRORS:
         # SQLite keeps a text in a column of numbers too.
-        wanted = {key for key in wanted if _is_key(related.opts.get_field(target), key)}
+        wanted = {key for key in wanted if is_key(related.opts.get_field(target), key)}
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     label = plain_label(related)
     if label is not None:
@@ -226,7 +226,8 @@ def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: se
     return {getattr(row, target): label for row, label in zip(loaded, labels_of(related, loaded), strict=True)}
 
 
-def _is_key(field: Any, key: Any) -> bool:
+def is_key(field: Any, key: Any) -> bool:
+    """Return whether a value can be the key of a row to label, in this field of the row's model."""
     try:
         field.get_prep_value(key)
     except VALUE_ERRORS:

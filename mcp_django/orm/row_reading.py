@@ -36,7 +36,7 @@ from .compiled_queries import (
     shape_of,
     shape_of_instances,
 )
-from .fields import is_joinable, kind_of
+from .fields import is_joinable
 from .labels import (
     MAX_LABEL,
     MAX_RELATED,
@@ -123,8 +123,7 @@ def layout_of(
             position = place(column.path)
         elif column.kind == "generic":
             position, label = (place(path) for path in generic_paths(column.field))
-        is_file = column.kind == "field" and kind_of(column.field).word in ("file", "image")
-        is_file = is_file and column.name != exposure.opts.pk.name
+        is_file = column.is_file() and column.name != exposure.opts.pk.name
         cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
     keys = tuple(place(key.path) for key in ordering)
     names = tuple(column.name for column in columns)
@@ -484,7 +483,7 @@ class _PageBuilder:
         return [None if key is None else [key, label] for key, label in zip(values, labels, strict=True)]
 
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-        """Return what was read of related rows along with the rows, as labels, if the caller may see all."""
+        """Return the labels of related rows that were read along with the rows, if the caller may see all of these."""
         related = (
             access_of(self.request).exposure_of(column.field.related_model)
             if self.instances and not column.through

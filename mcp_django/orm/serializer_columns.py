@@ -35,14 +35,15 @@ def unchanged_fields(exposure: ModelExposure) -> frozenset[str]:
     known = {*serializers.ModelSerializer.serializer_field_mapping.values(), serializers.ChoiceField}
     known.add(serializers.PrimaryKeyRelatedField)
     fields = _fields(exposure.serializer_class())
-    return frozenset(name for name, field in fields.items() if type(field) in known and field.source == name)
+    # A file that was declared with use_url is a URL.
+    plain = {name: field for name, field in fields.items() if type(field) in known and not hasattr(field, "use_url")}
+    return frozenset(name for name, field in plain.items() if field.source == name)
 
 
 def represented(
     request: MCPRequest, exposure: ModelExposure, rows: Sequence[Any], followed: set[str] | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return the columns that the DRF serializer makes of each row, with ``UNDECODABLE`` for each that it fails to
-    make.
+    """Return the columns that the DRF serializer makes of each row, ``UNDECODABLE`` for each that it fails to make.
 
     ``followed`` gets the relations that it follows (:func:`~mcp_django.orm.prefetch.each_row`).
     """

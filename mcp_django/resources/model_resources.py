@@ -26,6 +26,7 @@ from ..orm.access import access_of
 from ..orm.columns import is_file
 from ..orm.pagination import Cursor
 from ..orm.row_reading import find_row
+from ..orm.serializer_columns import represented
 from ..orm.uris import (
     FILE_TEMPLATE,
     PAGE_TEMPLATE,
@@ -66,8 +67,7 @@ class Resources:
         return [item.definition() for item in found if item.has_permission(self.request)]
 
     def list(self, cursor: str | None) -> tuple[Objects, str | None]:
-        """Return one page of the definitions of model resources, after those of functions, and the cursor of the next
-        page.
+        """Return one page of the definitions of model resources, after those of functions, and the next cursor.
 
         Each model has its description beside it.
         """
@@ -206,6 +206,9 @@ class RowFile:
         row = access.get_row(address.pk)
         name = address.field_name or ""
         if name not in access.fields_of(row) or not is_file(exposure, name):
+            raise NotFound
+        if exposure.serializer_class is not None and not represented(request, exposure, [row])[0].get(name):
+            # The serializer shows this row without the file.
             raise NotFound
         self.file: FieldFile = getattr(row, name)
         self.type = file_type(self.file.name or "")

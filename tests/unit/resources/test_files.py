@@ -10,14 +10,18 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage
 from django.test import override_settings
+from rest_framework import serializers
 
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.columns import is_file
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.resources.model_resources import Resources, RowFile, file_type
+from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Book
+from tests.tool_calls import call
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -169,3 +173,42 @@ def test_row_158_a_field_that_is_not_shown_is_not_found(media: Path) -> None:
     for name in ("title", "nothing", "pk", "%63over/", "Cover"):
         with pytest.raises(NotFound):
             Resources(request).find(f"django://testapp/book/{book.pk}/{name}").read()
+
+
+class CoverSerializer(serializers.ModelSerializer):
+    """Shows no file of a draft."""
+
+    def to_representation(self, instance: Book) -> Any:
+        found = super().to_representation(instance)
+        return {**found, "cover": None} if instance.status == "draft" else found
+
+    class Meta:
+        model = Book
+        fields = ("id", "title", "cover")
+
+
+class LinkedSerializer(CoverSerializer):
+    cover = serializers.FileField(use_url=True)
+
+
+def test_a_file_that_a_serializer_leaves_as_it_is_is_a_resource(media: Path) -> None:
+    book = with_file("a.txt", b"x")
+    Book.objects.update(status="published")
+    uri = f"django://testapp/book/{book.pk}/cover"
+    request = reader(make_superuser(), site_with(Book, serializer_class=CoverSerializer))
+    assert call(GetRecord(), request, model="testapp.book", pk=book.pk)["fields"]["cover"] == uri
+    assert call(QueryRecords(), request, model="testapp.book", fields=["cover"])["rows"] == [[book.pk, uri]]
+    assert Resources(request).find(uri).read()[0]["text"] == "x"
+    Book.objects.update(status="draft")
+    assert call(GetRecord(), request, model="testapp.book", pk=book.pk)["fields"]["cover"] is None
+    with pytest.raises(NotFound):
+        Resources(request).find(uri).read()
+
+
+def test_a_file_that_a_serializer_shows_by_its_url_is_no_resource(media: Path) -> None:
+    book = with_file("a.txt", b"x")
+    Book.objects.update(status="published")
+    request = reader(make_superuser(), site_with(Book, serializer_class=LinkedSerializer))
+    assert call(GetRecord(), request, model="testapp.book", pk=book.pk)["fields"]["cover"].endswith(book.cover.url)
+    with pytest.raises(NotFound):
+        Resources(request).find(f"django://testapp/book/{book.pk}/cover").read()
