@@ -46,8 +46,7 @@ class own_place:
 
 
 def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) -> None:
-    """Move the request to the admin page of a model, or of the row with this key, if hooks of the admin could read the
-    path.
+    """Move the request to the admin page of a model, or of the row with this key, if the admin's hooks could read it.
 
     What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
     """

@@ -180,7 +180,7 @@ def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], stat
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Open the ``requestState`` of a confirmed call, as :func:`seal_state` sealed it for this caller and call."""
+    """Open the ``requestState`` of a confirmed or answered call, as :func:`seal_state` sealed it for this caller."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
@@ -240,8 +240,7 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
 
 
 def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the argument by which a client that shows no form confirms a call, or gives other
-    answers.
+    """Return the JSON Schema of the argument by which a client without forms confirms a call, or answers otherwise.
 
     The question with the key ``without`` is left out.
     """

@@ -53,7 +53,7 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client of an MCP request: name and version as it gives itself, for display and logs; they prove nothing."""
+    """The client of an MCP request: name and version, as it gives them, for display and logs; they prove nothing."""
 
     name: str = ""
     version: str = ""
@@ -455,7 +455,7 @@ def local_request(site: Any) -> MCPRequest:
 
 
 def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return what the MCP request takes over of a Django request: attributes that the project's middleware added."""
+    """Return what the MCP request takes over from a Django request: attributes that the project's middleware added."""
     own = vars(HttpRequest()).keys() | WITHHELD
     return {
         name: value
@@ -465,7 +465,7 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
-    """Make the ASGI scope, from which the MCP request is built, of a WSGI request of Django's."""
+    """Turn Django's WSGI request into the ASGI scope from which the MCP request is built."""
     found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
     found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
     return {

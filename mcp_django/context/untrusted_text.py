@@ -78,7 +78,7 @@ ORDINARY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
-    """Return warnings about a name as untrusted text that an application chose, none about an ordinary one.
+    """Return warnings about a name that an application chose, as untrusted text; none about an ordinary one.
 
     ``hosts`` are those that it verifiably comes from (in lower case, without a port), none where that is unknown: an
     application on the user's own computer has none, and claims to be a product are left alone there.

@@ -282,8 +282,7 @@ class ResponseContent:
 
 
 def read_response(request: MCPRequest, response: HttpResponseBase) -> ResponseContent:
-    """Read the HTTP response of an action for a caller without a browser. ``request`` is the one that the action
-    got."""
+    """Read the HTTP response of an action for a caller without a browser. ``request`` is the action's."""
     status = response.status_code
     try:
         if 300 <= status < 400:

@@ -359,7 +359,7 @@ class ActionCall:
         return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
-        """Let the admin action ask its own questions, and for its confirmation if needed, by its result."""
+        """Let the admin action ask its own questions, and for its confirmation if needed, in its result."""
         asked = [question for question in asked if question.key != CONFIRM]
         consent = [self._consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])

@@ -370,7 +370,7 @@ class AdminExposure(ModelExposure):
         return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
-        """Return whether the admin exposure uses the search that its ``ModelAdmin`` overrides, of no hidden field."""
+        """Return whether the admin exposure uses its ``ModelAdmin``'s own search, which looks into no hidden field."""
         if self.search_fields or not self.overrides("get_search_results"):
             return False
         from ..orm.search import is_hidden_path

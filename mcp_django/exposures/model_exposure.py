@@ -293,8 +293,7 @@ class ModelExposure:
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Hook of the model exposure: return the rows that this caller can know of. Every read, write and action starts
-        from them."""
+        """Return the model exposure's rows that this caller can know of: each read, write and action starts here."""
         return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
@@ -334,7 +333,7 @@ class ModelExposure:
         return self.filter_fields
 
     def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the model exposure's ``list_filter``, as of the admin's sidebar, dates included."""
+        """Return the model exposure's ``list_filter``: what the admin's sidebar filters by, dates included."""
         return ()
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:

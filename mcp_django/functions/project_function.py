@@ -65,8 +65,7 @@ class ArgumentSchema:
         return self._object.needs_database
 
     def validate(self, arguments: Mapping[str, Any], request: MCPRequest) -> dict[str, Any]:
-        """Validate arguments of the project function and return its keyword arguments; a missing one is left to the
-        default.
+        """Validate arguments of the project function and return its keyword arguments, without those left to defaults.
 
         Raises:
             ToolError: arguments are wrong, missing or unknown; the text names each, and what there is.
@@ -239,8 +238,7 @@ class ProjectFunction:
             return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the project function takes besides ``arguments`` (which are validated): the answers of the
-        user."""
+        """Return what the project function takes beside the validated ``arguments``: the answers of the user."""
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:

@@ -101,8 +101,7 @@ class Access:
         return [model.exposure for model in self.models]
 
     def get_exposure(self, label: Any) -> ModelExposure:
-        """Return the exposure of a model named as in ``shop.order``, in any case, if the caller has access to the
-        model.
+        """Return the exposure of a model such as ``shop.order``, in any case, if the caller has access to the model.
 
         Raises:
             NotFound: there is none for this caller.
@@ -130,8 +129,8 @@ class Access:
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Return whether the caller has any access by way of the admin site. One that fails, because it looks for
-        something that only a browser's session has, lets nobody in."""
+        """Return whether the admin site gives the caller access at all. One that fails, because it looks for something
+        that only a browser's session has, lets nobody in."""
         if admin_site not in self._admitted:
             hook, name = admin_site.has_permission, admin_site.name
             self._admitted[admin_site] = bool(call_hook(name, "has_permission", hook, self.request, default=False))
@@ -150,7 +149,7 @@ class ModelAccess:
     # Permissions
 
     def may(self, deed: str) -> bool:
-        """Return whether the caller has access to view, add, change or delete rows of the model, even if it is off."""
+        """Return whether the caller has access to view, add, change or delete rows, be the model switched off or not."""
         if deed not in self._verdicts:
             verdict = self.stock_verdict(deed)
             if verdict is None:
@@ -188,7 +187,7 @@ class ModelAccess:
 
     @cached_property
     def is_admitted(self) -> bool:
-        """Whether neither the admin site nor a call narrowed to other models bars the caller's access."""
+        """Whether the caller has access to the admin site, and the call is not narrowed to other models."""
         admin_site = self.exposure.options.admin_site
         return not self.is_narrowed and (admin_site is None or self.access.admits(admin_site))
 
@@ -393,8 +392,7 @@ class ModelAccess:
         )
 
     def sample_rows(self) -> Iterator[Model]:
-        """Yield rows for hooks that decide on access by row, if the caller names none: an empty one, then some that
-        they may view.
+        """Yield rows for hooks that decide on access by row, if the caller names none: an empty one, then visible ones.
 
         The admin never asks such a hook without a row, but for its add page.
         """
@@ -413,7 +411,7 @@ class ModelAccess:
         return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
     def get_row(self, pk: Any) -> Model:
-        """Give access to the row with the primary key: return the row, if the caller may view it.
+        """Return the row with the primary key, if the caller has access to it.
 
         Raises:
             NotFound: the caller may not know of such a row.
@@ -463,7 +461,7 @@ class Link:
         return self._linked(queryset, row.pk, partial(getattr, row))
 
     def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Return those of the accessible rows that are linked to a row with this ``pk`` and ``value`` of columns."""
+        """Return those of the accessible rows that are linked to a row with this ``pk`` and these values of columns."""
         field = self.field
         if field.many_to_many:
             if isinstance(field, Field) and linked_reader(field) is not None:
@@ -478,7 +476,7 @@ class Link:
 
 @lru_cache(maxsize=1024)
 def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
-    """Return the relations by which models that point here are accessible, by their names in queries and instances."""
+    """Return the relations of accessible models that point here, by their names in queries and on instances."""
     found: dict[str, Any] = {}
     for rel in exposure.opts.related_objects:
         if not rel.hidden and not isinstance(rel.field.target_field, CompositePrimaryKey):
@@ -487,7 +485,7 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
 
 
 def has_every_row(exposure: ModelExposure) -> bool:
-    """Return whether access is to every row of the table for every caller: no code of the project narrows them. A
+    """Return whether every caller has access to every row of the table: no code of the project narrows them. A
     queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof."""
     return exposure.stable_queryset is None and exposure.options.has_stable_queryset
 

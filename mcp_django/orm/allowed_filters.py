@@ -114,7 +114,7 @@ def is_offered_path(model: ModelAccess, path: str) -> bool:
 
 
 def _admin_paths(model: ModelAccess) -> Iterator[str]:
-    """Yield the fields and paths that filters are allowed on by the admin's ``list_filter``."""
+    """Yield the fields and paths on which the admin's ``list_filter`` allows filters."""
     for item in model.exposure.get_list_filter(model.request):
         path = item[0] if isinstance(item, (list, tuple)) else item
         if isinstance(path, str):
@@ -122,7 +122,7 @@ def _admin_paths(model: ModelAccess) -> Iterator[str]:
 
 
 def _is_of_admin(model: ModelAccess, path: str) -> bool:
-    """Return whether the caller is allowed a filter on the path by the admin's ``list_filter``."""
+    """Return whether the admin's ``list_filter`` allows the caller to filter by the path."""
     if path not in _admin_paths(model):
         return False
     root, _, rest = path.partition("__")

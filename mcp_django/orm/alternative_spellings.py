@@ -12,7 +12,7 @@ from .nearest_names import letters, singular
 
 
 def json_or_text(value: Any) -> Any:
-    """Accept a JSON object or array in its alternative spelling as text; return any other value as it is."""
+    """Return the JSON object or array of which a text is the alternative spelling; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return decode_text(value)

@@ -135,7 +135,7 @@ class CompiledQuery:
         return found
 
     def write(self, using: str, values: Sequence[Any]) -> int:
-        """Run a compiled query of ``UPDATE`` or the like; return how many rows it has changed."""
+        """Run a compiled query that writes, such as an ``UPDATE``; return how many rows it changed."""
         assert self.sql is not None
         with connections[using].cursor() as cursor:
             cursor.execute(self.sql, self._bound(values))

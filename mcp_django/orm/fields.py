@@ -344,7 +344,7 @@ _TRIED: Final[Mapping[str, Any]] = {
 
 
 def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
-    """Return by what ``lookups`` a model field can be compared, as its stored values may be encrypted."""
+    """Return the ``lookups`` by which a model field can be compared: its stored values may be encrypted."""
     ways = (getattr(type(field), name, None) for name in _STORING)
     own = any(way is not None and not way.__module__.startswith("django.") for way in ways)
     if kind.word not in _TRIED or not own:
@@ -367,8 +367,7 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
 
 
 def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """Return which of a model field's ``choices`` a client means by its value or by its displayed name, None if it
-    means none.
+    """Return which of a model field's ``choices`` a client means by value or by displayed name, None for none.
 
     What is spelt exactly so comes before what differs in case; where that names several, it names none.
     """

@@ -188,8 +188,7 @@ class PageQuery:
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
     def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
-        """Return a key for pagination, the same for pages that differ in values or columns alone, and the values of
-        this page's parameters.
+        """Return the key of the page's SQL, in which values and columns have no part, and the values of its parameters.
 
         The first is None where the SQL depends on the values too, so that it cannot be compiled once. The values are
         those of the filters, then those of the cursor.
@@ -297,7 +296,7 @@ def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[
 
 
 def _is_searched(listing: Listing, search: str) -> bool:
-    """Return whether the pagination is of a search: of a term, or without one where the search narrows the list."""
+    """Return whether a page is one of a search: for a term, or without one where the search narrows the list."""
     return bool(search) or listing.narrows_without_search()
 
 
@@ -311,7 +310,7 @@ def _matching(
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
-    """Refuse a page that is searched where the exposure has no search."""
+    """Refuse to search for a page where the exposure has no search."""
     if not exposure.options.has_search(request):
         raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")
 

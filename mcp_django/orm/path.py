@@ -211,7 +211,7 @@ def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | Non
 
 
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
-    """Return a path's guards, each a ``Q`` that keeps out hidden rows on the path, which the project declares.
+    """Return the guards of a path that the project declares: each a ``Q`` that keeps out hidden rows on the path.
 
     None stands for a path through a model that the caller may not view, or into another database. One that is exposed
     to nobody hides nothing: what the project declared on it stands.

@@ -83,7 +83,7 @@ def check_time() -> None:
 
 @contextmanager
 def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Limit how long the queries of a transaction wait for a lock: after ``LOCK_TIMEOUT`` seconds they fail.
+    """Open a transaction, and limit how long its queries wait for a lock: they fail after ``LOCK_TIMEOUT`` seconds.
 
     SQLite has a timeout of its own, which ``DATABASES`` sets. If it is rolled back, the record of the call is as it was
     before.

@@ -164,7 +164,7 @@ class FilterSuggestions(Suggestions):
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
-        """Look for a name to suggest among the project's own filters; return the filter."""
+        """Return the project's own filter with this name, which needs no suggestion."""
         return next((source for source in self.sources if name in source.names()), None)
 
     def open_link(self, name: str) -> Link | None:

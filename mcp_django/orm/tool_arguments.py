@@ -251,7 +251,7 @@ class RowArguments:
         return total_order(self.exposure, list(map(self._order_key, names)))
 
     def _order_key(self, text: str) -> OrderKey:
-        """Read one item of a tool's argument for the order: ``name``, ``-name`` or ``-name:nulls_last``."""
+        """Read one item of the tool argument ``ordering``: ``name``, ``-name`` or ``-name:nulls_last``."""
         request, exposure = self.request, self.exposure
         for spelt in (text, order_meant(text)):
             name, _, place = spelt.partition(":")

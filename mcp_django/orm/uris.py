@@ -141,7 +141,7 @@ def _origin(request: "MCPRequest") -> str | None:
 
 
 def _admin_of(exposure: "ModelExposure") -> Any:
-    """Return the ``ModelAdmin`` of the URLs beside URIs of the model's rows, None for no such admin."""
+    """Return the ``ModelAdmin`` whose URLs stand beside the URIs of the model's rows, None for no such admin."""
     own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
     if own is not None:
         return own
@@ -158,7 +158,7 @@ def _opened(
     keys: "Sequence[Any]",
     rows: "Mapping[Any, Model] | None",
 ) -> "Collection[Any]":
-    """Return the keys of rows with a URL beside their URI: it opens for the caller, who sees the rows here."""
+    """Return the keys of the rows of which the URL beside the URI opens for the caller, who sees the rows here."""
     is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
     is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
     if is_own and (is_stock or rows is not None):
@@ -180,7 +180,7 @@ def _is_of(owner: Any, hook: str, package: str) -> bool:
 
 
 def download_url(request: "MCPRequest", address: Address) -> str | None:
-    """Turn the URI of a file into a URL to download it, which works for this caller for some minutes, None for none.
+    """Turn the URI of a file into a URL to download it, which works for this caller for some minutes; else None.
 
     It leads to this server, which asks again who may have the file: never to the storage itself.
     """

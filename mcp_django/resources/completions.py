@@ -427,7 +427,7 @@ class ModelTemplate:
 
     @classmethod
     def read(cls, uri: str) -> ModelTemplate | None:
-        """Read what completion is asked of: a URI or template, None when it is not one of models."""
+        """Read the URI or template that completion is asked for, None when it is not one of models."""
         if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
             return None
         path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)

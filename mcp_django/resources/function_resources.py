@@ -157,10 +157,9 @@ class FunctionResource(ProjectFunction):
 
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
-    """Return the embedded resource that a function puts in its result: one of this server, or a row, with what the
-    caller may see of it.
+    """Return the embedded resource that a function puts in its result: one of this server, or a row.
 
-    Of a resource with several contents it is the first.
+    It has what the caller may see of it; of a resource with several contents it is the first.
     """
     from ..orm.uris import row_uri
     from .model_resources import Resources

@@ -167,7 +167,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check the parameters for a ViewSet: all can be written as JSON in UTF-8."""
+    """Check that the parameters for a ViewSet can be written as JSON in UTF-8."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:

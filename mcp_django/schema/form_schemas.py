@@ -410,8 +410,7 @@ def is_required(field: forms.Field) -> bool:
 
 
 def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
-    """Return the form schema of each visible field of a Django form, as a person fills it in, None for a field that
-    has none.
+    """Return the form schema of each visible field, as a person fills it in, None for a field that has none.
 
     ``choices`` gives those of fields that lead to rows.
     """

@@ -64,7 +64,7 @@ aggregate_records {"model": "shop.orderline", "aggregates": ["sum:quantity"], "g
 
 
 def is_text(uri: Any) -> TypeGuard[str]:
-    """Return whether the asking guide, or a file that an action made, is at a URI."""
+    """Return whether a URI is that of the asking guide, or of a file that an action made."""
     return isinstance(uri, str) and (uri == URI or uri.startswith(KEPT))
 
 

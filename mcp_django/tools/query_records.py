@@ -77,7 +77,7 @@ class RecordCall(RowArguments):
 
     @classmethod
     def read(cls, request: MCPRequest, tool: RecordTool, arguments: Mapping[str, Any]) -> "RecordCall":
-        """Read the arguments of ``query_records``, or a tool with its filters; each must be known."""
+        """Read the arguments of ``query_records``, or of a tool with its filters; each must be known."""
         given = check_names(arguments, tool.input_schema["properties"])
 
         def fits(label: str) -> bool:

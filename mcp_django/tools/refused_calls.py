@@ -1,6 +1,6 @@
 """The error result of a refused call: why it was refused, and the right call if one is clearly meant.
 
-The error brings the repair that makes the right call of the refused one. The tool then checks that call without a run.
+The error brings the repair that makes the right call of the refused one. The tool checks that call without running it.
 """
 
 import logging
