@@ -206,7 +206,8 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
         if value is not None and not (isclass(value) and hasattr(value, mark)):
             text = f"{where.__name__}.{option} is {value!r}, which is no {kind}."
             yield problem("E023", text, f"Write a subclass of {kind}.", where)
-    if given := {name: found for name in ("form", "inlines", "list_per_page") if (found := getattr(exposure, name))}:
+    shared = {name: getattr(exposure, name) for name in ("form", "inlines", "list_per_page")}
+    if given := {name: found for name, found in shared.items() if found}:
         like = type(where.__name__, (ModelAdmin,), {"__module__": where.__module__, **given})
         yield from like(exposure.model, exposure.model_admin.admin_site).check()
     known = {name for name in dir(AdminExposure) if not name.startswith("_")}
@@ -223,8 +224,9 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
 def _check_hooks(exposure: ModelExposure) -> Iterator[CheckMessage]:
     """Check that each hook of the project's own takes the arguments that the app calls it with."""
     where = type(exposure)
+    base = AdminExposure if isinstance(exposure, AdminExposure) else ModelExposure
     for name, stock in vars(ModelExposure).items():
-        if not isfunction(stock) or name.startswith("_") or stock is getattr(where, name):
+        if not isfunction(stock) or name.startswith("_") or getattr(where, name) is getattr(base, name):
             continue
         taken = [item.replace(annotation=item.empty) for item in signature(stock).parameters.values()]
         needed = [item.name for item in taken[1:] if item.default is item.empty]

@@ -146,7 +146,9 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
                 messages.warning(request, _("It is on already."))
             return redirect(back or page.url)
         filled = [SwitchForm({**request.POST.dict(), "target": target}) for target in chosen]
-        if all(each.is_valid() for each in filled) and all(made := [each.switch_off(user) for each in filled]):
+        is_good = all(each.is_valid() for each in filled)
+        made = [each.switch_off(user) for each in filled] if is_good else []
+        if is_good and all(made):
             what = ", ".join(dict.fromkeys(map(str, made)))
             messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": what})
             return redirect(back or page.url)

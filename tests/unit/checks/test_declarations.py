@@ -18,6 +18,7 @@ from rest_framework.serializers import ModelSerializer
 
 from mcp_django import MCPSite, ModelExposure, action, site
 from mcp_django.checks.declarations import (
+    _check_hooks,
     check_completions,
     check_exposures,
     check_functions,
@@ -29,6 +30,7 @@ from mcp_django.checks.declarations import (
     check_undeclared,
 )
 from mcp_django.checks.settings import CHECKS, DEPLOYMENT_CHECKS
+from tests.line_counts import steps_of
 from tests.testapp.models import AudioBook, Author, Book, Loan
 
 # Django's checks of JSON fields ask the database, once in a process.
@@ -298,6 +300,11 @@ def test_a_hook_without_the_arguments_of_its_calls_is_named_with_what_to_write(e
     own.unregister(Author)
     exposed(ModelExposure, fields=["name"], **{name: written[name]})
     assert check_exposures() == []
+
+
+def test_the_hooks_of_an_exposure_that_has_none_of_its_own_are_not_read():
+    exposure = site.exposures[Book]
+    assert steps_of(lambda: list(_check_hooks(exposure))) < 1_000
 
 
 @pytest.mark.parametrize(
