@@ -39,8 +39,7 @@ def priming(identifier: str, retry_ms: int) -> bytes:
     Raises:
         ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
     """
-    # The empty line that ends the field alone comes after the data here.
-    return _id_line(identifier) + retry(retry_ms)[:-1] + b"data: \n\n"
+    return _id_line(identifier) + _retry_line(retry_ms) + b"data: \n\n"
 
 
 def retry(ms: int) -> bytes:
@@ -49,9 +48,13 @@ def retry(ms: int) -> bytes:
     Raises:
         ValueError: ``ms`` is negative.
     """
+    return _retry_line(ms) + b"\n"
+
+
+def _retry_line(ms: int) -> bytes:
     if ms < 0:
         raise ValueError("a time to wait is not negative")
-    return b"retry: %d\n\n" % ms
+    return b"retry: %d\n" % ms
 
 
 def _id_line(identifier: str | None) -> bytes:
