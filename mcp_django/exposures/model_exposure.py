@@ -412,7 +412,7 @@ class ModelExposure:
         return made
 
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
-        """Return instances of the inlines that the model exposure's page shows to the caller."""
+        """Return instances of the ``ModelExposure``'s inlines that the caller sees."""
         admin = self.model_admin
         if is_djangos(type(admin).get_formsets_with_inlines):
             found = admin.get_inline_instances(request, obj)
@@ -421,7 +421,7 @@ class ModelExposure:
         return [inline for inline in found if self.options.shows_inline(inline)]
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
-        """Return the unsaved row of a valid form of the model exposure."""
+        """Return the unsaved row of a valid form; a hook of each ``ModelExposure``."""
         saved: Model = self.model_admin.save_form(request, form, change)
         return saved
 
