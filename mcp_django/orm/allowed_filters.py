@@ -6,7 +6,7 @@ rows are found, so that a path leads no further than the caller could follow it 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel
@@ -23,6 +23,13 @@ from .path import Path, computed_target, guards_on, leads_to_hidden_rows
 COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 
 
+class Allowed(NamedTuple):
+    """A filter that the caller is allowed: the field to filter by, and the lookups that it takes."""
+
+    path: FieldPath
+    lookups: tuple[str, ...]
+
+
 def filters_of(model: ModelAccess) -> Iterator[tuple[str, FieldPath, tuple[str, ...]]]:
     """Yield the filters that the caller is allowed: the field to filter by, with its name and its lookups."""
     declared = model.exposure.get_filter_fields(model.request)
@@ -35,8 +42,8 @@ def filters_of(model: ModelAccess) -> Iterator[tuple[str, FieldPath, tuple[str, 
             yield name, *found
 
 
-def find_filter(model: ModelAccess, text: str) -> tuple[FieldPath, tuple[str, ...]] | None:
-    """Return the allowed filter of a name, as column and lookups; None for any other name."""
+def find_filter(model: ModelAccess, text: str) -> Allowed | None:
+    """Return the allowed filter of a name; None for any other name."""
     if len(text) > MAX_NAME:
         return None
     declared = model.exposure.get_filter_fields(model.request)
@@ -55,12 +62,10 @@ def find_filter(model: ModelAccess, text: str) -> tuple[FieldPath, tuple[str, ..
     if target is None:
         return None
     lookups = tuple(name for name in usual_lookups(target.column.field) if name in COMPUTED)
-    return FieldPath(target.name, target.column.field, False, True, expression=target.expression), lookups
+    return Allowed(FieldPath(target.name, target.column.field, False, True, expression=target.expression), lookups)
 
 
-def _filter(
-    model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]] | None
-) -> tuple[FieldPath, tuple[str, ...]] | None:
+def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]] | None) -> Allowed | None:
     exposure = model.exposure
     root, _, rest = name.partition("__")
     path = resolve_path(exposure.model, name)
@@ -86,7 +91,7 @@ def _filter(
         lookups = declared_lookups(path, declared[name])
     if not path.nullable and not is_file_field(path.field):
         lookups = tuple(lookup for lookup in lookups if lookup != "isnull")
-    return (path, lookups) if lookups else None
+    return Allowed(path, lookups) if lookups else None
 
 
 def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Sequence[str]] | None) -> bool:

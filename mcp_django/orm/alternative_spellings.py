@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..exceptions import ToolError
 from ..protocol.errors import ParseError
@@ -117,8 +117,16 @@ def starts_at_the_beginning(name: str, value: Any) -> bool:
     return first is not None and (value is None or str(value) == str(first))
 
 
-def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> tuple[str, Any, bool] | None:
-    """Return the lookup that an alternative spelling such as ``>=`` means, its value, and whether it is negated.
+class Meant(NamedTuple):
+    """The lookup that an alternative spelling such as ``>=`` means, its value, and whether it is negated."""
+
+    lookup: str
+    value: Any
+    is_denied: bool
+
+
+def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | None:
+    """Return the lookup that an alternative spelling such as ``>=`` means, None for none of ``lookups``.
 
     A pattern of SQL becomes the lookup that its ``%`` at the ends mean.
     """
@@ -138,7 +146,7 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> tuple[str, 
     elif lookup == "isnull" and word in _DENIED:
         value = True
     allowed = lookup in lookups or (lookup == "exact" and value is None and "isnull" in lookups)
-    return (lookup, value, denied) if allowed else None
+    return Meant(lookup, value, denied) if allowed else None
 
 
 def _pattern(value: Any) -> tuple[str, Any]:

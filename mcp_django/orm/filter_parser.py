@@ -187,7 +187,7 @@ class FilterReader(FilterSuggestions):
         """Return the relation that a parsed filter names, unless its object only holds lookups of a column."""
         link = self.model.link(name)
         target = self.find(name) if link is not None else None
-        lookups = target[1] if target is not None else ()
+        lookups = target.lookups if target is not None else ()
         if lookups and all(key in lookups or lookup_meant(key, item, lookups) for key, item in value.items()):
             return None
         return link if self.exposure.get_filter_fields(self.request) is None or target is not None else None
@@ -271,25 +271,7 @@ class FilterReader(FilterSuggestions):
         return [self._condition(name, lookup, item) for lookup, item in value.items()]
 
     def _condition(self, name: str, lookup: str | None, value: Any) -> Filter:
-        root, _, last = name.rpartition("__")
-        target, is_path, part = self.find(name), False, ""
-        if target is None and lookup is None:
-            is_path, lookup, target = True, last, self.find(root) if root else None
-        if target is None:
-            # A part of a date: `year` of "created__year__gte", or of {"created__year": {"gte": 2025}}.
-            dated, _, word = (root if is_path else name).replace(".", "__").rpartition("__")
-            target, part = (self.find(dated), word) if dated and word in PARTS else (None, "")
-        elif lookup is not None and lookup.partition("__")[0] in PARTS and "__" in lookup:
-            part, _, lookup = lookup.partition("__")
-        if target is not None and part in target[1]:
-            target = target[0], OF_PARTS
-        elif part:
-            lookup, part = part, ""
-        if target is None or (target[0].expression is not None and self.source_named(name) is not None):
-            # There is none, or a filter of the project's own has the name of a computed value.
-            self._count()
-            raise _Unknown
-        path, lookups = target
+        path, lookups, lookup, part, is_path = self._spelt(name, lookup)
         if lookup is None:
             if "in" in lookups and kind_of(path.field).word == "text":
                 self._check_text(name, value)
@@ -302,12 +284,33 @@ class FilterReader(FilterSuggestions):
             return Junction("not", (_all_of(in_fixed_order(self._conditions(name, value))),))
         meant = None if is_known else lookup_meant(lookup, value, lookups)
         if meant is not None:
-            found = self._compared(name, path, lookups, meant[0], meant[1], part)
-            return Junction("not", (found,)) if meant[2] else found
+            found = self._compared(name, path, lookups, meant.lookup, meant.value, part)
+            return Junction("not", (found,)) if meant.is_denied else found
         if not is_known and is_path and path.field.is_relation and self.open_link(name.partition("__")[0]):
             # A field of the related row.
             raise _Unknown
         return self._compared(name, path, lookups, lookup, value, part)
+
+    def _spelt(self, name: str, lookup: str | None) -> tuple[FieldPath, Sequence[str], str | None, str, bool]:
+        """Find the filter that is named: by its name alone, before a lookup, or before a part of its date."""
+        root, _, last = name.rpartition("__")
+        target, is_path, part = self.find(name), False, ""
+        if target is None and lookup is None:
+            target, lookup, is_path = self.find(root) if root else None, last, True
+        if target is None:
+            # `year` of "created__year__gte", or of {"created__year": {"gte": 2025}}.
+            dated, _, part = (root if is_path else name).replace(".", "__").rpartition("__")
+            target = self.find(dated) if dated and part in PARTS else None
+        elif lookup is not None and "__" in lookup and lookup.partition("__")[0] in PARTS:
+            part, _, lookup = lookup.partition("__")
+        if target is None or (target.path.expression is not None and self.source_named(name) is not None):
+            # There is none, or a filter of the project's own has the name of a computed value.
+            self._count()
+            raise _Unknown
+        if part in target.lookups:
+            return target.path, OF_PARTS, lookup, part, is_path
+        # A part that this field does not have is a lookup that it does not take.
+        return target.path, target.lookups, part or lookup, "", is_path
 
     def _check_text(self, name: str, value: Any) -> None:
         """Refuse to parse a filter whose text value holds a JSON list, which could be meant as a list."""
@@ -370,16 +373,16 @@ class FilterReader(FilterSuggestions):
         linked = path.field.is_relation and lookup in ("exact", "in")
         related = access_of(self.request).exposure_of(path.field.related_model) if linked else None
         items = (value if isinstance(value, list) else [value])[:MAX_VALUES]
+        condition, missing = None, ""
         try:
-            condition, missing = (
-                parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None),
-                "",
-            )
-            longest = getattr(related.opts.pk, "max_length", None) if related is not None else None
-            if longest is None or not any(isinstance(item, str) and len(item) > longest for item in items):
-                return condition
+            condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
         except ValueError as error:
             missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
+        # A text that is longer than any key is a label.
+        longest = getattr(related.opts.pk, "max_length", None) if related is not None else None
+        is_label = longest is not None and any(isinstance(item, str) and len(item) > longest for item in items)
+        if condition is not None and not is_label:
+            return condition
         if related is not None:
 
             def by_key(key: str) -> Repair:
@@ -400,7 +403,7 @@ class FilterReader(FilterSuggestions):
                     missing = f"No {related.label} is named {value[:60]!r}: the{missing.removeprefix('The')}"
                 elif missing:
                     raise
-        if missing:
+        if condition is None:
             raise self.other_value(missing, name, path, lookup, value)
         return condition
 

@@ -246,9 +246,9 @@ class PageQuery:
         params: Sequence[Any],
         select: Callable[[Any], CompiledQuery],
         using: str,
-    ) -> list[tuple[list[int], Callable[[], CompiledQuery]]]:
-        """Return for each segment of the page the positions of its sort keys that are never NULL, and a function that
-        compiles its query.
+    ) -> Iterator[tuple[list[int], CompiledQuery]]:
+        """Yield for each segment of the page the positions of its sort keys that are never NULL, and its query, which
+        is compiled only when the caller comes to it.
 
         ``base`` gives the exposure's rows, of which ``shape`` is the shape, if they have one. ``select`` compiles the
         rows of a segment, which is kept by the ``key``, None for nowhere.
@@ -263,12 +263,10 @@ class PageQuery:
         def query(segment: Segment) -> CompiledQuery:
             return select(self.of_segment(matching(), segment, slots))
 
-        found: list[tuple[list[int], Callable[[], CompiledQuery]]] = []
         for segment in self.segments(using):
             build = partial(query, segment)
-            kept = partial(cached_query, (key, shape and shape.key, segment), build) if key is not None else build
-            found.append((segment.filled(self.ordering), kept))
-        return found
+            compiled = build() if key is None else cached_query((key, shape and shape.key, segment), build)
+            yield segment.filled(self.ordering), compiled
 
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
         """Yield a queryset for each segment of the page, in order; the caller stops when the page is full."""

@@ -156,9 +156,9 @@ class RowFinder:
             if field is None or field.is_relation or field.primary_key or not (field.unique or name in alone):
                 continue
             found = find_filter(self.model, name)
-            if found is None or "exact" not in found[1]:
+            if found is None or "exact" not in found.lookups:
                 continue
-            path = found[0].column
+            path = found.path.column
             try:
                 value = parse_value(field, text)
             except ValueError:

@@ -169,13 +169,11 @@ def read_tuples(query: PageQuery) -> Page:
     layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
     queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
     using = queryset.db if queryset is not None else str(exposure.model._default_manager.db)
-    key, params = query.compiled_key(using)
-    shape = shape_of(queryset, using) if queryset is not None and key is not None else None
-    is_kept = key is not None and (queryset is None or shape is not None)
-    key, values = (
-        (exposure, using, layout.paths, key) if is_kept else None,
-        [*params, *shape.values] if shape else params,
-    )
+    page_key, params = query.compiled_key(using)
+    shape = shape_of(queryset, using) if queryset is not None and page_key is not None else None
+    is_kept = page_key is not None and (queryset is None or shape is not None)
+    key = (exposure, using, layout.paths, page_key) if is_kept else None
+    values = [*params, *shape.values] if shape is not None else params
 
     def base() -> QuerySet[Any]:
         return exposure.get_queryset(request) if queryset is None else queryset
@@ -191,13 +189,15 @@ def read_tuples(query: PageQuery) -> Page:
     found: Columns = []
     try:
         for filled, compiled in query.compiled(base, shape, key, params, select, using):
-            read = compiled().columns(using, values)
+            read = compiled.columns(using, values)
             for position in [layout.keys[index] for index in filled] if read else ():
                 # SQLite's driver makes nothing of a date that is none.
                 if None in read[position]:
                     read[position] = [UNDECODABLE if value is None else value for value in read[position]]
-            both = zip(found, read, strict=True) if found and read else ()
-            found = [[*first, *more] for first, more in both] or found or read
+            if not found:
+                found = read
+            elif read:
+                found = [[*column, *more] for column, more in zip(found, read, strict=True)]
             if found and len(found[0]) > query.limit:
                 break
     except Exception as error:
@@ -333,7 +333,7 @@ def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, 
 
     found: list[Model] = []
     for _, compiled in query.compiled(lambda: queryset, shape, key, params, select, using):
-        read = compiled().instances(using, values, queryset)
+        read = compiled.instances(using, values, queryset)
         if read is None:
             return None
         found += read

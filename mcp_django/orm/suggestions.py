@@ -16,7 +16,7 @@ from orjson import dumps
 from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Link, ModelAccess, access_of
-from .allowed_filters import filters_of, find_filter
+from .allowed_filters import Allowed, filters_of, find_filter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .fields import TEXTUAL, FieldPath, choices_of
 from .lookups import MORE_TEXT, is_dated, parse_condition
@@ -159,8 +159,8 @@ class FilterSuggestions(Suggestions):
         """The filters of the project's own."""
         return self.exposure.get_named_filters(self.request)
 
-    def find(self, name: str) -> tuple[FieldPath, tuple[str, ...]] | None:
-        """Return the column and lookups of a filter to suggest to the caller, None for none."""
+    def find(self, name: str) -> Allowed | None:
+        """Return a filter to suggest to the caller, None for none."""
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
@@ -217,15 +217,15 @@ class FilterSuggestions(Suggestions):
         # What is more than a misspelt choice says something else.
         meanings = [*values_meant(value)] or choice
         for word, item in meanings:
-            meant = lookup_meant(word or lookup, item, target[1] if target is not None else ())
+            meant = lookup_meant(word or lookup, item, target.lookups if target is not None else ())
             if meant is None:
                 continue
             try:
-                parse_condition(path, meant[0], meant[1], self.clock() if is_dated(path.field) else None)
+                parse_condition(path, meant.lookup, meant.value, self.clock() if is_dated(path.field) else None)
             except ValueError:
                 continue
-            key = root if meant[0] == "exact" else f"{root}__{meant[0]}"
-            right = {"not": {key: meant[1]}} if meant[2] else {key: meant[1]}
+            key = root if meant.lookup == "exact" else f"{root}__{meant.lookup}"
+            right = {"not": {key: meant.value}} if meant.is_denied else {key: meant.value}
             text = f"{message} Did you mean {dumps(right).decode()}?"
             repair = with_condition(name, right, value, prefix=self.prefix, is_spelling=meanings is choice)
             return ToolError(text, repair=repair)
@@ -242,7 +242,7 @@ class FilterSuggestions(Suggestions):
             return True
         root, _, last = path.rpartition("__")
         target = self.find(root) if root else None
-        if target is not None and (last in target[1] or lookup_meant(last, "", target[1]) is not None):
+        if target is not None and (last in target.lookups or lookup_meant(last, "", target.lookups) is not None):
             return True
         head, _, rest = path.partition("__")
         link = self.open_link(head)
@@ -254,9 +254,9 @@ class FilterSuggestions(Suggestions):
         """Suggest to filter a relation by primary keys of the related rows."""
         root, separator, _ = name.partition("__")
         target = self.find(root) if separator else None
-        if target is None or not target[0].field.is_relation:
+        if target is None or not target.path.field.is_relation:
             return ""
-        related = access_of(self.request).exposure_of(target[0].field.related_model)
+        related = access_of(self.request).exposure_of(target.path.field.related_model)
         if related is None:
             return f" You cannot see the rows that {root} leads to: filter by their keys."
         return f" {root} takes primary keys: find them with query_records on {related.label}."
@@ -331,21 +331,20 @@ def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
     It stands alone, as a part of a path, or before a lookup. A ``where`` has repairs of its own.
     """
 
+    def respelt(value: Any, name: re.Pattern[str]) -> Any:
+        value = _opened(value)
+        if isinstance(value, str):
+            return name.sub(lambda _: right, value)
+        if isinstance(value, list):
+            return [respelt(item, name) for item in value]
+        if isinstance(value, dict):
+            return {respelt(key, name): item if key == "where" else respelt(item, name) for key, item in value.items()}
+        return value
+
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         for text in dict.fromkeys((wrong, wrong.replace("__", "."))) if wrong else ():
             name = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)|(?<=__){re.escape(text)}|{re.escape(text)}(?=__)")
-
-            def respelt(value: Any, name: re.Pattern[str] = name) -> Any:
-                value = _opened(value)
-                if isinstance(value, str):
-                    return name.sub(lambda _: right, value)
-                if isinstance(value, list):
-                    return [respelt(item) for item in value]
-                if isinstance(value, dict):
-                    return {respelt(key): item if key == "where" else respelt(item) for key, item in value.items()}
-                return value
-
-            found = {key: respelt(value) if key in within else value for key, value in arguments.items()}
+            found = {key: respelt(value, name) if key in within else value for key, value in arguments.items()}
             if found != arguments:
                 return found
         return None
@@ -365,41 +364,39 @@ def with_condition(
     def is_meant(item: Any) -> bool:
         return value is None or (type(item) is type(value) and bool(item == value))
 
+    def rewritten(given: Any, wrong: str, new: Any, places: list[str]) -> Any:
+        given = _opened(given)
+        if isinstance(given, list):
+            return [rewritten(item, wrong, new, places) for item in given]
+        if not isinstance(given, dict):
+            return given
+        if given.keys() <= COMPARING and given.get("field") == wrong and is_meant(given.get("value")):
+            places.append(wrong)
+            return {**given, "field": new} if isinstance(new, str) else dict(new)
+        found: dict[str, Any] = {}
+        for key, item in given.items():
+            is_named = wrong in (key, key.replace(".", "__"), name_meant(key))
+            # Others of the same name may stand beside the condition: {"t": {"lt": 9, "gt": "x"}}.
+            others = item
+            if is_named and isinstance(item, dict) and not isinstance(new, str):
+                others = {word: part for word, part in item.items() if not is_meant(part)}
+            if is_named and is_meant(item):
+                places.append(key)
+                found |= {new: item} if isinstance(new, str) else new
+            elif others is not item and len(others) < len(item):
+                places.append(key)
+                found |= {**({key: others} if others else {}), **new}
+            else:
+                found[key] = rewritten(item, wrong, new, places)
+        return found
+
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         for start in dict.fromkeys((prefix, "")):
-            written = start + right if isinstance(right, str) else {start + key: item for key, item in right.items()}
+            new = start + right if isinstance(right, str) else {start + key: item for key, item in right.items()}
             places: list[str] = []
-
-            def rewritten(given: Any, wrong: str = start + name, new: Any = written, places: Any = places) -> Any:
-                given = _opened(given)
-                if isinstance(given, list):
-                    return [rewritten(item) for item in given]
-                if not isinstance(given, dict):
-                    return given
-                if given.keys() <= COMPARING and given.get("field") == wrong and is_meant(given.get("value")):
-                    places.append(wrong)
-                    return {**given, "field": new} if isinstance(new, str) else dict(new)
-                found: dict[str, Any] = {}
-                for key, item in given.items():
-                    # The condition, or one that stands beside others of the same name: {"t": {"lt": 9, "gt": "x"}}.
-                    is_named = wrong in (key, key.replace(".", "__"), name_meant(key))
-                    others = (
-                        {word: part for word, part in item.items() if not is_meant(part)}
-                        if (is_named and isinstance(item, dict) and not isinstance(new, str))
-                        else item
-                    )
-                    if is_named and is_meant(item):
-                        places.append(key)
-                        found |= {new: item} if isinstance(new, str) else new
-                    elif others is not item and len(others) < len(item):
-                        places.append(key)
-                        found |= {**({key: others} if others else {}), **new}
-                    else:
-                        found[key] = rewritten(item)
-                return found
-
             found = {
-                key: rewritten(item) if key in ("filters", "aggregates") else item for key, item in arguments.items()
+                key: rewritten(item, start + name, new, places) if key in ("filters", "aggregates") else item
+                for key, item in arguments.items()
             }
             if len(places) == 1:
                 return found

@@ -220,9 +220,9 @@ class ModelValues:
         """
         # A path through a relation could show values of related rows that the caller may not view.
         found = find_filter(access_of(self.request)[self.exposure], name) if "__" not in name else None
-        if found is None or is_json_field(found[0].field) or not _is_searchable(text):
+        if found is None or is_json_field(found.path.field) or not _is_searchable(text):
             return NOTHING
-        field = found[0].field
+        field = found.path.field
         if is_replaced(getattr(field, "model", None), field):
             # The column holds something else than callers read.
             return NOTHING
@@ -391,13 +391,13 @@ class Completer:
             kind = self.types.get(name)
             kind = kind.inner if isinstance(kind, Nullable) else kind
             target = find_filter(model, name) if isinstance(kind, Row) and value else None
-            if target is None or "exact" not in target[1]:
+            if target is None or "exact" not in target.lookups:
                 continue
-            field = target[0].field
+            field = target.path.field
             by_key = field.is_relation and (field.many_to_many or key_field(field).primary_key)
             if isinstance(kind, Row) and by_key and field.related_model is kind.model:
                 try:
-                    found.append(parse_condition(target[0], "exact", value))
+                    found.append(parse_condition(target.path, "exact", value))
                 except ValueError:
                     continue
         return found

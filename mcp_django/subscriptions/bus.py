@@ -433,15 +433,18 @@ class Bus:
         A heartbeat has the number of the last message. ``since`` is how many seconds before it the publisher sent the
         one before, None for its first: what it sent before this process listened is not missed.
         """
-        last, before = self._last.get(publisher), number - 1 if has_events else number
+        last = self._last.get(publisher)
         if last is not None and has_events and number <= last:
             return False
         self._last[publisher] = max(number, last or 0)
         self._last.move_to_end(publisher)
         if len(self._last) > MAX_PUBLISHERS:
             self._last.popitem(last=False)
-        heard_for = asyncio.get_running_loop().time() - self._heard_since
-        if before > last if last is not None else before > 0 and since is not None and since <= heard_for:
+        before = number - 1 if has_events else number
+        if last is None:
+            heard_for = asyncio.get_running_loop().time() - self._heard_since
+            last = 0 if since is not None and since <= heard_for else before
+        if before > last:
             self._resync()
         return True
 
