@@ -8,7 +8,7 @@ working: one Django, no servers.
 
 Which module belongs to which part is marked in the module. A part is one process: several would each import, collect
 and migrate, and tell each other of each test. The tests of real servers wait for most of their time, and so these are
-two. A part's output is printed when it is over; last comes that of the run that leaves nothing out.
+two. A part's output is printed when it is over; last comes that of the unit tests.
 """
 
 import os
@@ -62,6 +62,8 @@ def without(paths: Iterable[str]) -> str:
 
 
 EVERYTHING = f"{PYTEST} {without(['tests/e2e', *ELSEWHERE])}"
+# On Django 5.2 these are two parts, so that none is still running when all others are over.
+UNIT, NOT_UNIT = f"{PYTEST} tests/unit", f"{EVERYTHING} {without(['tests/unit'])}"
 EVERYTHING_DJANGO6 = f"{EVERYTHING} -m 'not e2e'"
 WITHOUT_DATA = f"{EVERYTHING_DJANGO6} {without(ONE_DJANGO)} {without(postgresql.FILES)}"
 # While working: without servers, packages and what walks over every model or case.
@@ -99,12 +101,13 @@ def pytest(name: str, python: str, options: str, minutes: float, environment: Ma
 
 
 def parts(with_django6: bool, everything: bool = False, has_postgresql: bool = True) -> Iterator[Part]:
-    """Give the run that leaves nothing out, and then the others, long ones first."""
+    """Give the unit tests, and then the others, long ones first."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
     cases: Mapping[str, str] = {} if everything else DIVIDED if has_postgresql else SOME
-    yield pytest("Django 5.2", PYTHON, EVERYTHING, 12 if everything else 8, cases)
+    yield pytest("Unit tests, Django 5.2", PYTHON, UNIT, 6 if everything else 4.5, cases)
     yield pytest("Servers, Django 5.2", PYTHON, SERVERS, 11 if everything else 5, cases)
+    yield pytest("Other tests, Django 5.2", PYTHON, NOT_UNIT, 6 if everything else 3.5, cases)
     if with_django6:
         rest = (EVERYTHING_DJANGO6, 10, cases) if everything else (WITHOUT_DATA, 2.2, HALF)
         yield pytest("Django 6", newest, *rest)
