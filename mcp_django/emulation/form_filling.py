@@ -32,13 +32,14 @@ from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, has_every_row
 from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
-from ..orm.fields import choice_of, flat_choices
+from ..orm.fields import flat_choices
 from ..orm.geometries import geometry_text
 from ..orm.labels import is_key
 from ..orm.row_finder import RowFinder
 from ..orm.undecodable_values import VALUE_ERRORS
 from ..schema.form_schemas import is_geometry
 from ..schema.secrets import HIDDEN, holds_hidden
+from ..schema.value_types import choice_of
 from .html_forms import Pair, Unfit, entered, first_choice, is_written_as_text, posted, shown_entries
 from .uploaded_files import file_entries
 

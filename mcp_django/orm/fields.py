@@ -22,6 +22,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
 from ..context.databases import home_of
+from ..schema.value_types import choice_of
 
 MAX_TEXT: Final = 1000
 INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
@@ -364,24 +365,6 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
     else:
         is_encoded = field.get_internal_type() in ("BinaryField", "CharField", "TextField")
     return EQUAL if is_encoded else kind.lookups
-
-
-def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """Return which of a model field's ``choices`` a client means by value or by displayed name, None for none.
-
-    What is spelt exactly so comes before what differs in case; where that names several, it names none.
-    """
-    known = [(stored, (str(stored), str(label))) for stored, label in choices if stored is not None]
-    for spell in (str, _lower):
-        for position in (0, 1):
-            found = [stored for stored, names in known if spell(names[position]) == spell(str(value))]
-            if found:
-                return found[0] if all(stored == found[0] for stored in found) else None
-    return None
-
-
-def _lower(text: str) -> str:
-    return text.lower()
 
 
 def choices_of(field: Any) -> list[tuple[Any, Any]]:

@@ -19,8 +19,8 @@ from django.http import QueryDict
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
+from ..schema.value_types import choice_of
 from .access import ModelAccess, access_of, has_every_row
-from .fields import choice_of
 
 logger = logging.getLogger("mcp_django")
 

@@ -392,6 +392,21 @@ PARSED: Final[Mapping[type, Parsed]] = {
 }
 
 
+def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
+    """Return which value of ``choices`` a client means, by the value or by its displayed name; None for none.
+
+    What is spelt exactly so comes before what differs in case; where that names several, it names none.
+    """
+    known = [(stored, (str(stored), str(label))) for stored, label in choices if stored is not None]
+    spell: Callable[[str], str]
+    for spell in (str, str.lower):
+        for position in (0, 1):
+            found = [stored for stored, names in known if spell(names[position]) == spell(str(value))]
+            if found:
+                return found[0] if all(stored == found[0] for stored in found) else None
+    return None
+
+
 @dataclass(frozen=True)
 class Choice(Type):
     """The value type of a choice among values: ``options`` are pairs of a JSON and a Python value.
@@ -427,4 +442,9 @@ class Choice(Type):
         for option, python in self.options:
             if isinstance(value, str) and not isinstance(option, str) and json.dumps(option) == value.lower():
                 return python
-        raise self.refuse(value)
+        # By its label, as filters and forms take it.
+        labelled = ((option, label) for (option, _), label in zip(self.options, self.labels, strict=False))
+        meant = choice_of(labelled, value) if isinstance(value, str) else None
+        if meant is None:
+            raise self.refuse(value)
+        return self.convert(meant, request)

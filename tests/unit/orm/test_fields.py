@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.fields import choice_of, kind_of, parse_operand, parse_text, parse_value
+from mcp_django.orm.fields import kind_of, parse_operand, parse_text, parse_value
 from mcp_django.tools.aggregate_records import AggregateRecords
 from tests.factories import make_superuser
 from tests.fieldapp.models import Club, Guest, Remark, Sample, Seat
@@ -140,29 +140,6 @@ def test_row_131_relations_without_a_column_have_no_lookups(name: str) -> None:
     assert (kind.lookups, kind.sortable, kind.summable) == ((), False, False)
     with pytest.raises(ValueError, match="no value"):
         kind.parse(None, 1)
-
-
-CHOICES = [("L", "m"), ("M", "Medium"), ("m", "Mini"), ("X", "mini"), (10, "High"), (20, "10"), (None, "none")]
-
-
-@pytest.mark.parametrize(
-    ("given", "stored"),
-    [
-        ("M", "M"),
-        ("m", "m"),
-        ("l", "L"),
-        ("Mini", "m"),
-        ("mini", "X"),
-        ("MINI", None),
-        ("medium", "M"),
-        (10, 10),
-        ("10", 10),
-        ("none", None),
-        ("other", None),
-    ],
-)
-def test_a_choice_is_what_is_spelt_exactly_so_and_otherwise_the_only_one(given: Any, stored: Any) -> None:
-    assert choice_of(CHOICES, given) == stored
 
 
 def test_a_number_with_choices_is_compared_with_any_number() -> None:

@@ -23,6 +23,7 @@ from mcp_django.schema.value_types import (
     Parsed,
     String,
     Type,
+    choice_of,
     json_type,
     show,
 )
@@ -79,6 +80,8 @@ def cause(kind: Type, value: object) -> str:
         (PARSED[UUID], str(IDENTIFIER), IDENTIFIER),
         (PARSED[UUID], IDENTIFIER.hex.upper(), IDENTIFIER),
         (COLOURS, "red", "R"),
+        (COLOURS, "RED", "R"),
+        (COLOURS, "green as grass", "G"),
         (LEVELS, 1, "one"),
         (LEVELS, "1", "one"),
         (LEVELS, True, "yes"),
@@ -146,7 +149,7 @@ def test_a_value_is_read(kind: Type, value: object, expected: object) -> None:
         (PARSED[UUID], "{123e4567-e89b-12d3-a456-426614174000}"),
         (PARSED[UUID], "urn:uuid:123e4567-e89b-12d3-a456-426614174000"),
         (PARSED[UUID], None),
-        (COLOURS, "RED"),
+        (COLOURS, "grass"),
         (COLOURS, "R"),
         (COLOURS, ["red"]),
         (COLOURS, None),
@@ -271,3 +274,26 @@ def test_values_are_named_and_quoted_in_short(value: object, name: str, shown: s
 def test_problems_have_the_way_to_them() -> None:
     inner = Invalid(problems=[*Invalid("odd").within("[1]"), ("name", "missing")])
     assert inner.within("lines") == [("lines[1]", "odd"), ("lines.name", "missing")]
+
+
+CHOICES = [("L", "m"), ("M", "Medium"), ("m", "Mini"), ("X", "mini"), (10, "High"), (20, "10"), (None, "none")]
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("M", "M"),
+        ("m", "m"),
+        ("l", "L"),
+        ("Mini", "m"),
+        ("mini", "X"),
+        ("MINI", None),
+        ("medium", "M"),
+        (10, 10),
+        ("10", 10),
+        ("none", None),
+        ("other", None),
+    ],
+)
+def test_a_choice_is_what_is_spelt_exactly_so_and_otherwise_the_only_one(given: object, stored: object) -> None:
+    assert choice_of(CHOICES, given) == stored
