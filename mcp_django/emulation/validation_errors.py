@@ -67,8 +67,9 @@ def _valid_values(field: Any, error: ValidationError) -> str:
     example = next((example for kind, example in MOMENTS.items() if isinstance(field, kind)), "")
     if example and error.code == "invalid":
         formats: Any = getattr(field, "input_formats", None)
-        is_own = isinstance(field, forms.DateField) and "%Y-%m-%d" not in formats
-        return f" (such as {SOME_DAY.strftime(formats[0]) if is_own else example})"
+        if isinstance(field, forms.DateField) and "%Y-%m-%d" not in formats:
+            example = SOME_DAY.strftime(formats[0])
+        return f" (such as {example})"
     has_choices = isinstance(field, forms.ChoiceField) and not isinstance(
         field, (forms.ModelChoiceField, forms.ModelMultipleChoiceField)
     )
@@ -84,8 +85,7 @@ def duplicate_note(request: MCPRequest, form: forms.BaseForm, error: ValidationE
     them, and the visible row that already has the values. It names only what the caller sees."""
     row: Any = getattr(form, "instance", None)
     exposure = request.mcp.site.exposures.get(type(row))
-    model = access_of(request)[exposure] if exposure is not None else None
-    if exposure is None or model is None or not model.is_there:
+    if exposure is None or not (model := access_of(request)[exposure]).is_there:
         return ""
     note, fields, condition = "", (error.params or {}).get("unique_check", ()), Q()
     seen = set(model.fields)

@@ -149,7 +149,7 @@ class ModelAccess:
     # Permissions
 
     def may(self, deed: str) -> bool:
-        """Return whether the caller has access to view, add, change or delete rows, even if it is switched off."""
+        """Return whether the caller has access to view, add, change or delete rows, even of a switched-off model."""
         if deed not in self._verdicts:
             verdict = self.stock_verdict(deed)
             if verdict is None:

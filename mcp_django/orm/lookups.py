@@ -150,8 +150,9 @@ def is_dated(field: Any) -> bool:
 def _temporal(path: FieldPath, lookup: str, value: Any, now: datetime | None) -> Condition:
     """Parse the value of a lookup on a date or datetime, which may name a whole period, and return the condition."""
     now = now or local_now()
-    texts = [item for item in (value if isinstance(value, list) else [value])[:MAX_VALUES] if isinstance(item, str)]
-    given = value if any(read_span(text, now) is not None for text in texts) else None
+    items = value[:MAX_VALUES] if isinstance(value, list) else [value]
+    is_relative = any(isinstance(item, str) and read_span(item, now) is not None for item in items)
+    given = value if is_relative else None
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
         spans = [_bounds(path.field, item, now) for item in _values(value)]
         if any(first != last for first, last in spans):

@@ -171,8 +171,10 @@ class FilterSetFilter(NamedFilter):
 def _names(key: str, item: Any) -> Iterator[str]:
     """Yield the names of a filter in a django-filter ``FilterSet``: its own, or those of the two ends of a range."""
     widget = item.field.widget
-    # One that orders narrows nothing: that is what the argument ``ordering`` is for.
-    for suffix in [] if hasattr(item, "param_map") else getattr(widget, "suffixes", None) or [None]:
+    if hasattr(item, "param_map"):
+        # It orders, and narrows nothing: that is what the argument ``ordering`` is for.
+        return
+    for suffix in getattr(widget, "suffixes", None) or [None]:
         yield widget.suffixed(key, suffix) if suffix else key
 
 

@@ -136,9 +136,9 @@ def search_paths(
 def _unhidden(model: type[Model], name: str, guards: Sequence[Q]) -> Unhidden:
     """Return the value of a search field as far as the ``guards`` let its rows through, with the lookup of its name."""
     path = name
-    while path and resolve_path(model, path) is None:
+    while (column := resolve_path(model, path)) is None and path:
         path = path.rpartition("__")[0]
-    column, (way, _, lookup) = resolve_path(model, path), name.rpartition("__")
+    way, _, lookup = name.rpartition("__")
     if column is None or path == name or column.field.get_lookup(lookup) is None:
         return Unhidden(When(Q(*guards), then=F(name)))
     # As the admin's search: any word can be compared with a number.
