@@ -46,7 +46,7 @@ class own_place:
 
 
 def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) -> None:
-    """Move the request to the admin page of a model, or of the row with this key, if the admin's hooks could read it.
+    """Move the request to the admin page of a model, or of the row with this key, if hooks of the admin could read it.
 
     What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
     """
@@ -202,8 +202,7 @@ def _restore(language: str | None) -> None:
 
 @contextmanager
 def page_language(request: HttpRequest | None) -> Iterator[None]:
-    """Activate the language for a page, as the admin does: that of a person's browser, if the pages are translated into
-    that language.
+    """Activate for a page, as the admin does, the language of a person's browser, if the pages are translated into it.
 
     Without a request it is the one that is active.
     """

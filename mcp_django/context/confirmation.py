@@ -240,7 +240,7 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
 
 
 def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the argument by which a client without forms confirms a call, or answers otherwise.
+    """Return the JSON Schema of the argument by which a client without forms confirms a call, or gives other answers.
 
     The question with the key ``without`` is left out.
     """

@@ -389,8 +389,7 @@ def _meta_key(name: str) -> str:
 
 
 def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """Split the path of an MCP request, in its ASGI scope, into the script prefix, "" at the root, and the rest, which
-    the URLconf matches.
+    """Split the path of an MCP request into the script prefix, "" at the root, and the rest, which the URLconf matches.
 
     As for Django's own requests, ``FORCE_SCRIPT_NAME`` goes before the server's word. A proxy may have taken the first
     part off or not.
@@ -442,8 +441,7 @@ def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[st
 
 
 def local_request(site: Any) -> MCPRequest:
-    """Build the MCP request of a call that came over no network; its user is not set. It seems to come to the project's
-    own address."""
+    """Build the MCP request of a call that came over no network, as if to the project's own address; it has no user."""
     base = urlsplit(settings.BASE_URL or "http://localhost")
     scheme, host = base.scheme or "http", base.hostname or "localhost"
     port = base.port or (443 if scheme == "https" else 80)

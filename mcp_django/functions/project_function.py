@@ -36,8 +36,7 @@ MAX_MESSAGE: Final = 1_400
 
 
 class ArgumentSchema:
-    """Parameters of a project function by name, in order. ``own_schema`` is sent in place of the schema made from
-    them.
+    """Parameters of a project function by name, in order; ``own_schema`` is sent in place of the one made from them.
 
     Where ``reserved`` is given, arguments that are no parameters are handed on as they are, but for those names.
     """
@@ -238,7 +237,7 @@ class ProjectFunction:
             return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the project function takes beside the validated ``arguments``: the answers of the user."""
+        """Return what the project function takes besides its validated ``arguments``: the answers of the user."""
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:

@@ -75,8 +75,7 @@ class Access:
         return by_label
 
     def may_any(self, deed: str) -> bool:
-        """Return whether the caller has access to view, add, change or delete rows of any model, or to run any action
-        ("run").
+        """Return whether the caller has access to view, add, change or delete any rows, or to run any action ("run").
 
         No more models are asked than are needed, unless all are known already.
         """
@@ -101,7 +100,7 @@ class Access:
         return [model.exposure for model in self.models]
 
     def get_exposure(self, label: Any) -> ModelExposure:
-        """Return the exposure of a model such as ``shop.order``, in any case, if the caller has access to the model.
+        """Return the exposure of a model named as in ``shop.order``, in any case, if the caller has access to it.
 
         Raises:
             NotFound: there is none for this caller.

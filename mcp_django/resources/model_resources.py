@@ -67,7 +67,7 @@ class Resources:
         return [item.definition() for item in found if item.has_permission(self.request)]
 
     def list(self, cursor: str | None) -> tuple[Objects, str | None]:
-        """Return one page of the definitions of model resources, after those of functions, and the next cursor.
+        """Return one page of the definitions of model resources, after those of functions, and the cursor of the next.
 
         Each model has its description beside it.
         """

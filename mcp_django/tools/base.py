@@ -94,8 +94,7 @@ class Tool:
         raise NotImplementedError
 
     def definition(self) -> dict[str, Any]:
-        """Return the definition of any tool: the ``Tool`` object of ``tools/list``, without optional keys that are
-        empty.
+        """Return the definition of any tool: the ``Tool`` object of ``tools/list``, without empty optional keys.
 
         Free objects are declared as their text where the setting ``SCHEMAS`` is "plain".
         """

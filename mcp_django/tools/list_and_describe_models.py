@@ -155,7 +155,7 @@ class Description(Overview):
         return payload
 
     def in_full(self) -> dict[str, Any]:
-        """Return what ``describe_model`` tells in full, with the JSON Schema of what the caller may write.
+        """Return what ``describe_model`` tells in full: also the JSON Schema of the values that the caller may write.
 
         ``update_schema`` stands beside it where the change page has other fields than the add page.
         """
