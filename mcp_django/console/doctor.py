@@ -27,6 +27,7 @@ from ..context.untrusted_text import plain
 from ..oauth.resource_urls import LOOPBACK, same_resource
 from ..problems import NO_SESSION, SIGNED_IN
 from ..protocol.eras import client_meta
+from ..protocol.headers import EVENTS, JSON
 from ..protocol.versions import MODERN
 
 TIMEOUT: Final = 15
@@ -41,8 +42,6 @@ BUSY: Final = "A server with one worker of one thread cannot call itself: run ma
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
 LOGIN_FOR_ALL: Final = "The admin's login page lets in staff alone: set LOGIN_URL to a login page for all users."
 LEADS_BACK: Final = "The login page has to redirect to its parameter `next`, as Django's LoginView does."
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
 META: Final = client_meta("mcp_doctor")
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.apps import apps
-from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, models
@@ -69,7 +68,7 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 def _exposure(model: type[models.Model]) -> str:
     """Generate a model's class in the new ``mcp.py``: of what the admin shows where that has it, else of fields."""
     shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
-    known = admin.site._registry.get(model)
+    known = site.admin_site._registry.get(model) if site.admin_site is not None else None
     base = "ModelExposure" if known is None else "AdminExposure"
     lines = [f"@mcp.register({model.__name__})", f"class {model.__name__}Exposure(mcp.{base}):"]
     lines += _listed("fields", [field.name for field in shown] if known is None else _shown_by(known))

@@ -140,6 +140,14 @@ def test_an_admin_that_asks_the_database_needs_its_tables(project):
     assert not project.path.exists()
 
 
+def test_a_project_without_the_admin_gets_exposures_of_its_models(project):
+    settings = project.path.parents[1] / "attic_settings.py"
+    apps = ["django.contrib.auth", "django.contrib.contenttypes", "mcp_django", "attic"]
+    settings.write_text(f"SECRET_KEY, INSTALLED_APPS = 'secret', {apps}\n")
+    done = project("startmcp", "attic", "--dry-run", "--skip-checks")
+    assert "class BoxExposure(mcp.ModelExposure)" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("app", OWN)
 def test_the_file_of_every_app_is_python_with_all_of_its_models(capsys, app):
     call_command("startmcp", app, dry_run=True)
