@@ -106,7 +106,6 @@ def action(
     Raises:
         ImproperlyConfigured: the permissions are text.
     """
-
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
     from .exposures.declared_actions import ActionOptions, runs_anywhere

@@ -124,19 +124,15 @@ class AdminAction(Action):
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """See :attr:`Action.schema`."""
         form = self._extra_form()
         for _, field in changing_choices(form):
             field.choices, field.initial = [], None
             field.help_text = " ".join(filter(None, [str(field.help_text), "describe_model with detail lists values."]))
-        schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
-        return schema
+        return form_schema(form) if form.fields else super().schema
 
     def schema_for(self, request: MCPRequest) -> Mapping[str, Any]:
-        """See :meth:`Action.schema_for`."""
         form = self._told_form(request)
-        schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
-        return schema
+        return form_schema(form) if form.fields else super().schema
 
     def _told_form(self, request: MCPRequest) -> Form:
         with reading() as before:
@@ -150,7 +146,6 @@ class AdminAction(Action):
         return form
 
     def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
-        """See :meth:`Action.validate`."""
         form = self._extra_form()
         given = given_arguments(arguments, form.fields, keeping=form.fields)
         entries: list[Pair] = []
@@ -174,7 +169,6 @@ class AdminAction(Action):
         return {}, entries
 
     def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
-        """See :meth:`Action.invoke`."""
         return self.function(self.model_admin, request, queryset)
 
 
@@ -279,16 +273,16 @@ class ActionCall:
         if action.atomic:
             mode: Mode = "" if action.only_looks else "IMMEDIATE"
             transaction_of_action = one_transaction(exposure.model, request, mode)
+        target = page.target if page is not None else ""
         with refusals(undone=action.atomic), transaction_of_action as aliases:
             posting = changelist_request(request, exposure, entries)
             versions = recording(posting, exposure.model_admin)
-            is_told = action.is_logged and has_history(request)
-            changes = RowChanges(request, exposure, rows) if is_told else None
+            changes = RowChanges(request, exposure, rows) if action.is_logged and has_history(request) else None
             with versions, request.mcp.record.in_own_code():
-                view = own_view(posting, page.target) if page is not None and page.target else None
-                if view is not None and page is not None:
+                view = own_view(posting, target) if target else None
+                if view is not None:
                     # The page is posted to a view of its own.
-                    posting.path = posting.path_info = page.target
+                    posting.path = posting.path_info = target
                     value = view(posting)
                 else:
                     queryset = self.selection.queryset(rows)
@@ -300,10 +294,10 @@ class ActionCall:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif action.is_logged:
-                touched = changes.changed_rows() if changes is not None else {}
+                touched = changes.changed_rows() if changes is not None else {row: [] for row in rows}
                 if changes is not None:
                     Journal(request, action.name).acted(list(touched), list(touched.values()))
-                request.mcp.record.rows_changed += len(touched) if changes is not None else len(rows)
+                request.mcp.record.rows_changed += len(touched)
                 # It may have updated them by its queryset, which no signal tells of.
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome

@@ -274,14 +274,18 @@ class AdminExposure(ModelExposure):
 
     def page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
         """Return the fields in the fieldsets of the ``ModelAdmin``, the same while one page is shown."""
-        # A row is known by its identity, which is its own as long as the row is kept here too.
-        key, row = (id(obj), obj) if self.options.has_own_columns else (obj is None, None)
-        kept: Any = request.__dict__.get(PAGE_FIELDS) if self.options.has_own_columns else self._fixed_fields
-        found: Any = kept.get((self, key)) if kept is not None else None
+        kept: Any
+        key: Any
+        if self.options.has_own_columns:
+            # A row is known by its identity, which is its own as long as the row is kept here too.
+            kept, key, row = request.__dict__.get(PAGE_FIELDS), (self, id(obj)), obj
+        else:
+            kept, key, row = self._fixed_fields, obj is None, None
+        found: Any = kept.get(key) if kept is not None else None
         if found is None:
             found = row, flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
             if kept is not None:
-                kept[self, key] = found
+                kept[key] = found
         fields: Sequence[Any] = found[1]
         return fields
 

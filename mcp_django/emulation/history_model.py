@@ -255,7 +255,8 @@ class ChangedFilter(NamedFilter):
                 missing = {plain: text for plain, text in missing.items() if plain not in meant}
             if shown := [text for text in texts if not told.is_hidden(text)]:
                 found |= Q(model=source.exposure.label, stored__regex=_pattern(shown))
-        for text in missing.values():
+        if missing:
+            text = next(iter(missing.values()))
             raise ToolError(f"The history tells of no field {text[:60]!r}. {alternatives(text, known)}")
         return queryset.filter(found)
 

@@ -153,7 +153,10 @@ class InlinePost:
         """Find or add the form in the inline formset for a caller's item, and check the values given for it."""
         values = dict(item)
         pk, delete = values.pop("pk", None), values.pop("delete", False)
-        row = self._new_row(path) if pk is None else known.get(str(pk)) if not isinstance(pk, bool) else None
+        if pk is None:
+            row: Row | None = self._new_row(path)
+        else:
+            row = None if isinstance(pk, bool) else known.get(str(pk))
         if row is None:
             self.problems.append(f"{path}: {self.name} has no row with this pk; get_record shows those that there are")
             return

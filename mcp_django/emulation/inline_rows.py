@@ -74,19 +74,20 @@ class PageInlines:
     @classmethod
     def of_any_row(cls, request: MCPRequest, exposure: ModelExposure) -> "PageInlines":
         """Return the inlines whose rows the change page shows, for a sample row, and those of the add page alone."""
-        found, taken = None, None
-        for number, row in enumerate(
-            access_of(request)[exposure].sample_rows() if exposure.serializer_class is None else ()
-        ):
+        if exposure.serializer_class is not None:
+            return cls(request, exposure, None, ())
+        access, row, shown = access_of(request)[exposure], None, list[Any]()
+        for number, row in enumerate(access.sample_rows()):
+            # What an empty row lacks is no fault of the hooks.
             owner = exposure.label if number else ""
-            found, taken = call_hook(owner, "get_inlines", exposure.get_inlines, request, row, default=None), row
+            found = call_hook(owner, "get_inlines", exposure.get_inlines, request, row, default=None)
             if found is not None:
+                shown = found
                 break
-        shown = found or []
-        if exposure.serializer_class is None and access_of(request)[exposure].may("add"):
+        if access.may("add"):
             new = call_hook(exposure.label, "get_inlines", exposure.get_inlines, request, None, default=())
             shown = [*shown, *(inline for inline in new if type(inline) not in set(map(type, shown)))]
-        return cls(request, exposure, taken, shown)
+        return cls(request, exposure, row, shown)
 
     @cached_property
     def all(self) -> list[Inline]:
@@ -358,14 +359,13 @@ class InlineRows(ReadOnlyExposure):
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the fields that all pages show of the inline's rows, and the parents."""
-        of_pages = []
+        of_pages: list[list[str]] = []
         for parent, admin, link in self.shown(request):
-            fields = [inline.fields for inline in PageInlines(request, parent, None, [admin]).all]
-            of_pages.append(dict.fromkeys([link, *(name for names in fields for name in names)]))
-        common = set.intersection(*map(set, of_pages)) if of_pages else set()
-        return self.options.with_primary_key(
-            name for name in (*of_pages, {})[0] if name in common and self._is_stored(name)
-        )
+            inlines = PageInlines(request, parent, None, [admin]).all
+            of_pages.append([link, *(name for inline in inlines for name in inline.fields)])
+        first, *others = of_pages or [[]]
+        common = [name for name in first if self._is_stored(name) and all(name in names for names in others)]
+        return self.options.with_primary_key(common)
 
     def _is_stored(self, name: str) -> bool:
         column = resolve_column(self, name)

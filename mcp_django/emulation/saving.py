@@ -142,10 +142,10 @@ class Saving(RowPage):
         self.messages: list[dict[str, str]] = []
 
     @staticmethod
-    def of(*row: Any) -> "Saving":
-        """Return the way of saving the row: ``PageSaving``, or ``SerializerSaving`` for one with a serializer."""
-        _, exposure, *_ = row
-        return (PageSaving if exposure.serializer_class is None else SerializerSaving)(*row)
+    def of(request: MCPRequest, exposure: ModelExposure, *given: Any) -> "Saving":
+        """Return the ``PageSaving`` of a row, its values and the tool, or the ``SerializerSaving`` of a serializer."""
+        kind = PageSaving if exposure.serializer_class is None else SerializerSaving
+        return kind(request, exposure, *given)
 
     def check(self) -> None:
         """Check the values without saving them."""
@@ -191,7 +191,6 @@ class PageSaving(Saving):
     """Saves a row through the admin's page: fills in its form and posts it as a browser would."""
 
     def check(self) -> None:
-        """See :meth:`Saving.check`."""
         self._fill_in()
         lines = [f"{name}: {' '.join(error.messages)}" for name, error in self.form.wrong.items()]
         lines += self.listed.errors() if self.listed is not None else []

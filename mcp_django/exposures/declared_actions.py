@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..functions.asked_parameters import Asked
 
 SKIPPED: Final = ("self", "request", "queryset")
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -4,7 +4,6 @@ A token is looked up with its user, its client and its facts by one compiled que
 was used last is kept in the shared cache, to the minute, without delaying a call.
 """
 
-import hashlib
 import ipaddress
 import re
 import time
@@ -181,7 +180,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
     Restriction) and to an active user, who has the password that they had then.
     """
-    checksum = hashlib.sha256(token.encode()).hexdigest()
+    checksum = checksum_of(token)
     if plannable():
         row, is_stored = find_token(checksum), True
     else:

@@ -35,15 +35,13 @@ from ..context.untrusted_text import plain
 from ..models import ClientHost, ClientKeys
 from ..problems import DOCUMENTS_OFF, NO_CACHE, Problem
 from ..runtime.cache_and_rate_limits import cache, hit, times_as_many
-from .assertions_and_keys import PAUSE, FetchedLately, InvalidKeys, KeySource, keys_of, read_keys
+from .assertions_and_keys import MAX_ID, PAUSE, FetchedLately, InvalidKeys, KeySource, keys_of, read_keys
 from .client_registration import URI, ClientMetadata, are_texts, is_acceptable, left_out
 from .cors_and_refusals import note
 from .document_fetcher import FetchFailed, fetcher_for, is_domain
 from .stored_tokens import hashed_secret, unused_clients
 
 PREFIX: Final = "https://"
-# The column of the toolkit's table.
-MAX_ID: Final = 255
 MAX_DOCUMENT_URIS: Final = 50
 # Ways of proving who one is that need a secret of both sides.
 SHARED_SECRETS: Final = ("client_secret_basic", "client_secret_post", "client_secret_jwt")
@@ -60,7 +58,8 @@ WELL_KNOWN: Final = ("claude.ai", "chatgpt.com", "vscode.dev")
 
 def takes_documents() -> bool:
     """Return whether any client may describe itself by a metadata document."""
-    return bool(_policy() != "off" and _policy())
+    policy = _policy()
+    return policy != "off" and bool(policy)
 
 
 def _policy() -> Any:

@@ -166,7 +166,6 @@ class MCPValidator(OAuth2Validator):
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
         """Validate the credentials of a client: its secret or a signed assertion (RFC 7523, section 3)."""
         if found := _assertions(request):
-            # RFC 7523, section 3.
             headers = request.headers
             try:
                 if len(found) > 1 or ("client_assertion_type", ASSERTION_TYPE) not in request.decoded_body:

@@ -159,12 +159,11 @@ class ModelAccess:
             self._verdicts[deed] = verdict
         return self._verdicts[deed]
 
-    def may_row(self, deed: str, row: Model) -> bool:
-        """Return whether the caller has access to view, change or delete this row."""
-        return self.may_now(deed, row)
+    def may_row(self, deed: str, *row: Model) -> bool:
+        """Return whether the caller has access to view, change or delete this row, or now, without one, to add rows.
 
-    def may_now(self, deed: str, *row: Model) -> bool:
-        """Ask the exposure's permission hook again for the caller's access; none to models that a call leaves out."""
+        Nobody has access to rows of a model that the call leaves out.
+        """
         verdict = self.stock_verdict(deed)
         if verdict is not None:
             return verdict

@@ -195,7 +195,7 @@ _AMOUNT: Final = re.compile(
     r"[$€£]?\s*(?P<number>-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|[0-9]+,[0-9]{1,2}))\s*"
     r"(?:[$€£%]|[A-Za-z]{3})?"
 )
-_TRUTH: Final[Mapping[str, bool]] = {
+TRUTH: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("true", "yes", "y", "on", "1", "t"), True),
     **dict.fromkeys(("false", "no", "n", "off", "0", "f"), False),
 }
@@ -222,8 +222,8 @@ def values_meant(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", number.replace(",", ".") if re.fullmatch("-?[0-9]+,[0-9]{1,2}", number) else number.replace(",", "")
     elif "," in text:
         yield "in", [part.strip() for part in text.split(",")]
-    if text.lower() in _TRUTH:
-        yield "", _TRUTH[text.lower()]
+    if text.lower() in TRUTH:
+        yield "", TRUTH[text.lower()]
     if text.lower() in _COUNTED:
         yield "", _COUNTED.index(text.lower())
     if text.lower() in ("", "null", "none", "nil", "empty"):

@@ -186,8 +186,10 @@ class Condition(Filter):
     @property
     def places(self) -> int:  # type: ignore[override]
         """The number of SQL parameters of the condition; a list is filled up to a power of two."""
+        if self.lookup == "isnull":
+            return 0
         count = len(self.values)
-        return 0 if self.lookup == "isnull" else 1 << (count - 1).bit_length() if self.lookup == "in" else count
+        return 1 << (count - 1).bit_length() if self.lookup == "in" else count
 
     def shape(self) -> Hashable:
         return self.path.column, self.lookup, self.values[0] if self.lookup == "isnull" else self.places

@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from operator import itemgetter
 from textwrap import dedent
 from typing import Any, Final, cast
 
@@ -301,9 +302,8 @@ def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequen
     names = list(dict.fromkeys([source, *targets]))
     rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in targets])
     found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
-    places = [names.index(name) for name in targets]
-    read = ((row[0], tuple(row[place] for place in places)) for row in found.values_list(*names))
-    return list(dict.fromkeys((spelt.get(first, first), key if len(key) > 1 else key[0]) for first, key in read))
+    key_of = itemgetter(*(names.index(name) for name in targets))
+    return list(dict.fromkeys((spelt.get(row[0], row[0]), key_of(row)) for row in found.values_list(*names)))
 
 
 def generic_paths(field: Any) -> tuple[str, str]:

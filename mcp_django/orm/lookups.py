@@ -174,16 +174,18 @@ def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
     is_date = kind_of(field).word == "date"
     span = read_span(value, now) if isinstance(value, str) else None
     if span is None:
+        # Python reads a week of ISO 8601 as its Monday; it is a period.
+        is_week = isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10
+        expected = "a date"
         try:
-            if isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10:
-                # Python reads a week of ISO 8601 as its Monday.
-                raise ValueError("a date")
-            found = parse_operand(field, value)
-            return (found, found if is_date or len(value) > 10 else _end_of_day(found))
+            if not is_week:
+                found = parse_operand(field, value)
+                return found, found if is_date or len(value) > 10 else _end_of_day(found)
         except ValueError as error:
-            span = _period(value)
-            if span is None:
-                raise ValueError(f"{error}, {PERIODS}, {EXAMPLES}") from None
+            expected = str(error)
+        span = _period(value)
+        if span is None:
+            raise ValueError(f"{expected}, {PERIODS}, {EXAMPLES}")
     return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
 
 

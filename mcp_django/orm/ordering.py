@@ -18,7 +18,7 @@ from django.db.models.expressions import OrderBy
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
 from .access import MAX_NAME, access_of
-from .columns import Column, resolve_column
+from .columns import Column
 from .computed_columns import Reading, order_source
 from .fields import kind_of, resolve_path
 from .path import Path, guarded_name, guarded_values, guards_on
@@ -204,7 +204,7 @@ def client_order_key(
     name = access_of(request)[exposure].field_named(text) or text
     if declared is not None and name not in declared and text not in declared:
         return None
-    column = resolve_column(exposure, name) if name in access_of(request)[exposure].fields else None
+    column = access_of(request)[exposure].column(name)
     if column is not None:
         key = _column_key(request, exposure, column)
     else:
@@ -260,8 +260,7 @@ def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order
 
 def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
     """Return the ordering key of a column, here or behind relations, that the caller could read row by row."""
-    name = access_of(request)[exposure].field_named(text)
-    own = resolve_column(exposure, name) if name is not None else None
+    own = access_of(request)[exposure].column_named(text)
     if own is not None:
         return _own_key(exposure.model, own.name) if own.is_plain else None
     column = Path.read(access_of(request)[exposure], text).shown_column
@@ -275,8 +274,7 @@ def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
 
 def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
     """Return the ordering key of a path in ``sortable_by``, also through models that are not exposed."""
-    root = text.partition("__")[0]
-    column = resolve_column(exposure, root) if root in access_of(request)[exposure].fields else None
+    column = access_of(request)[exposure].column(text.partition("__")[0])
     key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
     is_known = key is not None and key.field.model in request.mcp.site.exposures
     return _guarded_key(request, exposure, key) if key is not None and not is_known else None

@@ -134,7 +134,8 @@ def read_span(text: str, now: datetime) -> Span | None:
     """Parse a relative date such as ``today-30d``, seen from ``now``; None for any other text."""
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
-    plain = _NUMBER_WORD.sub(_counted, " ".join(text.lower().replace("_", " ").split()))
+    spaced = " ".join(text.lower().replace("_", " ").split())
+    plain = _NUMBER_WORD.sub(lambda found: str(_COUNTED.index(found[1]) + 1), spaced)
     bare = _bare(plain)
     try:
         spans = (reader(words, now) for words in dict.fromkeys((plain, bare)) for reader in _READERS)
@@ -165,10 +166,6 @@ def read_period(text: str) -> Span | None:
         return _calendar(date(year, month or 1, 1), "month" if month else "year", 0)
     except (OverflowError, ValueError):
         raise ValueError("a date within the years 1 to 9999") from None
-
-
-def _counted(found: re.Match[str]) -> str:
-    return str(_COUNTED.index(found[1]) + 1)
 
 
 def _bare(text: str) -> str:

@@ -68,7 +68,8 @@ class RowFinder:
             labels = (label_of(self.exposure, row) or "(no label)" for row in found[:MAX_NAMED])
             rows = "; ".join(f"{key}: {label}" for key, label in zip(keys, labels, strict=False))
             more = " and more" if len(keys) > MAX_NAMED else ""
-            which = "is named" if is_exact and len(keys) == 1 else "are named" if is_exact else "may be meant by"
+            named = "is named" if len(keys) == 1 else "are named"
+            which = named if is_exact else "may be meant by"
             missing = f"{missing} Of {self.exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
         raise ToolError(missing.strip(), repair=repair(keys[0]) if repair is not None and len(keys) == 1 else None)
 

@@ -65,7 +65,6 @@ def _name(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _each(function: Callable[..., Any]) -> Converter:
-
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
         try:
             return [function(value, expression, connection) for value in values]

@@ -13,9 +13,11 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.model_exposure import ModelExposure
+from ..functions.project_function import IGNORED
 from ..schema.value_types import is_empty
 from .access import ModelAccess, access_of, columns_of
 from .alternative_spellings import (
+    TRUTH,
     argument_meant,
     is_short_text,
     json_or_text,
@@ -23,7 +25,7 @@ from .alternative_spellings import (
     order_texts,
     starts_at_the_beginning,
 )
-from .columns import Column, resolve_column
+from .columns import Column
 from .conditions import Filter
 from .filter_parser import FilterReader
 from .nearest_names import Misnamed, alternatives, letters, nearest
@@ -46,16 +48,8 @@ MAX_FIELDS: Final = 200
 SEARCHED: Final = frozenset({"search", "query"})
 # Arguments that say how many rows there may be.
 BOUNDS: Final = frozenset({"limit", "top"})
-# What is said for true and false elsewhere.
-FLAGS: Final[Mapping[str, bool]] = {
-    **dict.fromkeys(("yes", "y", "on", "1"), True),
-    **dict.fromkeys(("no", "n", "off", "0"), False),
-}
 # Characters of a text that may hold an empty list or object.
 MAX_EMPTY: Final = 16
-
-# Sent by some clients with every call, whatever the schema says.
-IGNORED: Final = frozenset({"wait_for_previous"})
 
 
 def check_names(
@@ -175,7 +169,7 @@ def flag_argument(value: Any, name: str) -> bool:
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.lower(), value)
     if value is not None and not isinstance(value, bool):
-        meant = FLAGS.get(str(value).lower())
+        meant = TRUTH.get(str(value).lower())
         repair = with_argument(name, meant) if meant is not None else None
         raise ToolError(f"{name} must be true or false.", repair=repair)
     return bool(value)
@@ -205,10 +199,7 @@ class RowArguments:
         return tuple(dict.fromkeys(found))
 
     def _column(self, text: str) -> Column | None:
-        name = self.model.field_named(text)
-        if name is not None:
-            return resolve_column(self.exposure, name)
-        return Path.read(self.model, text).shown_column
+        return self.model.column_named(text) or Path.read(self.model, text).shown_column
 
     def _no_field(self, text: str) -> ToolError:
         request, exposure = self.request, self.exposure

@@ -160,6 +160,7 @@ SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 CACHEABLE_METHODS: Final = frozenset(
     {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
+# Those that may be answered with a question (basic/patterns/mrtr, Supported Requests).
 INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 # Methods whose result may be kept by the client and differs by caller, so that no shared cache may hold it.
 CACHE_SCOPE: Final = "private"

@@ -20,7 +20,7 @@ from ..context.confirmation import Confirmation, can_ask, one_line
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
-from ..orm.tool_arguments import IGNORED
+from ..functions.project_function import IGNORED
 from ..protocol.uri_templates import UriTemplate
 from ..resources.function_resources import FunctionResource
 from ..schema.secrets import clean_text

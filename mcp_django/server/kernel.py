@@ -11,7 +11,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
@@ -27,7 +27,7 @@ from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScop
 from ..operating.call_lifecycle import begin, counted, finish, underway
 from ..orm.access import access_of
 from ..protocol.client_requests import limits_of, required_capability
-from ..protocol.eras import Call, Rejected
+from ..protocol.eras import INPUT_REQUIRED_METHODS, Call, Rejected
 from ..protocol.errors import (
     InternalError,
     InvalidParams,
@@ -40,9 +40,6 @@ from ..protocol.messages import encode, error_response, result_response
 from .methods import METHODS
 from .methods.handler_interface import Asked, Later, Listen, log_failure
 from .methods.lifecycle_and_subscriptions import cache_ttl, identity
-
-# The methods that may be answered with a question (basic/patterns/mrtr, Supported Requests).
-ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,7 @@ class Kernel:
             if unknown := [name for name in narrowing.named if name not in known]:
                 raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
         # The answers that came with it; a transport of the older era has given it those it has.
-        if call.method not in ASKING:
+        if call.method not in INPUT_REQUIRED_METHODS:
             mcp.live = False
         elif not call.era.modern:
             # Progress must increase from one run to the next, as it is told on the same stream.
@@ -128,7 +125,7 @@ class Kernel:
         In the older era it is the transport that puts the questions to the client.
         """
         call, mcp = self.call, self.request.mcp
-        if call.method not in ASKING:
+        if call.method not in INPUT_REQUIRED_METHODS:
             raise TypeError(f"{call.method} cannot ask")
         required: dict[str, Any] = {}
         for question in questions:

@@ -196,7 +196,7 @@ class Subscriber:
             for subscription, watch in entries
             if watch in changed_pages
             or watch.pk in gone
-            or (watch.pk in visible and (watch.field is None or shows(request, exposure, watch, visible[watch.pk])))
+            or (watch.pk in visible and shows(request, exposure, watch, visible[watch.pk]))
         ]
 
     def _changed_pages(
@@ -210,16 +210,16 @@ class Subscriber:
     ) -> set[Watch]:
         """Return of which pages to tell the subscriber: those that have lost a row, all when a visible row changed."""
         pks = sorted(changed or ())
-        if not row_changed and changed is None:
-            row_changed = any_visible(request, exposure)
-        elif not row_changed:
-            steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
-            row_changed = any(rows.visible(request, exposure, step) for step in steps)
+        steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
+        if changed is None:
+            row_changed = row_changed or any_visible(request, exposure)
+        else:
+            row_changed = row_changed or any(rows.visible(request, exposure, step) for step in steps)
         if has_every_row(exposure):
-            if not row_changed and changed is None:
-                row_changed = not exposure.get_queryset(request).exists()
-            elif not row_changed:
-                row_changed = bool(rows.gone(request, exposure, pks))
+            if changed is None:
+                row_changed = row_changed or not exposure.get_queryset(request).exists()
+            else:
+                row_changed = row_changed or bool(rows.gone(request, exposure, pks))
             return pages if row_changed else set()
         found = set()
         for watch in pages:

@@ -45,7 +45,6 @@ def action_tool_name(name: str, opts: "Options[Any]") -> str:
 class ActionTool(Tool):
     """A tool for one action of one model."""
 
-    scopes = frozenset({WRITE})
     slow = True
 
     def __init__(self, action: Action) -> None:
@@ -113,11 +112,9 @@ class ActionTool(Tool):
         return model.may("view") and self.action.name in model.permitted_actions
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """See :meth:`Tool.is_atomic`."""
         return self.action.atomic
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
         # An action that asks without having said so takes the answers, too.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
         known = {**EVERYTHING, **self.input_schema["properties"], **asked}
@@ -238,7 +235,6 @@ class RunAction(Tool):
     permission = "run"
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """See :meth:`Tool.is_atomic`."""
         try:
             model = access_of(request)[exposure_argument(request, arguments.get("model"))]
             return _find_action(model, arguments.get("action")).atomic
@@ -246,7 +242,6 @@ class RunAction(Tool):
             return True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
         given = given_arguments(arguments, self.input_schema["properties"], required=["model", "action"])
         action = _find_action(access_of(request)[exposure_argument(request, given["model"])], given["action"])
         own = as_object(given.get("arguments"), "arguments")

@@ -201,12 +201,13 @@ class Question:
         limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
         order = _order_of(terms, given.get("ordering"))
         rank = next(((term, way) for term, way in order if isinstance(term, Measure)), (measures[0], DOWN))
-        if top is not None:
-            order = [(term, way) for term, way in order if term is not rank[0]]
-        if top is not None and len(groups) == 1:
-            order, limit, top = [rank, *order], min(limit, top), None
         if per is not None:
             order = [(per, UP), rank]
+        elif top is not None:
+            order = [(term, way) for term, way in order if term is not rank[0]]
+            if len(groups) == 1:
+                # The best values of the only group are simply the first rows.
+                order, limit, top = [rank, *order], min(limit, top), None
         # By all groups in the end, so that the order is total.
         total: dict[str, Way] = {}
         for term, way in (*order, *((group, UP) for group in groups)):
@@ -417,10 +418,8 @@ class AggregateRecords(RecordTool):
         },
         "required": ["model"],
     }
-    read_only = True
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
-        """See :meth:`RecordTool.check`."""
         call = RecordCall.read(request, self, arguments)
         with naming(request, "aggregates", "group_by", "per"):
             Question.read(call)

@@ -67,12 +67,11 @@ class Tool:
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may see and call the tool; the base class checks ``permission``."""
-        if not self.permission or (settings.READ_ONLY and not self.read_only):
-            return not self.permission
         # A process that only declares tools does without.
         from ..orm.access import access_of
 
-        return access_of(request).may_any(self.permission)
+        is_offered = self.read_only or not settings.READ_ONLY
+        return not self.permission or (is_offered and access_of(request).may_any(self.permission))
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether the caller may still see the result of an earlier call of the tool (base class: True)."""

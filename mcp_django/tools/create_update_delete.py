@@ -64,7 +64,6 @@ class WriteTool(Tool):
     takes_key = True
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
-        """See :meth:`Tool.is_atomic`."""
         return True
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
@@ -84,7 +83,7 @@ class WriteTool(Tool):
 
     def allows(self, model: ModelAccess, *obj: Model) -> bool:
         """Return whether the caller may use this tool (create, update or delete) on the model, or on this row."""
-        return model.may_now(self.permission, *obj)
+        return model.may_row(self.permission, *obj)
 
     def check_allowed(self, model: ModelAccess, *obj: Model) -> None:
         """Raise ``ToolError`` unless the caller has the permission."""
@@ -160,7 +159,6 @@ class CreateRecord(WriteTool):
     destructive = False
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
         given = given_arguments(arguments, self.input_schema["properties"], required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
         go_to(request, exposure, "add")
@@ -194,7 +192,6 @@ class UpdateRecord(WriteTool):
     permission = "change"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
         given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
         model = access_of(request)[exposure]
@@ -230,7 +227,6 @@ class DeleteRecord(WriteTool):
     permission = "delete"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
         given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
         exposure = exposure_argument(request, given["model"])
         model = access_of(request)[exposure]

@@ -89,7 +89,7 @@ class FunctionTool(Tool):
         plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
         self.structured = structured
         self.wraps = is_wrapped(annotation)
-        if structured is not False and not (plain and not structured):
+        if structured or (structured is None and not plain):
             self.output_schema = output_schema(annotation)
 
     def _read_schema(self, asks: bool, read_only: bool) -> Mapping[str, Any]:

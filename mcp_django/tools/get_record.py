@@ -198,7 +198,6 @@ class GetRecord(RecordTool):
         },
         "required": ["pk"],
     }
-    read_only = True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""

@@ -355,7 +355,6 @@ class DescribeModel(RecordTool):
     meta = ALWAYS_LOAD
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
-        """See :meth:`RecordTool.check`."""
         self._read(request, arguments)
 
     def _read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[list[ModelAccess], bool]:

@@ -270,11 +270,9 @@ class QueryRecords(RecordTool):
         },
         "required": ["returned", "columns", "rows"],
     }
-    read_only = True
     meta = ALWAYS_LOAD
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
-        """See :meth:`RecordTool.check`."""
         call = RecordCall.read(request, self, arguments)
         flag_argument(call.given.get("count"), "count")
         call.query()

@@ -13,8 +13,9 @@ import orjson
 from ..context.request import MCPRequest
 from ..context.tool_results import MAX_ERROR, error_result
 from ..exceptions import ToolError
+from ..functions.project_function import IGNORED
 from ..orm.query_limits import read_limits
-from ..orm.tool_arguments import IGNORED, understood_names
+from ..orm.tool_arguments import understood_names
 from .base import RecordTool, Tool
 
 logger = logging.getLogger("mcp_django.tools")

@@ -69,8 +69,9 @@ class Connection:
         # Whose large answers are counted together.
         self.owner = ""
         self._limit: asyncio.Timeout | None = None
-        # Daphne's end of the connection; False under other servers, None while it is not known.
-        self._twisted: Any = None if DAPHNE in sys.modules else False
+        # Whether daphne has to be asked what the client has read, and its transport once that is found.
+        self._asks_daphne = DAPHNE in sys.modules
+        self._twisted: Any = None
         self._chunks: list[bytes] = []
         self._size = 0
 
@@ -114,28 +115,26 @@ class Connection:
         await self._write({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _write(self, *messages: Mapping[str, Any]) -> None:
-        large = 0
-        for message in messages:
-            large += len(message.get("body", b""))
-        if large > LARGE:
+        size = sum(len(message.get("body", b"")) for message in messages)
+        if size > LARGE:
             # Over the bound of one caller, whoever has not read theirs for longest is cut off.
             held = _held[self.owner]
-            held[self] = large
+            held[self] = size
             while len(held) > 1 and sum(held.values()) > MAX_HELD:
                 oldest, _ = held.popitem(last=False)
                 if oldest._limit is not None and not oldest._limit.expired():
                     oldest._limit.reschedule(0)
         # What is short goes out as one, and each piece of the rest has its own time.
-        parts = [messages] if large <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
+        parts = [messages] if size <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
         try:
             for part in parts:
                 async with asyncio.timeout(WRITE_TIMEOUT) as self._limit:
                     for message in part:
                         await self._send(message)
-                    if self._twisted is not False and message.get("body"):
+                    if self._asks_daphne and part[-1].get("body"):
                         await self._until_read()
         except TimeoutError:
-            if self._twisted:
+            if self._twisted is not None:
                 self._twisted.abortConnection()
             elif (transport := _transport(self._send)) is not None:
                 transport.abort()
@@ -143,15 +142,16 @@ class Connection:
                 cut_off(self._client)
             raise ClientGone from None
         finally:
-            if large > LARGE:
+            if size > LARGE:
                 _held[self.owner].pop(self, 0)
                 if not _held[self.owner]:
                     del _held[self.owner]
 
     async def _until_read(self) -> None:
         if self._twisted is None:
-            self._twisted = _twisted_transport(self._client) or False
-        while self._twisted and self._twisted.producerPaused and self._twisted.connected:
+            self._twisted = _twisted_transport(self._client)
+            self._asks_daphne = self._twisted is not None
+        while self._twisted is not None and self._twisted.producerPaused and self._twisted.connected:
             await asyncio.sleep(LOOK_EVERY)
 
 

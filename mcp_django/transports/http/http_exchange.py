@@ -34,6 +34,7 @@ from ...emulation.uploaded_files import upload_storage
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
 from ...oauth.access_page import seen_by
 from ...oauth.bearer import authenticate, challenge
+from ...oauth.cors_and_refusals import ALLOW_HEADERS, EXPOSE_HEADERS
 from ...oauth.page_frame import content_security_policy, copy_script, frame, url_of
 from ...oauth.resource_urls import came_to, metadata_url, origin, resource_url
 from ...operating.call_lifecycle import outcome_of, refused
@@ -71,10 +72,6 @@ T = TypeVar("T")
 DJANGOS_REQUEST: Final = "mcp_django.request"
 # Bytes of a body that are read before it is known who sends it.
 SHORT_BODY: Final = 8 * 1024
-CORS_REQUEST_HEADERS: Final = (
-    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"
-)
-CORS_RESPONSE_HEADERS: Final = "Mcp-Session-Id, WWW-Authenticate"
 # Characters of a client's header that it is told.
 SHOWN: Final = 100
 # Browsers name it first; programs that take anything do not name it.
@@ -372,8 +369,8 @@ class Exchange:
         return {
             "Access-Control-Allow-Origin": given,
             "Access-Control-Allow-Methods": self.allowed,
-            "Access-Control-Allow-Headers": CORS_REQUEST_HEADERS,
-            "Access-Control-Expose-Headers": CORS_RESPONSE_HEADERS,
+            "Access-Control-Allow-Headers": ALLOW_HEADERS,
+            "Access-Control-Expose-Headers": EXPOSE_HEADERS,
         }
 
     # Refusals

@@ -316,7 +316,6 @@ class StdioServer:
             session.close()
 
     async def send_changes(self, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
-
         async def deliver() -> bool:
             await self.output.room()
             waiting = mailbox.take()
