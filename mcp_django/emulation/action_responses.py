@@ -7,7 +7,7 @@ not see is told like any other page.
 import logging
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -142,8 +142,12 @@ class ActionPage:
     @property
     def message(self) -> str:
         """What the page says, without markup."""
-        text = " ".join(part for part in [f"{self.title}:" if self.title else "", *self.html.text] if part)
-        return text if len(text) <= MAX_PAGE_TEXT else f"{text[:MAX_PAGE_TEXT]}…"
+        return _shortened([f"{self.title}:" if self.title else "", *self.html.text])
+
+    def said_since(self, before: "ActionPage") -> str:
+        """Return what the page in an action's response says that the one before it did not."""
+        known = set(before.html.text)
+        return _shortened(text for text in self.html.text if text not in known)
 
     @property
     def selected(self) -> list[str] | None:
@@ -341,6 +345,11 @@ def _body(response: HttpResponseBase) -> bytes:
     elif isinstance(response, HttpResponse):
         add(response.content)
     return bytes(body)
+
+
+def _shortened(texts: Iterable[str]) -> str:
+    text = " ".join(filter(None, texts))
+    return text if len(text) <= MAX_PAGE_TEXT else f"{text[:MAX_PAGE_TEXT]}…"
 
 
 def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> ResponseContent:

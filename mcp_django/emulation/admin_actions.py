@@ -404,9 +404,9 @@ class ActionCall:
         if again is not None and again.is_bound and again.errors:
             return self._page_result(page, error_lines(again, again.fields))
         # A page that does not give its form away says what is wrong in texts that it did not have before.
-        said = [text for text in outcome.html.text if text not in page.html.text]
+        said = outcome.said_since(page)
         if said and page.controls and outcome.controls.keys() == page.controls.keys():
-            return self._page_result(page, said)
+            return self._page_result(page, [said])
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )

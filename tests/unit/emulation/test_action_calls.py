@@ -53,6 +53,8 @@ class RenameForm(forms.Form):
     def clean_name(self):
         if self.cleaned_data["name"] == "nobody":
             raise ValidationError("Nobody is nobody.")
+        if self.cleaned_data["name"] == "everybody":
+            raise ValidationError("Nobody is everybody. " * 200)
         return self.cleaned_data["name"]
 
 
@@ -668,6 +670,10 @@ def test_a_page_that_was_rendered_without_its_form_says_what_is_wrong(root):
     arguments = {"model": "testapp.author", "action": "rename_plain", "pks": pks}
     result = result_of(RUN, root, **arguments, form={"name": "nobody", "style": "plain"}, confirm_token=token)
     assert result.structured["errors"] == ["Nobody is nobody."]
+    token = result.structured["confirm_token"]
+    result = result_of(RUN, root, **arguments, form={"name": "everybody", "style": "plain"}, confirm_token=token)
+    [error] = result.structured["errors"]
+    assert error == f"{('Nobody is everybody. ' * 200)[:1000]}…"
     assert names() == ["A1", "A2"]
     token = result.structured["confirm_token"]
     assert run(root, "rename_plain", pks, form={"name": "Ada", "style": "plain"}, confirm_token=token)["done"]
