@@ -94,8 +94,7 @@ def _where(request: MCPRequest) -> tuple[Any, str]:
 def _place(
     exposure: Any, page: PageName, given: tuple[tuple[str, Any], ...], is_row: bool, urlconf: Any, prefix: str
 ) -> tuple[str, str, ResolverMatch] | None:
-    """Resolve an admin page: its path, its path below the script prefix, and its match; None where the URLconf has no
-    such page.
+    """Resolve an admin page: its path, its path below the script prefix, and its match; None for no such page.
 
     It is below the same prefix as the endpoint where the admin is mounted there.
     """
@@ -138,8 +137,7 @@ def is_placed(request: MCPRequest) -> bool:
 
 
 def asks_where(*items: Any, permissions: bool = False) -> bool:
-    """Return whether objects or classes, such as a ModelAdmin, have code of the project that could read the request's
-    admin page.
+    """Return whether objects or classes, such as a ModelAdmin, have code of the project that could read the admin page.
 
     With ``permissions`` only code counts that takes part in what a caller may do.
     """

@@ -1,5 +1,4 @@
-"""Restrict a call to models, or to reading: by the user's choice at the consent page, and by the query of the
-endpoint's URL.
+"""Restrict a call to models, or to reading: by the user's choice at the consent page, and by the query of the URL.
 
 It narrows and never widens. A model that is left out is as if the user had no permission for it: the user's permissions
 are narrowed here, and each exposure asks :meth:`Narrowing.admits` before any hook of the project.

@@ -198,8 +198,7 @@ class MCPContext:
     # Asking
 
     def can(self, capability: str) -> bool:
-        """``request.mcp.can``: return whether the client can be asked: "elicitation", "elicitation.url", "sampling" or
-        "roots".
+        """``request.mcp.can``: whether the client takes "elicitation", "elicitation.url", "sampling" or "roots".
 
         Raises:
             ValueError: there is no such capability.
@@ -240,8 +239,7 @@ class MCPContext:
         return self.put(ELICITATION, {"message": str(message), "requestedSchema": form.schema}, form.read, key, proof)
 
     def ask_url(self, message: str, url: str, *, key: str = "") -> None:
-        """``request.mcp.ask_url``: send the client's user to a web page, for anything that must not pass through the
-        client, such as a password.
+        """``request.mcp.ask_url``: send the user to a web page for what the client must not see, such as a password.
 
         Returns when the user has agreed to go there, which says nothing of what happens there: look that up, and ask
         again while it is not done. Never put a secret or an identity into ``url``: the page has to sign its user in.

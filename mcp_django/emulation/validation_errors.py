@@ -46,8 +46,7 @@ def error_lines(
     writable: Collection[str],
     explain: Callable[[forms.BaseForm, ValidationError], str] | None = None,
 ) -> list[str]:
-    """Return the validation errors of a form, a line for each: ``field: message (valid: …)``. ``explain`` may add to a
-    line."""
+    """Return the validation errors of a form, a line each: ``field: message (valid: …)``. ``explain`` may add to it."""
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:

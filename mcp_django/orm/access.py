@@ -312,8 +312,7 @@ class ModelAccess:
         return tuple(name for name in self.fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
-        """Return the accessible field that a client's name means, also ``pk`` or ``customer_id``; None if the caller
-        has no access to it."""
+        """Return the accessible field that a client's name means, also ``pk`` or ``customer_id``; else None."""
         if text in self.fields:
             return text
         if text == "pk":

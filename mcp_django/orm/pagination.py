@@ -70,8 +70,7 @@ class RowLessThan(TupleLessThan):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Segment of a keyset pagination: consecutive rows that are one range of an index, whatever the directions and
-    places of NULL.
+    """Segment of a keyset pagination: consecutive rows that are one range of an index, wherever NULL is sorted.
 
     The first ``len(nulls)`` keys have the values of the cursor, NULL where ``nulls`` says so. Of the keys that follow,
     ``beyond`` are compared with the cursor's as one value; or ``null`` says whether the next one is NULL. With neither,

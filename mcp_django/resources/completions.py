@@ -1,5 +1,4 @@
-"""Completions: values that clients can offer for an argument of a prompt or resource template
-(server/utilities/completion).
+"""Completions: values for an argument of a prompt or resource template (server/utilities/completion).
 
 They come from what the caller may view and nothing else: what is hidden is answered like what does not exist. Each
 completion is a few bounded queries, for one more value than is shown, and never a count.

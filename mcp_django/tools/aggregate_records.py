@@ -157,8 +157,7 @@ def _grouped(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Arguments of one ``aggregate_records`` call, parsed: groups and their measures, in an order, as many as
-    ``limit``.
+    """Arguments of one ``aggregate_records`` call, parsed: groups and their measures, in an order, at most ``limit``.
 
     With ``top``, of only so many values of the first group: those that ``rank`` puts first; or, where ``per`` names a
     group, so many groups for each of its values. With ``fill``, periods without rows are among the groups.

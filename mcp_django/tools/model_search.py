@@ -277,8 +277,7 @@ def _families() -> Mapping[str, frozenset[str]]:
 
 
 def matches(word: str, known: Collection[str]) -> dict[str, float]:
-    """Match a stem of a question with the stems of a model search: return those meant, and how sure that is, from 0 to
-    1.
+    """Match a stem of a question with the stems of a model search: return those meant, and how sure it is (0 to 1).
 
     A stem that is known means itself, and less so other words for it. Of another one, those count that share their
     beginning or contain one another, and those that it could be a misspelling of.
