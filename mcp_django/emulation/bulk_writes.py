@@ -34,7 +34,7 @@ from .saving import NOT_SAVED, Saving
 from .validation_errors import write_refusals
 
 SEARCH: Final[Mapping[str, Any]] = {"type": "string", "description": "Free text"}
-# What a tool that takes rows declares; what it takes; and what one that takes all of them does, too.
+# Arguments that pick rows: those that tools declare, those that they accept, and those of actions on every row.
 PICKING: Final[Mapping[str, Any]] = {"pks": {"type": "array", "items": KEY}, "filters": FREE_OBJECT}
 QUERY: Final[Mapping[str, Any]] = {**PICKING, "search": SEARCH}
 EVERYTHING: Final[Mapping[str, Any]] = {**QUERY, "all": {"type": "boolean"}}

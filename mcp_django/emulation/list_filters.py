@@ -132,7 +132,7 @@ class SidebarFilter(NamedFilter):
         self.name = name
         self.field, self.path = field, path
         self.takes_lists = name is None
-        # Whether the choices are, as they were made last.
+        # Whether the choices were read from rows when they were last made.
         self.made_of_rows = False
 
     def names(self) -> Sequence[str]:

@@ -172,8 +172,8 @@ def uploads_taken(request: MCPRequest, using: str) -> None:
 
 
 def was_sent(name: str) -> bool:
-    """Return whether a file was uploaded under this name before. Without the cache nobody knows; a second file is then
-    the same user's, who gets a place for as many as they like."""
+    """Return whether a file was uploaded under this name before; False without a cache, which does no harm: the second
+    file is from the same user, who can create any number of uploads."""
     with suppress(Exception):
         return bool(cache.get(f"mcp_django:upload:{name}"))
     return False

@@ -143,7 +143,7 @@ def describe(tokens: Collection[Any]) -> None:
         token.described, token.targets = described_by(client), targets_of(client)
         token.words = scope_words(token.scope.split())
         use = uses.get(token.token_checksum)
-        # One that a client got for one that it had before was used by that.
+        # A token that came from refreshing an older one counts as used at that time.
         renewed = token.created if token.source_refresh_token_id is not None else None
         token.used, token.place = (renewed, "") if use is None else (use.moment, use.place)
         token.facts = facts = kept.get(token.token_checksum, {})

@@ -208,7 +208,7 @@ class Condition(Filter):
     def _on(self, name: str, scope: Scope, inside: bool) -> Q:
         """Return the condition on one column as a ``Q``; column and comparison come from the model and a closed list.
 
-        What a row holds that is hidden is found by none, and by ``isnull``.
+        A value behind a hidden row counts as NULL: only ``isnull`` finds it.
         """
         path, is_null = self.path, self.lookup == "isnull"
         column = path.expression if path.expression is not None else F(name)

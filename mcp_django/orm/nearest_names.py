@@ -123,8 +123,8 @@ def _alike(text: str, names: Sequence[str]) -> list[str]:
 class Misnamed(ToolError):
     """Error: a name that is none of ``names``; ``repair`` corrects the call if one nearest name is clearly meant.
 
-    It does where that says all that the text says, of the model ``of``; None stands for a name that is known to mean
-    the same. What is ``near`` is looked for when the message is asked for: of many calls that are tried, none is told.
+    It does so if the nearest name has every word of the text; the model's own name ``of`` need not be in it. With
+    ``of`` None it always does. ``near`` can be a function, called only when the message is read: most never are.
     """
 
     def __init__(

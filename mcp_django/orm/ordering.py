@@ -53,8 +53,8 @@ Part = tuple[str, bool]
 def is_served(model: type[Model], keys: Sequence[OrderKey]) -> bool:
     """Return whether an index of the model serves the ordering, so that the database need not sort the whole table.
 
-    An index that begins with the first keys is enough, as the database sorts the few rows that are equal by it: few
-    they are not where its last column is a boolean or has choices. The first key is read without its NULLs, and of the
+    An index on the first keys is enough, as the database then sorts only the rows that are equal in them. These are
+    many if the last of these keys is a boolean or has choices. The first key is read without its NULLs, and of the
     others an index has NULL where the database puts it.
     """
     return any(_serves(model, parts, keys) for parts in _indexes(model))

@@ -100,8 +100,8 @@ class Segment:
     def order(self, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
         """Return the ``order_by`` of a pagination segment's rows.
 
-        A key that has one value there is left out, and where NULL stands is said only where it is not where the
-        database puts it: so an index that knows nothing of either serves.
+        Keys that are constant in the segment are left out, and NULLS FIRST or LAST is written only where the database
+        would sort NULL otherwise, so that a plain index serves.
         """
         start = len(self.nulls) + (self.null is True)
         found: list[str | OrderBy] = []

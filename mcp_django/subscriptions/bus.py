@@ -93,7 +93,7 @@ class Bus:
         self._subscribers: dict[str, tuple[Deliver, ...]] = {}
         self._queue: deque[tuple[str, Any]] = deque()
         self._changes = Changes()
-        # Whether the thread has been told to look at the queue and at the changes, and whether it does.
+        # Whether a look at the queue is due, whether one at the changes is, and whether the thread runs.
         self._scheduled = self._timed = self._is_serving = False
         self._lost = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -218,7 +218,7 @@ class Bus:
         self._outgoing: deque[bytes] = deque()
         self._waiting, self._number, self._sent_at, self._is_confirmed = 0, 0, 0.0, True
         self._wake, self._closing = asyncio.Event(), asyncio.Event()
-        # By publisher the last number of what was heard since then; which parts of the work the layer does not do.
+        # The last number heard from each publisher, and the operations of the layer that fail at present.
         self._last: OrderedDict[str, int] = OrderedDict()
         self._heard_since = self._heard_at = 0.0
         self._troubled: set[str] = set()

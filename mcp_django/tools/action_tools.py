@@ -33,7 +33,7 @@ MAX_TOOLS: Final = 1_000
 LONG: Final = 100
 FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Fields it asks for"}
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {"type": "string", "description": "From its question"}
-# No parameter of an action may be named so; one that is named as another way to pick rows is there instead of it.
+# Names that no parameter of an action can have. One called filters, search or all replaces that way to pick rows.
 RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
 
 
