@@ -1,7 +1,7 @@
 """Access: which models, fields, actions, relations and rows a request may see and use, worked out once.
 
-What the caller may not see is not there: it gives the same answer for what is missing, hidden, filtered out and
-forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
+Anything that is missing, hidden, filtered out or forbidden gives the same answer, as if it did not exist. Names that
+clients send are looked up in allow-lists and never become ORM keywords.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ from .undecodable_values import all_readable
 
 T = TypeVar("T")
 D = TypeVar("D")
-# Why something is not the caller's: the call was narrowed, the admin does not let them in, they lack the permission,
-# or code of the project refuses it.
+# Why a caller has no access: the model is switched off, the call is narrowed to other models, the admin site does not
+# let them in, they lack the permission, or code of the project refuses it.
 Reason = Literal["", "off", "narrowed", "not admitted", "no permission", "refused"]
 MAX_NAME: Final = 200
-# Rows that stand for all, where a hook takes one.
+# Maximum number of rows to try with hooks that decide by row.
 MAX_SAMPLE: Final = 3
 
 
@@ -77,7 +77,7 @@ class Access:
     def may_any(self, deed: str) -> bool:
         """Return whether the caller has access to view, add, change or delete any rows, or to run any action ("run").
 
-        No more models are asked than are needed, unless all are known already.
+        Checks no more models than it needs, or takes the caller's models if they are known already.
         """
         verdict = self._verdicts.get(deed)
         if verdict is None:
@@ -103,8 +103,8 @@ class Access:
         """Return the exposure of a model named as in ``shop.order``, in any case, if the caller has access to it.
 
         Raises:
-            NotFound: there is none for this caller.
-            CallRefused: it is switched off.
+                NotFound: the caller has no access to such a model.
+                CallRefused: the model is switched off.
         """
         exposure = None
         if isinstance(label, str) and len(label) <= MAX_NAME:
@@ -128,8 +128,8 @@ class Access:
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Return whether the admin site gives the caller access at all. One that fails, because it looks for something
-        that only a browser's session has, lets nobody in."""
+        """Return whether the admin site gives the caller access at all. A site whose ``has_permission`` fails, such as
+        one that needs a browser session, lets nobody in."""
         if admin_site not in self._admitted:
             hook, name = admin_site.has_permission, admin_site.name
             self._admitted[admin_site] = bool(call_hook(name, "has_permission", hook, self.request, default=False))
@@ -160,9 +160,9 @@ class ModelAccess:
         return self._verdicts[deed]
 
     def may_row(self, deed: str, *row: Model) -> bool:
-        """Return whether the caller has access to view, change or delete this row, or now, without one, to add rows.
+        """Return whether the caller has access to view, change or delete this row or, without a row, to add rows now.
 
-        Nobody has access to rows of a model that the call leaves out.
+        Nobody has access to rows of models that the call is not narrowed to.
         """
         verdict = self.stock_verdict(deed)
         if verdict is not None:
@@ -170,8 +170,8 @@ class ModelAccess:
         return not self.is_narrowed and bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, *row))
 
     def stock_verdict(self, deed: str) -> bool | None:
-        """Return the access that the caller's permissions alone give them; None if hooks have to be asked. It is the
-        same for each row."""
+        """Return the access that the caller's permissions alone give them, which is the same for each row; None if
+        hooks have to be asked."""
         enough, known = self.exposure.options.permissions.get(deed), self.access.known
         if enough is None or known is None:
             return None
@@ -203,7 +203,7 @@ class ModelAccess:
         """Ask a hook for the caller's access, called as on the admin's list; return ``default`` if it fails."""
         exposure, request = self.exposure, self.request
         if not exposure.options.permits_by_place:
-            # As call_hook() does, which these are too many to turn to.
+            # The same as call_hook(), without the cost of calling it for each model.
             try:
                 return ask(request)
             except Exception as error:
@@ -216,7 +216,7 @@ class ModelAccess:
 
     @property
     def off(self) -> Switch | None:
-        """What switches the model off, if anything does."""
+        """The switch that turns the model off, None if it is on."""
         off = self.request.mcp.off
         return None if off is None else off.model(self.exposure.label)
 
@@ -230,7 +230,7 @@ class ModelAccess:
         """Refuse the caller access to the model if it, or its named action, is switched off.
 
         Raises:
-            CallRefused: it is.
+                CallRefused: it is switched off.
         """
         off = self.request.mcp.off
         found = self.off or (off.action(self.exposure.label, action) if action and off is not None else None)
@@ -294,7 +294,7 @@ class ModelAccess:
             return related is not None and has_every_row(related)
         if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
             return True
-        # An inherited field: is the model that it belongs to exposed without it?
+        # For an inherited field: does the exposure of the parent model show it?
         parent = self.request.mcp.site.exposures.get(field.model)
         return (
             parent is None
@@ -304,7 +304,7 @@ class ModelAccess:
 
     @cached_property
     def page_fields(self) -> tuple[str, ...]:
-        """The names of the fields, among all that the caller has access to, of a page, if the caller chooses none."""
+        """The names of the accessible fields that a page shows if the caller chooses none."""
         exposure = self.exposure
         if exposure.serializer_class is not None and not exposure.list_display:
             return self.fields
@@ -312,7 +312,7 @@ class ModelAccess:
         return tuple(name for name in self.fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
-        """Return the accessible field that a client's name means, also ``pk`` or ``customer_id``; else None."""
+        """Return the accessible field that a client means by its name, ``pk`` or ``customer_id``; None for no field."""
         if text in self.fields:
             return text
         if text == "pk":
@@ -340,7 +340,7 @@ class ModelAccess:
         if column is not None and column.kind == "relation":
             return column.field if column.is_plain and is_joinable(column.field) else None
         link = self.link(name)
-        # Instances and queries have to know it by one name.
+        # Instances and queries must know the relation by the same name.
         if link is None or not isinstance(link.field, OneToOneRel) or link.field.name != link.field.get_accessor_name():
             return None
         return link.field if not link.exposure.opts.is_composite_pk else None
@@ -348,8 +348,8 @@ class ModelAccess:
     def link(self, text: str) -> "Link | None":
         """Return the accessible relation of a name, None if the caller has no access to the related rows.
 
-        The caller reads the relation here, or the foreign key that makes it, there. It has the name of the field, or
-        the one by which Django's queries or instances know it.
+        The caller must be able to read the relation on this model, or its foreign key on the related model. ``text`` is
+        the name of the field, or the name of a reverse relation in queries or on instances.
         """
         field: Any
         if (column := self.column(text)) is not None:
@@ -391,7 +391,7 @@ class ModelAccess:
     def sample_rows(self) -> Iterator[Model]:
         """Yield rows for hooks that decide on access by row, if the caller names none: an empty one, then visible ones.
 
-        The admin never asks such a hook without a row, but for its add page.
+        The admin calls such hooks without a row only for its add page.
         """
         empty = call_hook("", "__init__", self.exposure.model, default=None)
         if empty is not None:
@@ -411,8 +411,8 @@ class ModelAccess:
         """Return the row with the primary key, if the caller has access to it.
 
         Raises:
-            NotFound: the caller may not know of such a row.
-            Unreadable: it holds a value that cannot be read.
+                NotFound: the caller has no access to such a row.
+                Unreadable: the row holds a value that cannot be read.
         """
         rows, key = self.exposure.get_queryset(self.request), parse_pk(self.exposure, pk)
         with all_readable():
@@ -446,7 +446,7 @@ class Link:
         return bool(self.field.many_to_many or self.field.one_to_many)
 
     def rows(self) -> QuerySet[Any]:
-        """Return the accessible related rows, of the row in the query around this one."""
+        """Return the accessible rows related to the row of the outer query."""
         rows = self.exposure.model._base_manager.order_by()
         rows = self._linked(rows, OuterRef(OuterRef("pk")), OuterRef)
         if self.related.sees_every_row:
@@ -458,11 +458,11 @@ class Link:
         return self._linked(queryset, row.pk, partial(getattr, row))
 
     def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Return those of the accessible rows that are linked to a row with this ``pk`` and these values of columns."""
+        """Return the accessible rows that are linked to a row with this ``pk`` and these column values."""
         field = self.field
         if field.many_to_many:
             if isinstance(field, Field) and linked_reader(field) is not None:
-                # A relation of another class keeps its links in its own way, which a path alone knows.
+                # A custom relation class stores its links in its own way, so follow the field by name.
                 return rows.filter(pk__in=field.model._base_manager.filter(pk=pk).order_by().values(field.name))
             through, source, target = link_table(field)
             return rows.filter(pk__in=through._base_manager.filter(**{source: pk}).order_by().values(target))
@@ -483,7 +483,7 @@ def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
 
 def has_every_row(exposure: ModelExposure) -> bool:
     """Return whether every caller has access to every row of the table: no code of the project narrows them. A
-    queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof."""
+    queryset that is declared stable may still hold parameters of the caller, so the declaration proves nothing."""
     return exposure.stable_queryset is None and exposure.options.has_stable_queryset
 
 
@@ -496,7 +496,7 @@ def _are_its_own(exposure: ModelExposure, names: tuple[str, ...]) -> bool:
 
 
 def columns_of(exposure: ModelExposure, names: Iterable[str]) -> tuple[Column, ...]:
-    """Return the columns of names that :attr:`ModelAccess.fields` gave."""
+    """Return the columns for names from :attr:`ModelAccess.fields`."""
     return _columns_of(exposure, tuple(names))
 
 
@@ -509,7 +509,7 @@ def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
     """Parse the primary key by which a caller asks for access to a row; one row has one spelling.
 
     Raises:
-        NotFound: no row can have it.
+            NotFound: no row can have this key.
     """
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:

@@ -1,7 +1,7 @@
 """Aggregate functions of the database, with equal results on all databases.
 
-Sums of decimals are exact, though SQLite holds them as floating point numbers. Medians, percentiles and spreads are
-those of SQL's ordered-set and sample functions; for SQLite, which has none, they are computed in this process.
+Sums of decimals are exact, although SQLite stores them as floating point numbers. Medians, percentiles and spreads are
+those of SQL's ordered-set and sample functions; SQLite has none, so they are computed in Python there.
 """
 
 import statistics
@@ -40,13 +40,13 @@ from .fields import kind_of, stored_field
 from .query_limits import check_time
 
 MAX_DECIMALS: Final = 6
-# Digits of the whole numbers of SQLite.
+# Maximum number of decimal digits that always fit an integer of SQLite.
 MAX_UNITS: Final = 18
-# The part of a step by which floating point numbers that stand for the same one differ.
+# Tolerance, as a share of a step, for floating point numbers that stand for the same number.
 NEARLY: Final = 1e-9
-# Values between two looks at the time.
+# Number of values between two checks of the time limit.
 CHECKED: Final = 50_000
-# Functions that take the value of one row, by an order.
+# Functions that return the value of one row, the first or the last in an order.
 EDGES: Final = ("first", "last")
 
 
@@ -109,7 +109,7 @@ class Step(Func):
         self.width = width
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        # Exact for integers and decimals: a quotient may be rounded, a remainder is not.
+        # Subtract the remainder, which is exact for integers and decimals: a quotient may be rounded.
         sql, params = compiler.compile(self.get_source_expressions()[0])
         width = self.width
         if isinstance(self.output_field, UnitField):
@@ -120,7 +120,7 @@ class Step(Func):
 
 
 class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
-    """SQL window function over the groups of aggregate functions, which is no part of GROUP BY."""
+    """SQL window function over the groups of aggregate functions, which is not part of GROUP BY."""
 
     def get_group_by_cols(self) -> list[Any]:
         return []
@@ -133,10 +133,10 @@ class AfterWindows(OverGroups):
 
 
 class Amount(Cast):
-    """Database function: the number of an aggregate function as a float, a duration as seconds."""
+    """Database function: the value of an aggregate function as a float; a duration in seconds."""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        # Of units of the last place, as many as make one.
+        # Divide units of the last decimal place (microseconds of a duration) by the number of units in one.
         field = self.get_source_expressions()[0].output_field
         sql, params = super().as_sqlite(compiler, connection, **extra)
         places = field.decimal_places if isinstance(field, UnitField) else 6 if isinstance(field, DurationField) else 0
@@ -158,7 +158,7 @@ def _units(places: int) -> UnitField:
 def exact_field(fields: Sequence[Any], places: int = 0) -> Any:
     """Return a field type for exact aggregate functions of all of these fields, with at least so many decimal places.
 
-    None stands for no such type: what they give is a floating point number.
+    None if there is no such type: the result is then a floating point number.
     """
     if all(isinstance(field, IntegerField) for field in fields) and not places:
         return INTEGER
@@ -182,7 +182,7 @@ def step(expression: Any, field: Any, width: Decimal) -> Any:
     if exact is not None and not isinstance(field, IntegerField):
         return Step(Units(expression, output_field=exact), width, output_field=exact)
     size = Value(float(width), output_field=FLOAT)
-    # The border is in the step that begins there, though 0.3 holds 0.1 less than three times.
+    # A number on the border belongs to the step that begins there, although 0.3 / 0.1 is less than 3 as a float.
     place = Floor(ExpressionWrapper(Cast(expression, FLOAT) / size + Value(NEARLY), output_field=FLOAT))
     return ExpressionWrapper(place * size, output_field=FLOAT)
 
@@ -219,7 +219,7 @@ def _word(column: Column) -> str:
     return kind_of(column.field).word
 
 
-# Values of a group as SQLite hands them over, one after the other.
+# Aggregate functions for SQLite, which passes them the values of a group one by one
 
 
 class _Collected:
@@ -244,12 +244,12 @@ class _Collected:
 
 class _Percentile(_Collected):
     def finalize(self) -> Any:
-        # Between two values, if need be.
+        # Sort in chunks, to check the time limit between them.
         values = self.values
         for start in range(0, len(values), CHECKED):
             check_time()
             values[start : start + CHECKED] = sorted(values[start : start + CHECKED])
-        # This merges what is sorted already, which is quick.
+        # The chunks are sorted already, so merging them is quick.
         values.sort()
         if not values:
             return None
@@ -283,7 +283,7 @@ class _Computed(Aggregate):
         return Aggregate.as_sql(self, compiler, connection, function=self.name, **extra)
 
 
-# Where the template of this Django has the condition of an aggregate, if it has.
+# The filter of an aggregate in its template, in versions of Django that have it there.
 _FILTER: Final = "%(filter)s" if "%(filter)s" in Aggregate.template else ""
 
 
@@ -295,7 +295,7 @@ class Percentile(_Computed):
     share = 0.5
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        # The share is a number that was read before.
+        # The share is a number that was parsed, so it is safe in SQL.
         copy = self.copy()
         copy.template = f"%(function)s(%(expressions)s, {self.share!r}){_FILTER}"
         return super(Percentile, copy).as_sqlite(compiler, connection, **extra)
@@ -366,7 +366,7 @@ class First(_Computed):
 
 
 class Last(First):
-    """The value of the row that is last."""
+    """Aggregate function for the value of the last row by an order."""
 
     name = "mcp_last"
     collector = _LastEdge
@@ -376,10 +376,10 @@ class Last(First):
 def edge(value: Any, order: Any, keys: Sequence[Any], *, last: bool, result: Any, filter: Q | None = None) -> Any:
     """Return the aggregate function for the first or last row's value by an order, of rows that pass ``filter``.
 
-    Rows without a value to order by do not count.
+    Rows whose order value is NULL do not count.
     """
     place = order if filter is None else Case(When(filter, then=order))
-    # Of rows that do not count there is no value either.
+    # Rows that do not count must not give their value either.
     counted = Case(When(IsNull(place, False), then=value), output_field=result)
     return (Last if last else First)(counted, place, *keys, output_field=result)
 
@@ -388,8 +388,8 @@ def edge(value: Any, order: Any, keys: Sequence[Any], *, last: bool, result: Any
 class Function:
     """An aggregate function: ``make`` gives its expression, for columns that are ``usable``.
 
-    ``result`` gives the type of its values, which a sum may not have from its column: a sum outgrows it. ``combine``
-    gives the value of several groups together from their values; where it is None, that cannot be told from them.
+    ``result`` returns the field type of its values, which can differ from the column's: a sum outgrows its column.
+    ``combine`` computes the value of several groups together from their values; None if that is impossible.
     """
 
     make: Callable[..., Any]
@@ -415,7 +415,7 @@ def _own_field(column: Column) -> Any:
 
 
 def _spread(function: type[Aggregate]) -> "Function":
-    """Return the function of a spread of numbers."""
+    """Return the aggregate function for a spread of numbers, such as the variance."""
 
     def make(expression: Any, output_field: Any, **options: Any) -> Any:
         return function(Cast(expression, FLOAT), output_field=output_field, **options)
@@ -440,7 +440,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 
 def result_of(function: Function, column: Column) -> Any:
     """Return the field type of an aggregate function's result for a column."""
-    # A field of the project's own may give any class, and knows best how to make it.
+    # A custom field may return any class, and knows best how to make it.
     stored = stored_field(column.field)
     own = hasattr(stored, "from_db_value") and function.result in (_sum_field, _average_field)
     return stored if own else function.result(column)

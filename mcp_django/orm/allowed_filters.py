@@ -1,7 +1,7 @@
 """The filters that a caller is allowed: fields and paths, and the lookups of each, without revealing hidden rows.
 
-Names are looked up in allow-lists and lead to columns and lookups. What a hidden row holds must not be told by which
-rows are found, so that a path leads no further than the caller could follow it by reading.
+Names are looked up in allow-lists, which give columns and lookups. The rows that a filter finds must not reveal what a
+hidden row holds, so a path goes no further than the caller could follow it by reading.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from .fields import FieldPath, is_file_field, is_joinable, resolve_path
 from .lookups import declared_lookups, usual_lookups
 from .path import Path, computed_target, guards_on, leads_to_hidden_rows
 
-# What a column that the admin computes is compared by.
+# Lookups for columns that the admin computes.
 COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 
 
@@ -55,9 +55,9 @@ def find_filter(model: ModelAccess, text: str) -> Allowed | None:
     root, _, rest = text.partition("__")
     field = model.exposure.options.model_fields.get(root)
     if found is not None or (rest and field is not None and not field.is_relation):
-        # One that begins with a field which leads nowhere is that field with a lookup, as most are.
+        # A name that begins with a plain field is that field with a lookup: no computed column can be meant.
         return found
-    # A column that the admin computes, of numbers and dates: a text may be shown as another.
+    # A computed column of numbers or dates only: the admin may show another text than the one that it sorts by.
     target = computed_target(model, text, Column.is_ordering)
     if target is None:
         return None
@@ -71,7 +71,7 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
     path = resolve_path(exposure.model, name)
     if path is None or not _is_open(model, root, rest, declared):
         return None
-    # Through many-valued relations only the first hop is followed: the others are seen from the related rows.
+    # Only the first hop may lead to many rows: the rest of the path is resolved from the related model.
     field: Any = exposure.opts.pk if root == "pk" else exposure.opts.get_field(root)
     leads_to_many = bool(field.many_to_many or field.one_to_many)
     inner = resolve_path(field.related_model, rest) if path.many and rest and leads_to_many else None
@@ -97,7 +97,7 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
 def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Sequence[str]] | None) -> bool:
     """Return whether filters on the field are allowed: the caller reads it as it is, or the admin's sidebar has it.
 
-    A relation from elsewhere is no column, so that a path which begins with it is open by its declaration.
+    A reverse relation is not a column: a path that begins with one is allowed by its declaration.
     """
     if name in model.fields:
         column = model.column(name)
@@ -143,7 +143,7 @@ def _is_of_admin(model: ModelAccess, path: str) -> bool:
 def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
     """Return whether filters on a field that no page shows are allowed, as the admin's ``list_filter`` has it.
 
-    An exposure that names its own fields has said what may be known of a row.
+    An exposure with ``fields`` of its own has already said what callers may know of a row.
     """
     exposure = model.exposure
     if exposure.fields is not None or name in exposure.exclude or is_sensitive(name, exposure.model):

@@ -12,12 +12,12 @@ from .nearest_names import letters, singular
 
 
 def json_or_text(value: Any) -> Any:
-    """Return the JSON object or array of which a text is the alternative spelling; any other value as it is."""
+    """Return the JSON object or array that a text spells; any other value unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return decode_text(value)
         except TooMuch:
-            # The bounds of messages hold for all JSON that comes in.
+            # JSON within a text has the same limits as a whole message.
             raise ToolError(f"The JSON is nested over {MAX_DEPTH} levels or has over {MAX_ITEMS} items.") from None
         except ParseError:
             return value
@@ -51,7 +51,7 @@ _DENIED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("nin", "notin", "none_of"), "in"),
     **dict.fromkeys(("notnull", "isnotnull", "is_not_null"), "isnull"),
 }
-# What is not understood, and how it is written here.
+# Examples of the right syntax, for errors about filters that were not understood.
 MISSPELT: Final = (
     'Q(a=1) | Q(b__gt=2) is {"or": [{"a": 1}, {"b__gt": 2}]}, ~Q(a=1) is {"not": {"a": 1}}, a != 1 is {"a__ne": 1}.'
 )
@@ -71,7 +71,7 @@ _ORDER: Final = re.compile(
 )
 
 
-# Other names of arguments, and those of them that could mean something else as well.
+# Synonyms of arguments, and the synonyms among them that could also mean something else.
 _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "filters": ("where", "filter", "conditions", "condition", "criteria"),
     "ordering": ("orderby", "order", "sort", "sortby", "sorting"),
@@ -93,7 +93,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "detail": ("details", "verbose", "full"),
 }
 _DOUBTFUL: Final = frozenset({"first", "size", "query", "text", "name", "from", "label", "key", "pks", "by"})
-# Where a page begins, which cursors say here, and the values that mean the first one.
+# Arguments that say where a page begins, which is the cursor's task here, with the value that means the first page.
 _BEGINNINGS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("offset", "skip", "start", "startindex"), 0),
     **dict.fromkeys(("page", "pagenumber", "pageno"), 1),
@@ -128,7 +128,7 @@ class Meant(NamedTuple):
 def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | None:
     """Return the lookup that an alternative spelling such as ``>=`` means, None for none of ``lookups``.
 
-    A pattern of SQL becomes the lookup that its ``%`` at the ends mean.
+    An SQL pattern becomes the lookup that the ``%`` at its ends mean.
     """
     word = _CAMEL.sub("_", word).lower().removeprefix("$").replace(" ", "_")
     lookup, denied = OPERATORS.get(word, word), False
@@ -141,7 +141,7 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | Non
     elif lookup == "exact" and isinstance(value, list):
         lookup = "in"
     elif lookup == "isnull" and word in _DENIED and value is False:
-        # "Not null: false" is null.
+        # "Not null: false" means null.
         value, denied = True, False
     elif lookup == "isnull" and word in _DENIED:
         value = True
@@ -164,7 +164,7 @@ def name_meant(text: str) -> str | None:
         return None
     found = _COMPARED.fullmatch(text) or _SPOKEN.fullmatch(text)
     name, operator = (found[1], f"__{'_'.join(found[2].lower().split())}") if found is not None else (text, "")
-    # A bare day compared with a datetime is the whole day.
+    # Drop ``__date``: a bare day compared with a datetime means the whole day anyway.
     name = name.replace(".", "__").replace("__date__", "__") + operator
     return name if name != text else None
 
@@ -177,7 +177,7 @@ def without_value(path: str, value: Any) -> str:
     return column if lookup == "isnull" and str(value).lower() in ("true", "1") else ""
 
 
-# A comparison within a value or within a whole text, as in SQL or in words.
+# Comparisons within a value or within a whole text, as in SQL or in words.
 _WORDED: Final = (
     r"(?:is\s+)?(?P<operator>>=|<=|!=|<>|==|=|>|<|!|before|after|since|until|from|not|at\s+least|at\s+most|"
     r"(?:more|greater|less)\s+than|over|under|like|ilike)"
@@ -241,7 +241,7 @@ def _unquoted(text: str) -> str:
 def filters_meant(given: Any) -> dict[str, Any] | None:
     """Return the filters that an alternative spelling means: SQL text, or a list of three.
 
-    None stands for anything else, and for what has ``or`` or brackets within it.
+    None for anything else, and for a text that contains ``or`` or brackets.
     """
     if isinstance(given, str):
         return _of_text(given) if len(given) <= MAX_TEXT else None
@@ -287,7 +287,7 @@ def _of_text(text: str) -> dict[str, Any] | None:
     return found or None
 
 
-# Members of an aggregate as an object, and its functions, in other words.
+# Synonyms of the members of an aggregate that is an object, and of its functions.
 _MEMBERS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("func", "fn", "op", "operation", "operator", "agg", "aggregate", "type"), "function"),
     **dict.fromkeys(("column", "expression", "of", "on"), "field"),

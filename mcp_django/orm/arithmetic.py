@@ -1,8 +1,8 @@
 """Arithmetic over columns: ``quantity * unit_price``, ``delivered_at - shipped_at``, ``created + 5d``.
 
-A text is read by a grammar of its own into typed values; names in it are looked up by the caller's own rule
-(:func:`~mcp_django.orm.path.target_of`), so that nothing that a client writes becomes SQL or an ORM keyword. Numbers,
-dates and durations are combined as far as that means something; what is divided by zero is NULL.
+A small parser turns the text into typed values and looks names up by the caller's own rule
+(:func:`~mcp_django.orm.path.target_of`), so nothing that a client writes becomes SQL or an ORM keyword. Numbers, dates
+and durations can be combined where the result means something; division by zero gives NULL.
 """
 
 import re
@@ -39,7 +39,7 @@ MAX_LENGTH: Final = 200
 MAX_TOKENS: Final = 40
 MAX_DEPTH: Final = 8
 MAX_SHIFT: Final = 10**15
-# Digits of a decimal that floating point numbers hold without loss, as SQLite keeps decimals.
+# Maximum number of digits of a decimal that a floating point number, as SQLite stores it, holds without loss.
 EXACT_DIGITS: Final = 15
 SYNTAX: Final = 'Write it as "quantity*unit_price", "delivered_at-shipped_at" or "created+5d".'
 _TOKEN: Final = re.compile(
@@ -143,7 +143,7 @@ class _Parser:
 
 def length(text: Any) -> Target:
     """Parse a duration in an arithmetic expression, such as ``5d`` or ``2 hours``."""
-    # A number alone has no unit.
+    # A number alone is not a duration: it has no unit.
     is_length = isinstance(text, str) and text.strip()[-1:].isalpha()
     try:
         found = kind_of(DURATION).parse(DURATION, text if is_length else None)
@@ -197,7 +197,7 @@ def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]",
     if not words <= {*_NUMBERS}:
         return None
     if sign == "/":
-        # Real division, of integers too; floats divide alike on all databases.
+        # True division, for integers too, of floats: these divide alike on all databases.
         return FLOAT, _made(
             Cast(left.expression, FLOAT), sign, NullIf(Cast(right.expression, FLOAT), Value(0.0)), FLOAT
         )
@@ -230,7 +230,7 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
         one, other = (_as_date(target) if field is _DATE else target.expression for target in (left, right))
         return DURATION, _made(one, sign, other, DURATION)
     if second == "duration" and first in _DATES and sign in "+-":
-        # SQLite moves a date by whole days alone.
+        # SQLite can move a date only by whole days.
         moved = _made(
             Cast(left.expression, _MOMENT) if first == "date" else left.expression, sign, right.expression, _MOMENT
         )
@@ -267,7 +267,7 @@ def _exact(target: Target) -> Target:
 
 
 def compared(left: Target, right: Target) -> tuple[Target, Target]:
-    """Return two arithmetic values as the database compares them, where it can: a time with a date as its day."""
+    """Return two arithmetic values in forms that the database can compare: of a datetime and a date, the day."""
     words = [_word(left), _word(right)]
     if set(words) == set(_DATES):
         left, right = (replace(target, expression=_as_date(target)) for target in (left, right))

@@ -1,8 +1,8 @@
 """Column values as JSON: each value by itself, or the whole column at once where its values are of one plain type.
 
-A value never fails a page: not a number becomes null, text is made valid Unicode, and what has no JSON form becomes
-text. Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text. Asking a column once costs
-a tenth of asking each value.
+No value can fail a page: NaN becomes null, text is made valid Unicode, and a value without a JSON form becomes text.
+Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text. Checking a whole column at once
+takes a tenth of the time of checking each value.
 """
 
 import logging
@@ -30,13 +30,13 @@ logger = logging.getLogger("mcp_django")
 
 MAX_DEPTH: Final = 40
 MAX_ITEMS: Final = 1000
-# Of a decimal that is computed.
+# Maximum number of digits of a computed decimal.
 MAX_DIGITS: Final = 100
 Column = list[Any] | None
 _TRUTH: Final = {bool, type(None)}
 _WHOLE: Final = {int, type(None)}
 _NUMBERS: Final = {float, type(None)}
-# Neither an exponent nor "NaN" and "Infinity".
+# Decimals as text without an exponent, and neither "NaN" nor "Infinity".
 _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
 
 
@@ -59,7 +59,7 @@ def _text(limit: int | None, hint: str, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, (list, tuple, set, frozenset)):
-        # Of a field of the project's own, which holds several.
+        # The value of a custom field that holds several.
         return _json(limit, hint, value)
     plain = type(value) is str and value.isascii() and not may_hold_secrets(value)
     return value if plain and (limit is None or len(value) <= limit) else clean_text(str(value), limit, hint)
@@ -92,7 +92,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _range(value: Any) -> Any:
-    """Render a range column value: its two ends, of which only the first is in the range; any other as text."""
+    """Render a range column value as its two ends if only the first is in the range; any other range as text."""
     if value is None:
         return None
     usual = (value.lower_inc or value.lower is None) and not value.upper_inc
@@ -100,7 +100,7 @@ def _range(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    # SQLite keeps anything in any column.
+    # SQLite stores any value in any column.
     return value if value is None or type(value) is bool else _leaf(value)
 
 
@@ -130,7 +130,7 @@ def _leaf(value: Any) -> Any:
         case None | bool():
             return value
         case SafeString():
-            # What is escaped may be JSON, in which secrets are looked for.
+            # Escaped HTML may contain JSON: unescape it, so that clean_text() finds secrets in it.
             return clean_text(unescape(strip_tags(value)).strip())
         case str():
             return clean_text(str(value))
@@ -162,8 +162,8 @@ def trimmed(value: Any, places: int | None) -> Any:
     return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
 
 
-# A whole column. Each function returns None where some value needs a look of its own: it is null, of another class, or
-# out of the range that JSON can carry.
+# Whole columns. Each function returns None if some value must be rendered by itself: it is null, of another class, or
+# outside the range that JSON can carry.
 
 
 def texts(values: Sequence[Any], limit: int | None) -> Column:
@@ -205,7 +205,7 @@ def floats(values: Sequence[Any]) -> Column:
     if not types <= _NUMBERS:
         return None
     known = values if types == {float} else [value for value in values if value is not None]
-    # What is not finite shows in the sum, and so does a sum that is too large: then each value is asked.
+    # NaN, infinity and an overflow all show in the sum: each value is then rendered by itself.
     return list(values) if math.isfinite(sum(known)) else None
 
 
@@ -226,7 +226,7 @@ def iso_text(value: date | time) -> str:
 def dates(values: Sequence[Any]) -> Column:
     """Render a column of values that are dates, or datetimes in UTC or without a zone, as :func:`iso_text` does."""
     types = set(map(type, values))
-    # orjson rounds offsets to minutes, which no zone but UTC is sure to have.
+    # orjson rounds offsets to minutes, so only UTC is sure to stay exact.
     plain = types == {date} or (types == {datetime} and {value.tzinfo for value in values} <= {UTC, None})
     return list(orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))) if plain else None
 
@@ -245,7 +245,7 @@ _BY_WORD: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": _bytes,
     "range": _range,
 }
-# What renders a whole column, where its values allow that.
+# For a function that renders one value, the function that renders a whole column if its values allow it.
 _BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
     _plain: plain,
     _integer: integers,
@@ -263,7 +263,7 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     if word in ("file", "image"):
         return _str
     if hasattr(stored_field(field), "from_db_value") and word != "json":
-        # A field of the project's own may give any class.
+        # A custom field may return any class.
         return partial(render, limit=limit, hint=hint)
     return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
 
@@ -278,7 +278,7 @@ def render_columns(
 def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
     """Render the values of a column as JSON, and count the values that fail to render: those become null.
 
-    A value of a class of its own, which the kind of its field does not know, becomes its text.
+    A value of a custom class that the renderer cannot handle becomes its text.
     """
     whole = _whole(renderer, values)
     if whole is not None:
@@ -314,7 +314,7 @@ def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] |
             return texts(values, renderer.args[0])
         if renderer.func is not render:
             return None
-        # Of unknown type: if all are of one plain type.
+        # The type is unknown, but all values may be of one plain type.
         if set(map(type, values)) == {str}:
             return texts(values, renderer.keywords["limit"])
         return integers(values) or plain(values) or floats(values)

@@ -27,15 +27,15 @@ Kind = Literal["field", "relation", "many", "reverse", "generic", "computed", "s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A column of an exposure: one thing that can be read of a row. There is one object for each.
+    """A column of an exposure: one thing that can be read from a row. There is one object for each column.
 
     ``kind`` says where the value comes from: a column of the database (``field``, with its ``path`` from the model), a
     foreign key (``relation``), a many-to-many relation (``many``), rows that point here (``reverse``, with the ``path``
     of what they point to), a generic foreign key (``generic``), a function of the instance (``computed``), or the
     exposure's serializer (``serialized``). ``field`` is the model's field, where there is one; ``order_field`` is what
-    a computed column is sorted by. ``is_plain`` says that a filter on the name means what the caller reads there, and
-    ``by_instance`` that the value is had from an instance alone, although there is a column. ``through`` are the
-    relations that lead to a column of a related row.
+    a computed column is sorted by. ``is_plain`` says that a filter on the name compares the value that the caller
+    reads, and ``by_instance`` that only an instance gives this value, although there is a database column. ``through``
+    are the relations that lead to a column of a related row.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Column:
 
     def is_countable(self) -> bool:
         """Return whether the column is stored in the database, and shown as stored."""
-        # What the attribute in place of a column hides is not told by a total of it.
+        # A total must not reveal what an attribute in place of the column hides.
         return self.is_plain and not self.by_instance and self.kind in ("field", "relation")
 
     def is_summable(self) -> bool:
@@ -64,7 +64,7 @@ class Column:
         return is_number and not is_stored_as_text(self.field)
 
     def is_comparable(self) -> bool:
-        """Return whether the column has a least value."""
+        """Return whether the column's values can be compared by size."""
         return self.is_countable() and self.kind == "field" and "gt" in kind_of(self.field).lookups
 
     def is_groupable(self) -> bool:
@@ -76,7 +76,7 @@ class Column:
         return self.is_countable() and kind_of(self.field).word in ("date", "datetime")
 
     def is_file(self) -> bool:
-        """Return whether the column holds files, which are resources; a serializer may leave it as it is."""
+        """Return whether the column holds files, which are resources, even if a serializer shows them as stored."""
         return self.kind in ("field", "serialized") and self.is_plain and kind_of(self.field).word in ("file", "image")
 
     def is_ordering(self) -> bool:
@@ -94,7 +94,7 @@ class Column:
 
 @lru_cache(maxsize=8192)
 def resolve_column(exposure: ModelExposure, name: str) -> Column | None:
-    """Return the exposure's column of a name, None for a name that is no column of one value."""
+    """Return the exposure's column of a name, None if the name is not a column with one value."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
         same = plain is not None and name in unchanged_fields(exposure)
@@ -148,7 +148,7 @@ def _is_relation(exposure: ModelExposure, name: str) -> bool:
 def _model_column(exposure: ModelExposure, name: str) -> Column | None:
     pk = exposure.opts.pk
     if name == pk.name:
-        # The key of a row is its own where the relation shows another column of what it points to.
+        # If the relation shows another column of the related row (``to_field``), the row's key is still its own column.
         is_link = pk.is_relation and key_field(pk) is pk.target_field  # type: ignore[attr-defined]
         return Column(name, "relation" if is_link else "field", path=pk.attname, field=pk)
     path = resolve_path(exposure.model, name)
@@ -164,7 +164,7 @@ def _model_column(exposure: ModelExposure, name: str) -> Column | None:
         return None
     if path.field.is_relation and name == path.field.name:
         return Column(name, "relation", path=path.column, field=path.field)
-    # Filters and order go by the column, whatever the attribute makes of it.
+    # Filters and orderings use the database column, whatever the attribute makes of it.
     own = is_replaced(path.field.model, path.field)
     return Column(name, "field", path=path.column, field=path.field, by_instance=own)
 
@@ -189,7 +189,7 @@ def _relation_column(exposure: ModelExposure, name: str) -> Column | None:
     return None
 
 
-# By their attributes, as the module of the classes cannot be imported before the apps are loaded.
+# Recognised by attributes: the module of their classes cannot be imported before the apps are loaded
 
 
 def is_generic_key(field: Any) -> bool:
@@ -202,16 +202,16 @@ def is_generic_relation(field: Any) -> bool:
     return hasattr(field, "object_id_field_name") and hasattr(field, "content_type_field_name")
 
 
-# Values that need no form to be read.
+# Types of values that forms and serializers take as they are.
 PLAIN: Final = (str, bytes, bool, int, float, Decimal, date, time, timedelta, UUID, list, tuple, set, frozenset, dict)
 
 
 @lru_cache(maxsize=8192)
 def is_replaced(model: type[Model] | None, field: Any) -> bool:
-    """Return whether the column is read by an attribute of the project's own, put in place of the one of the field.
+    """Return whether the column is read by an attribute that the project put in place of the field's own.
 
-    What is read there is the attribute's, and need not be what the column holds. A tracker that wraps the attribute
-    changes nothing.
+    Such an attribute decides what is read, which need not be what the column holds. A tracker that wraps the field's
+    attribute changes nothing.
     """
     if not getattr(field, "concrete", False) or field.is_relation:
         return False
@@ -224,8 +224,8 @@ def is_replaced(model: type[Model] | None, field: Any) -> bool:
 def as_written(field: Any, row: Model) -> Any:
     """Read a row's column whose attribute the project replaced, as forms and serializers take it.
 
-    Its text is what people read, such as HTML made of the source that is stored. The parts of a value that a form has
-    several controls for, such as an amount and its currency, are a list.
+    ``str()`` of such a value is for people, such as HTML made from the stored source. If the form has several controls
+    for a value, such as an amount and its currency, the value is a list of its parts.
     """
     value = getattr(row, field.attname)
     if value is None or isinstance(value, PLAIN):
@@ -247,7 +247,7 @@ def _part(value: Any) -> Any:
 def linked_reader(field: Any) -> Callable[[Any], Any] | None:
     """Return the function that reads a custom many-to-many column; None for a column of Django's own class.
 
-    One of another class keeps its rows in its own way: they are had from its manager alone.
+    A custom class stores its links in its own way, so they can be read only through its manager.
     """
     return None if isinstance(field, ManyToManyField) else partial(_linked, field.name)
 

@@ -1,13 +1,13 @@
 """Compiled queries: SQL that Django compiles once for a queryset, and that runs many times with other parameters.
 
 Building a queryset, its SQL and model instances is most of what a page costs. A compiled query keeps the SQL that
-Django's compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call
-binds its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
+Django's compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go. A call
+binds its values, runs the SQL with a cursor and applies Django's own converters. No SQL is written here.
 
-A ``get_queryset`` of the project's own is asked for each call. Mostly it gives a query of the same structure with other
-values: the rows of this user, the rows since a moment. The structure is a part of the key by which its compiled query
-is kept, and the values fill slots of it. A query with anything that is not known here to have one SQL for all values
-has no shape: it is compiled for each call.
+The project's ``get_queryset`` runs for each call. It usually returns a query of the same structure with other values:
+the rows of this user, or the rows since some time. The structure is part of the cache key of the compiled query, and
+the values fill its slots. A query has no shape, and is compiled for each call, if it contains anything whose SQL is not
+known to be the same for all values.
 """
 
 import threading
@@ -66,7 +66,7 @@ class Bind(Expression):
 
 
 class BoundIn(In):
-    """The lookup ``IN`` of a compiled query, with one parameter, as of :class:`Bind`, for each item of ``rhs``."""
+    """The lookup ``IN`` of a compiled query, with one parameter, as in :class:`Bind`, for each item of ``rhs``."""
 
     prepare_rhs = False
 
@@ -88,7 +88,7 @@ def prepare(field: Any, value: Any, using: str) -> Any:
     connection = connections[using]
     try:
         found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
-        # A duration is an integer on SQLite, whose driver takes those of 64 bits.
+        # SQLite stores a duration as an integer, and its driver only takes 64-bit integers.
         if connection.vendor == "sqlite" and isinstance(found, int) and not -(2**63) <= found < 2**63:
             raise OverflowError
     except (ValueError, ArithmeticError, TypeError, ValidationError):
@@ -96,17 +96,17 @@ def prepare(field: Any, value: Any, using: str) -> Any:
     return found
 
 
-# Plans
+# Compiled queries
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledQuery:
     """One compiled query: ``sql`` with ``params``, of which each :class:`Slot` is replaced by a value of the call.
 
-    ``select`` are the columns of the result, which know how a value of the driver becomes a Python value; with
-    ``klass_info`` and ``annotation_col_map`` a compiler says which field of which instance each is. ``sql`` None stands
-    for a query that Django proved to have no rows. ``has_own_params`` says that the queryset brought values of its own,
-    which may be the caller's. ``names`` are those of the parameters, None where the SQL counts them.
+    ``select`` are the columns of the result, whose converters turn the driver's values into Python values; the
+    compiler's ``klass_info`` and ``annotation_col_map`` assign them to the fields of instances. ``sql`` is None if
+    Django proved that there are no rows. ``has_own_params`` says that the queryset brought values of its own, which may
+    be the caller's. ``names`` are the names of the parameters, None if the parameters are positional.
     """
 
     sql: str | None
@@ -148,7 +148,7 @@ class CompiledQuery:
     def instances(self, using: str, values: Sequence[Any], queryset: QuerySet[Any]) -> list[Model] | None:
         """Run the compiled query and return instances like those of ``queryset``; None if a value is undecodable.
 
-        How a row becomes an instance with its related ones is left to Django's ``ModelIterable``.
+        Django's ``ModelIterable`` makes the instances, with their related ones, from the rows.
         """
         columns = self.columns(using, values)
         if any(value is UNDECODABLE for column in columns for value in column):
@@ -166,7 +166,7 @@ class _Rows:
         self.db, self.model, self.rows = using, queryset.model, rows
         self.select, self.klass_info = plan.select, plan.klass_info
         self.annotation_col_map = plan.annotation_col_map
-        # Django 6.1: how what was not loaded is fetched.
+        # Django 6.1: how fields and relations that were not loaded are fetched.
         self._fetch_mode = getattr(queryset, "_fetch_mode", None)
 
     @property
@@ -177,7 +177,7 @@ class _Rows:
         return self
 
     def execute_sql(self, **options: Any) -> None:
-        """Do nothing: the rows are there."""
+        """Do nothing: the rows have been read."""
 
     def results_iter(self, results: None) -> Iterator[Any]:
         return iter(self.rows)
@@ -186,13 +186,13 @@ class _Rows:
 def compile_values(queryset: QuerySet[Any], using: str) -> CompiledQuery:
     """Compile a query of ``values_list`` rows from a queryset whose filters may hold :class:`Bind` expressions."""
     query: Any = queryset.query.chain()
-    # Columns in their order, and annotations after them.
+    # Only if the columns come first, in their order, and the annotations after them.
     if not query.distinct and list((query.selected or {}).values()) == [
         *range(len(query.select)),
         *query.annotation_select,
     ]:
         query.select = tuple(as_read(column, using) for column in query.select)
-        # Without names: by the name of a column the order would be that of its text, which no index has.
+        # Without names: ORDER BY the name of a column would sort the text of as_read(), for which there is no index.
         query.selected = None
     return compiled_query(query, using)
 
@@ -209,8 +209,8 @@ def compiled_query(query: Any, using: str) -> CompiledQuery:
 
 def _compiled_from(compiler: Any, sql: str, params: Sequence[Any]) -> CompiledQuery:
     names = None
-    # For SQLite Django looks for parameters without names in all of the text, each time that it runs. A lone percent
-    # sign in it is none of them.
+    # On SQLite, Django searches all of the SQL for positional placeholders on each run, so name them. This only works
+    # if each percent sign belongs to a placeholder.
     rest = sql.replace("%%", "") if compiler.connection.vendor == "sqlite" else ""
     if rest and rest.count("%") == rest.count("%s") == len(params):
         names = tuple(f"p{number}" for number in range(len(params)))
@@ -241,7 +241,7 @@ _lock = threading.Lock()
 def cached_query(key: Hashable, build: Callable[[], CompiledQuery]) -> CompiledQuery:
     """Return the compiled query of a key from the cache; ``build`` compiles it when it is not there.
 
-    A query that holds values which are not slots is not kept: they may be those of one caller.
+    A query with values outside its slots is not cached, because they may belong to one caller.
     """
     with _lock:
         plan = _plans.get(key)
@@ -266,7 +266,7 @@ def clear(**kwargs: Any) -> None:
 setting_changed.connect(clear)
 
 
-# Rows of the app's own tables, of which nobody else has to be told; keys are texts
+# Rows of the app's own tables: nobody else has to hear of their changes, and their keys are texts
 
 
 def own_rows(rows: Callable[[], QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
@@ -316,15 +316,15 @@ def delete_by_key(model: type[Model], key: str, using: str) -> None:
     cached_query(("delete", model, using), build).write(using, [key])
 
 
-# Rows that instances are made of
+# Rows that become instances
 
 
 def compiled_instances(
     queryset: QuerySet[Any], key: Hashable, params: Sequence[Any], narrow: Callable[[QuerySet[Any]], QuerySet[Any]]
 ) -> list[Model] | None:
-    """Return the instances of ``narrow(queryset)`` by a compiled query; None where it takes Django's own way.
+    """Return the instances of ``narrow(queryset)`` by a compiled query; None if Django has to run the queryset itself.
 
-    ``key`` names what ``narrow`` does, with the first slots for ``params``.
+    ``key`` identifies ``narrow`` in the cache; ``params`` fill the first slots.
     """
     using = queryset.db
     own = shape_of_instances(queryset, using)
@@ -368,7 +368,7 @@ def by_key(opts: Any) -> Q:
 
 
 def row_by_key(queryset: QuerySet[Any], key: Any) -> list[Model] | None:
-    """Return the row with a primary key, if there is one, by a compiled query; None where the queryset has no shape."""
+    """Return the row with a primary key, if there is one, by a compiled query; None if the queryset has no shape."""
     opts = queryset.model._meta
     params = key_params(opts, key, queryset.db)
     return compiled_instances(queryset, "pk", params, lambda rows: rows.filter(by_key(opts)).order_by()[:1])
@@ -394,7 +394,7 @@ def load_related(row: Model, field: Any) -> None:
 
 # The structure of a queryset
 
-# Lookups of Django's that write one placeholder for one value, whichever that is.
+# Django's lookups that write one placeholder for one value, whatever the value.
 _SINGLE: Final = frozenset(
     {
         *(lookups.Exact, lookups.GreaterThan, lookups.GreaterThanOrEqual, lookups.LessThan, lookups.LessThanOrEqual),
@@ -408,10 +408,10 @@ _LISTS: Final = frozenset({lookups.In, related_lookups.RelatedIn})
 _NULLS: Final = frozenset({lookups.IsNull, related_lookups.RelatedIsNull})
 _EXACT: Final = frozenset({lookups.Exact, related_lookups.RelatedExact})
 _VALUES: Final = (str, int, float, Decimal, date, time, timedelta, UUID)
-# A longer list is compiled each time: each length is a shape.
+# Maximum number of items of a list that is compiled once: each length is a shape of its own.
 MAX_LIST: Final = 100
-# Attributes of a query that are in the shape or follow from what is, and those that a page sets anew: its order and its
-# columns. Whatever else differs from a fresh query is unknown.
+# Attributes of a query that are part of the shape or follow from it, and those that a page sets anew: the order and
+# the columns. If any other attribute differs from a new query's, the query has no shape.
 _READ: Final = frozenset(
     {
         *("alias_map", "alias_refcount", "base_table", "distinct", "model", "table_map", "used_aliases", "where"),
@@ -498,7 +498,7 @@ def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
 
 
 def _is_in_range(lookup: Any, connection: Any) -> bool:
-    """Return whether a lookup of an integer can be compiled: Django compares none outside the column's range."""
+    """Return whether a lookup's integer, if it has one, is in the column's range: Django writes other SQL outside."""
     looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
     if not looks or not isinstance(lookup.rhs, int):
         return True
@@ -507,7 +507,7 @@ def _is_in_range(lookup: Any, connection: Any) -> bool:
 
 
 def _members(lookup: Any) -> list[Any]:
-    """Return the items of an ``IN`` lookup for a compiled query, each once and without NULL; none if it has no list."""
+    """Return the unique items of an ``IN`` lookup for a compiled query; none for NULL, too many items or a subquery."""
     found = lookup.rhs
     if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, _VALUES) for item in found):
         return []

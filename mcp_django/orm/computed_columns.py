@@ -1,7 +1,7 @@
 """Columns that the admin computes, as expressions that the database can filter, sort and add up.
 
-Code of the project makes such a value, of whatever rows it names. A caller can measure it where they could read all
-that it is made of: each column, and of other models all rows.
+Code of the project defines such a value, and may use any rows for it. A caller can use it only if they could read
+everything that it is made of: each column, and all rows of other models.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from .column_values import MAX_DIGITS
 from .columns import Column
 from .fields import kind_of, resolve_path
 
-# The name of the value in its subquery.
+# Name of the computed value in its subquery.
 VALUE: Final = "mcp_computed"
-# Of decimals that the database computes.
+# Decimal places of decimals that the database computes.
 PLACES: Final = 6
 _OPAQUE: Final = (RawSQL, Star, Window)
 
@@ -43,7 +43,7 @@ def parts_of(expression: Any) -> Iterator[Any]:
 def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column, Subquery] | None:
     """Return the type of a computed column's values, and their expression for a query with the key as ``pk``.
 
-    None stands for a value that the database does not compute, or that is made of what the caller may not read.
+    None if the database does not compute the value, or if it is made of anything that the caller may not read.
     """
     source, exposure = order_source(column), model.exposure
     rows = exposure.get_queryset(model.request).order_by()
@@ -71,7 +71,7 @@ class Reading:
     def __init__(self, model: ModelAccess, rows: QuerySet[Any]) -> None:
         self.model, self.access, self.exposure = model, model.access, model.exposure
         self.query: Any = rows.query
-        # The tables that hold the row itself: the model's, and those of its parents.
+        # Aliases of the tables that hold the row itself: the model's and those of its parents.
         self.own = {self.query.get_initial_alias()}
         for alias, join in self.query.alias_map.items():
             field = getattr(join, "join_field", None)
@@ -89,7 +89,7 @@ class Reading:
             return False
         several = expression.contains_aggregate
         if several:
-            # What is joined for other reasons is counted with.
+            # An aggregate also counts the rows of joins that were made for other reasons.
             joins = {alias for alias, count in self.query.alias_refcount.items() if count}
         else:
             joins = {alias for column in columns for alias in self._way_to(column.alias)}
@@ -140,7 +140,7 @@ class Reading:
         """Return whether the caller reads a field of the computed column as it is stored: here, or on all its rows."""
         owner = field.model._meta.auto_created
         if owner:
-            # The table of a many-to-many relation, which is read as that.
+            # The link table of a many-to-many relation can be read if the relation can.
             relation = next(item for item in owner._meta.local_many_to_many if item.remote_field.through is field.model)
             there = self.exposure if issubclass(self.exposure.model, owner) else self.access.exposure_of(owner)
             if there is None or self.access[there].field_named(relation.name) is None:

@@ -1,8 +1,8 @@
 """The conditions of a filter expression: on columns, on related rows, between columns, joined by and, or and not.
 
-Each becomes a ``Q``. Where its SQL is the same for all values, these are bound, so that a plan can keep it. A condition
-through a relation holds by rows that the caller may view, and by no others: what a hidden row holds must not be told by
-which rows are found.
+Each becomes a ``Q``. If its SQL is the same for all values, the values are bound as parameters, so that the compiled
+query can be kept. A condition through a relation only sees rows that the caller may view: the rows that a filter finds
+must not reveal what a hidden row holds.
 """
 
 import re
@@ -49,7 +49,7 @@ COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "lt": LessThan,
     "lte": LessThanOrEqual,
 }
-# Of texts: these take a pattern, which is made of the value before it is bound.
+# Lookups of text: each takes a pattern, which is made from the value before it is bound.
 TEXTS: Final[Mapping[str, type[Any]]] = {
     "iexact": lookups.IExact,
     "contains": lookups.Contains,
@@ -59,7 +59,7 @@ TEXTS: Final[Mapping[str, type[Any]]] = {
     "endswith": lookups.EndsWith,
     "iendswith": lookups.IEndsWith,
 }
-# Holds for every row, also as a part of another condition, where one without parts would be left out.
+# Matches every row. An empty Q() would not do: Django drops it within another condition.
 TRUE: Final = ~Q(pk__in=())
 
 
@@ -85,10 +85,10 @@ _BOUND: Final[Mapping[str, type[Any]]] = {
 
 
 class Some(Exists):
-    """The condition that some row exists, without an SQL parameter of its own, which a plan could not keep."""
+    """The condition that some row exists, without an SQL parameter of its own, so that it can be compiled once."""
 
     def __init__(self, queryset: QuerySet[Any], **kwargs: Any) -> None:
-        # Django's has it select a number in place of its columns, and that is a parameter.
+        # Exists.__init__() would select a number in place of the columns, and that is a parameter.
         Subquery.__init__(self, queryset, **kwargs)
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ class Some(Exists):
 
 
 class Number(Subquery):
-    """How many rows a query has."""
+    """The number of rows of a query."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) mcp_counted)"
     output_field = IntegerField()
@@ -107,7 +107,7 @@ class Number(Subquery):
 class Scope:
     """The rows that conditions are about: a caller's, of one exposure, on the database ``using``.
 
-    ``params`` are what the values of the conditions are bound to, slots of a plan maybe; None for the values.
+    ``params`` yields what the values of the conditions are bound to, such as slots; None for the values themselves.
     """
 
     request: MCPRequest
@@ -120,7 +120,7 @@ class Scope:
         return item.own_params(self.using) if self.params is None else list(islice(self.params, item.places))
 
     def all_of(self, items: "Sequence[Filter]", *, inside: bool = False) -> Q:
-        """Return that all of the conditions hold."""
+        """Return the ``Q`` for rows that meet all of the conditions."""
         return joined("and", [item.q(self, inside) for item in items])
 
 
@@ -129,20 +129,20 @@ class Filter(ABC):
 
     __slots__ = ()
     parts: "tuple[Filter, ...]" = ()
-    # Whether the parts are conditions on other rows.
+    # Whether the parts are conditions on other rows, such as related ones.
     is_on_related: ClassVar[bool] = False
-    # Whether it has the same SQL for all of its values.
+    # Whether the SQL of the condition is the same for all values.
     is_plannable: bool = False
-    # How many parameters its own values take.
+    # Number of SQL parameters for the condition's own values.
     places: int = 0
 
     @abstractmethod
     def q(self, scope: Scope, inside: bool = False) -> Q:
         """Return the condition as a ``Q``.
 
-        ``inside`` says that it stands below a ``not``, or below what has no plan: an ``or``, or a query on related
-        rows. It is an expression there, which neither makes joins inner ones nor depends on those that other parts
-        made, and NULL is false, so that a condition and its denial are all rows together.
+        ``inside`` says that the condition is below a ``not``, or below an ``or`` or a query on related rows that is not
+        plannable. It is then an expression, which neither turns joins into inner joins nor depends on the joins of
+        other parts, and NULL counts as false, so that a condition and its negation together match every row.
         """
 
     @abstractmethod
@@ -150,11 +150,11 @@ class Filter(ABC):
         """Return the condition as JSON, equal for equal ones, with relative dates as the client wrote them."""
 
     def shape(self) -> Hashable:
-        """Return all that the SQL of the condition depends on besides its values."""
+        """Return everything besides its values that the condition's SQL depends on."""
         return ()
 
     def own_params(self, using: str) -> list[Any]:
-        """Return its own values, prepared for the database."""
+        """Return the condition's own values, prepared for the database."""
         return []
 
     def params(self, using: str) -> list[Any]:
@@ -162,7 +162,7 @@ class Filter(ABC):
         return [*(value for part in self.parts for value in part.params(using)), *self.own_params(using)]
 
     def sort_key(self) -> tuple[str, ...]:
-        """Return what conditions are put in order by."""
+        """Return the key by which conditions are sorted."""
         return "", repr(self.wording())
 
 
@@ -170,7 +170,7 @@ class Filter(ABC):
 class Condition(Filter):
     """A condition on one column: ``path`` compared by ``lookup`` with ``values``.
 
-    ``given`` is what the client wrote where that is a relative date, whose values change with the clock.
+    ``given`` is what the client wrote if it is a relative date, whose values change with the clock.
     """
 
     path: FieldPath
@@ -247,7 +247,7 @@ class Condition(Filter):
     def _through_many(self, scope: Scope, inside: bool) -> Q:
         """Return the condition on a many-to-many relation as a subquery, so that no row comes twice.
 
-        Of the related rows only those count that the caller may view.
+        Only related rows that the caller may view count.
         """
         root, _, rest = self.path.column.partition("__")
         field = scope.exposure.opts.get_field(root)
@@ -310,7 +310,7 @@ class Applied(Filter):
 class Quantified(Filter):
     """A condition on how many related rows pass all of ``parts``: some, none, every one, or a count.
 
-    ``link`` is the relation, ``lookup`` with ``values`` what the number has to be.
+    ``link`` is the relation. With ``count``, the number is compared by ``lookup`` with ``values``.
     """
 
     link: Link
@@ -342,7 +342,7 @@ class Quantified(Filter):
         related = Scope(scope.request, self.link.exposure, scope.using, scope.params)
         every, has_plan = self.quantifier == "every", self.is_plannable
         passes = related.all_of(self.parts, inside=every or not has_plan)
-        # Of every row none may fail. What is neither true nor false, as a comparison with NULL, does not pass.
+        # For "every", look for rows that fail. A row that compares with NULL fails too.
         if not every:
             rows = rows.filter(passes)
         elif has_plan:
@@ -350,7 +350,7 @@ class Quantified(Filter):
         else:
             verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
             rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
-        # A subquery of its own, so that no row comes twice.
+        # A subquery, because a join would repeat rows.
         keys = rows.order_by().values("pk")
         if self.quantifier == "count":
             return Q(COMPARISONS[self.lookup](Number(keys), Bind(scope.bound(self)[0])))
@@ -374,7 +374,7 @@ class Comparison(Filter):
     def q(self, scope: Scope, inside: bool = False) -> Q:
         left, right = self.left.expression, self.right.expression
         found = Q(COMPARISONS[self.lookup](left, right))
-        # A value that is NULL does not pass.
+        # Below a "not", a comparison with NULL must be false, not NULL.
         return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found
 
     def wording(self) -> list[Any]:
@@ -416,7 +416,7 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
 
 
 def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Yield the conditions that apply by default, as in the admin, of whose values the client chose none."""
+    """Yield the conditions that apply by default, as in the admin, unless the client chose a value for them."""
     chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
@@ -424,7 +424,7 @@ def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterat
 
 
 def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield the hint that a condition which the client did not name applies by default, as in the admin."""
+    """Yield the hint that a condition applies by default, as in the admin, although the client did not name it."""
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
         yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
@@ -449,7 +449,7 @@ def plannable_params(filters: Sequence[Filter], using: str) -> list[Any]:
 
 
 def plannable_shapes(filters: Sequence[Filter], using: str) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
-    """Return all the conditions' SQL depends on, None if on values, and :func:`plannable_params`."""
+    """Return what all the conditions' SQL depends on, None if on their values, and :func:`plannable_params`."""
     params = plannable_params(filters, using)
     plannable = [item for item in filters if item.is_plannable]
     return tuple([item.shape() for item in plannable]) if len(plannable) == len(filters) else None, params
@@ -463,7 +463,7 @@ def filtered(
     params: Iterable[Any],
 ) -> QuerySet[Any]:
     """Return the rows that meet all conditions; ``params`` are slots for :func:`plannable_params`, or these values."""
-    # What the project wrote comes first: it may run the queryset, which has no slots for values as yet.
+    # Apply the project's filters first: they may run the queryset, which is possible only before it has slots.
     for item in filters:
         if isinstance(item, Applied):
             found = item.source.narrow(queryset, item.values)
@@ -487,7 +487,7 @@ def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
 def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = False) -> bool:
     """Return whether conditions only narrowed the given queryset: it has each row once, and is open to more conditions.
 
-    Joins may repeat a row, unless it is known that these do not.
+    Joins may repeat a row; ``joins`` says that these are known not to.
     """
     query: Any = found.query
     given: Any = queryset.query
@@ -499,8 +499,8 @@ def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = F
     return not given.where or (kept and all(child in query.where.children for child in given.where.children))
 
 
-# Regular expressions that clients write. SQLite has no matcher of its own: Django lends it Python's, which backtracks,
-# holds the interpreter and obeys no timeout. Without these an expression has one way to match, and takes linear time.
+# Signs in a client's regular expression that let it match in several ways. SQLite uses Python's matcher, which
+# backtracks, holds the interpreter and obeys no timeout; without these signs it takes linear time.
 _BRANCHING: Final = re.compile(r"[*+?{|]")
 
 
@@ -510,7 +510,7 @@ def is_pattern_lookup(lookup: str) -> bool:
 
 
 def matches_here(using: str) -> bool:
-    """Return whether regular expressions in conditions are matched in this process, as SQLite has them."""
+    """Return whether regular expressions in conditions are matched in this process, as they are for SQLite."""
     return connections[using].vendor == "sqlite"
 
 

@@ -1,4 +1,4 @@
-"""Writes to the database: their transactions, what the database refuses in words, and what a deletion deletes too.
+"""Writes to the database: transactions, readable errors for refused writes, and what a deletion also deletes.
 
 A deletion follows the rules of the admin's deletion page, and uses its words.
 """
@@ -29,7 +29,7 @@ from .query_limits import write_transaction
 
 logger = logging.getLogger("mcp_django.tools")
 
-# PostgreSQL's words for a view, a materialized one, a lock on what groups, a missing privilege, a server that follows.
+# SQLSTATEs of PostgreSQL: a view, a materialized view, a lock on groups, a missing privilege, a read-only replica.
 READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
 REFUSED: Final = "Refused, nothing was changed"
 HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
@@ -42,7 +42,7 @@ def one_transaction(
 ) -> Iterator[list[str]]:
     """Open one transaction for writes to the database of the model, and to that of the admin's history.
 
-    Yields the aliases, for a rollback that is no error.
+    Yields the aliases of these databases, with which the caller can roll back without an error.
     """
     aliases = [router.db_for_write(model)]
     if apps.is_installed("django.contrib.admin"):
@@ -52,7 +52,7 @@ def one_transaction(
             stack.enter_context(write_transaction(alias, mode))
         yield list(dict.fromkeys(aliases))
         if request is not None:
-            # Said before it is asked: whoever stops the call asks in the opposite order.
+            # Set is_ending before checking cancelled: the code that cancels a call does it in the opposite order.
             request.mcp.record.is_ending = True
             if request.mcp.cancelled:
                 request.mcp.record.detail = "Nothing was changed."
@@ -61,10 +61,10 @@ def one_transaction(
 
 @contextmanager
 def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: bool = True) -> Iterator[None]:
-    """Explain a write that Django or the database refuses by a ``ToolError`` without SQL.
+    """Turn the error of a write that Django or the database refuses into a ``ToolError`` without SQL.
 
-    ``explain`` may tell more of a constraint that is broken, or nothing. ``undone`` says that a write which fails
-    leaves nothing behind: where the database was busy, what confirmed it confirms it again.
+    ``explain`` can describe a broken constraint; it returns "" if it cannot. ``undone`` says that a failed write leaves
+    nothing behind: if the database was busy, the same confirmation is then good for a second attempt.
     """
     outcome = "Nothing was changed" if undone else HALF_DONE
     try:
@@ -100,7 +100,7 @@ def _is_unwritable(error: DatabaseError) -> bool:
     if getattr(cause, "sqlstate", None) in READ_ONLY_STATES:
         return True
     code = getattr(cause, "sqlite_errorname", "")
-    # SQLite has no code of its own for a view.
+    # SQLite has no error code of its own for a write to a view.
     return code == "SQLITE_READONLY" or (code == "SQLITE_ERROR" and "because it is a view" in str(cause))
 
 
@@ -111,7 +111,7 @@ MAX_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The extent of a deletion from the database: the number of rows of each model, and every single object."""
+    """The extent of a deletion from the database: the number of rows of each model, and each object."""
 
     counts: Mapping[str, int]
     objects: tuple[Model, ...]

@@ -20,7 +20,7 @@ from .lookups import usual_lookups
 from .path import Target
 from .suggestions import naming
 
-# What the other value may be moved by.
+# Members that add something to the other value, or subtract it.
 SHIFTS: Final[Mapping[str, str]] = {"plus": "+", "minus": "-"}
 AGGREGATES: Final = ("avg", "median", "min", "max")
 
@@ -33,7 +33,7 @@ def is_field(value: Any) -> bool:
 def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> str:
     """Return the aggregate that a field is compared with, as in ``{"avg": "total", "where": {...}}``, "" for none.
 
-    ``min`` and ``max`` are also what some clients call limits: with a value that is no field of this caller's.
+    Some clients also write limits as ``min`` and ``max``: their value is not a field of this caller's.
     """
     if not isinstance(value, dict):
         return ""
@@ -66,10 +66,10 @@ def aggregate_value(
     own = exposure.get_queryset(request)
     rows = exposure.model._base_manager.using(own.db).order_by()
     if is_derived(own):
-        # The table does not have the columns.
+        # The model's own table lacks the columns of a derived queryset.
         rows = own.order_by()
     elif not access_of(request)[exposure].sees_every_row:
-        # The joins of a queryset of the project's own would count a row twice.
+        # Select by key: the joins of the project's own queryset could count a row twice.
         rows = rows.filter(pk__in=own.order_by().values("pk"))
     rows = rows.filter(where()) if where is not None else rows
     made = rows.annotate(mcp_all=Value(1)).values("mcp_all")

@@ -1,7 +1,7 @@
 """Model fields: found by a path, the kind of value that each holds, and how a client's JSON becomes such a value.
 
-Everything here is decided by the field, never by the client: a value is parsed to the Python type of its field before
-any query is built.
+The field decides everything here, never the client: a value is parsed to the Python type of its field before any query
+is built.
 """
 
 import re
@@ -27,7 +27,7 @@ from ..schema.value_types import choice_of
 MAX_TEXT: Final = 1000
 INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 MAX_EXPONENT: Final = 300
-# Units of durations, by what they are called; the names of results have the first.
+# Units of durations, by name. Names of results use the first name of each unit.
 UNITS: Final[dict[str, timedelta]] = {
     **dict.fromkeys(("days", "day", "d"), timedelta(days=1)),
     **dict.fromkeys(("weeks", "week", "w"), timedelta(weeks=1)),
@@ -35,7 +35,7 @@ UNITS: Final[dict[str, timedelta]] = {
     **dict.fromkeys(("minutes", "minute", "min"), timedelta(minutes=1)),
     **dict.fromkeys(("seconds", "second", "s"), timedelta(seconds=1)),
 }
-# Items that an array is compared with.
+# Maximum number of items that an array is compared with.
 MAX_ITEMS: Final = 20
 
 EQUAL: Final = ("exact", "in", "isnull")
@@ -47,8 +47,8 @@ TEXTUAL: Final = ("contains", "icontains", "startswith", "istartswith")
 class Kind:
     """The kind of value that a model field holds: its ``word`` for callers, and its ``lookups``.
 
-    ``parse`` turns a JSON value into the Python value and raises ValueError, whose text says what is expected; where
-    the lookups of a container take values of other types than its own, ``operand`` does, by field, lookup and value.
+    ``parse`` turns a JSON value into the Python value, and raises ValueError with a text that says what is expected.
+    The lookups of containers take values of other types, which ``operand`` parses by field, lookup and value.
     """
 
     word: str
@@ -69,7 +69,7 @@ def parse_integer(field: Any, value: Any) -> int:
     try:
         low, high = connection.ops.integer_field_range(field.get_internal_type())
     except KeyError:
-        # A field of the project's own, whose column is something else.
+        # A custom field whose column has another type.
         low, high = None, None
     low, high = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
     if not low <= value <= high:
@@ -118,7 +118,7 @@ def parse_text(field: Any, value: Any) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text field can store the text: no database takes half of a surrogate pair."""
+    """Return whether a text field can store the text: no database takes an unpaired surrogate."""
     if not text.isascii():
         try:
             text.encode()
@@ -147,7 +147,7 @@ def _datetime(text: str) -> datetime | None:
         return None
     if django_settings.USE_TZ:
         found = found if timezone.is_aware(found) else timezone.make_aware(found)
-        # Fails here, not in the database, for the hours around the years 1 and 9999.
+        # Near the years 1 and 9999, fail here rather than in the database.
         found.astimezone(UTC)
     elif timezone.is_aware(found):
         found = timezone.make_naive(found)
@@ -159,7 +159,7 @@ def _duration(text: str) -> timedelta | None:
     found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower())
     if found is not None and found[2] in UNITS:
         return int(found[1]) * UNITS[found[2]]
-    # To Django, an empty text is a duration.
+    # Django would parse an empty text as a duration of zero.
     return parse_duration(text) if text else None
 
 
@@ -179,7 +179,7 @@ _moment = _temporal(_datetime, "a date or time such as 2026-01-31 or 2026-01-31T
 _uuid = _temporal(lambda text: UUID(text) if len(text) in (32, 36) else None, "a UUID")
 _length = _temporal(_duration, "a duration such as 3h, 30min or 1 02:30:00")
 
-# The first class that a field is an instance of decides; subclasses stand before their parents.
+# A field has the kind of the first class that it is an instance of: subclasses come before their parents.
 _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
     (models.BooleanField, Kind("boolean", EQUAL, parse_boolean)),
     (models.IntegerField, Kind("integer", EQUAL + ORDERED, parse_integer, summable=True)),
@@ -201,7 +201,7 @@ _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
 )
 _OTHER: Final = Kind("value", ("isnull",), _nothing, sortable=False)
 _GEOMETRY: Final = Kind("geometry", ("isnull",), _nothing, sortable=False)
-# The parts of such a key are fields of their own, with lookups of their own.
+# A composite primary key: its parts are fields of their own, with their own lookups.
 _COMPOSITE: Final = Kind("key", (), _nothing, sortable=False)
 
 
@@ -218,7 +218,7 @@ def _items(value: Any) -> list[Any]:
 def _array_operand(field: Any, lookup: str, value: Any) -> Any:
     if lookup == "len":
         return parse_integer(models.IntegerField(), value)
-    # The items of an array of arrays are those of the innermost, as the database takes them.
+    # The items of an array of arrays are those of the innermost array, as the database takes them.
     base = field.base_field
     while hasattr(base, "base_field"):
         base = base.base_field
@@ -245,7 +245,7 @@ def _key(field: Any, lookup: str, value: Any) -> Any:
     return parse_text(field, value)
 
 
-# By the name of the class, as importing the module takes the driver of PostgreSQL.
+# By class name, because importing the module needs the driver of PostgreSQL.
 _POSTGRES: Final[tuple[tuple[str, Kind], ...]] = (
     ("ArrayField", Kind("list", ("contains", "overlap", "len", "isnull"), _nothing, False, operand=_array_operand)),
     ("RangeField", Kind("range", ("contains", "overlap", "isnull"), _nothing, False, operand=_range_operand)),
@@ -259,7 +259,7 @@ _POSTGRES: Final[tuple[tuple[str, Kind], ...]] = (
 def is_joinable(field: Any) -> bool:
     """Return whether a relation field leads to rows in the same database, so that one query reads both.
 
-    A replica has them as the primary has, as for any join of Django's.
+    A replica counts as its primary, as in any join of Django's.
     """
     alone = len(connections.settings) == 1
     return alone or home_of(field.model) == home_of(field.related_model)
@@ -268,7 +268,7 @@ def is_joinable(field: Any) -> bool:
 def key_field(relation: Any) -> Any:
     """Return the field by which callers know the row that a foreign key points to: its primary key.
 
-    With ``to_field`` the column holds something else, which is the key only where one query cannot read both.
+    With ``to_field`` the column holds another value: that is the key only if one query cannot read the primary key too.
     """
     target, pk = relation.target_field, relation.related_model._meta.pk
     other = target.primary_key or isinstance(pk, models.CompositePrimaryKey) or not is_joinable(relation)
@@ -305,14 +305,14 @@ def kind_of(field: Any) -> Kind:
     if field.is_relation and not field.concrete:
         if field.related_model is None:
             return _COMPOSITE
-        # It shows the primary key of the other model.
+        # A reverse relation shows the primary key of the other model.
         return Kind(kind_of(field.related_model._meta.pk).word, (), _nothing, sortable=False)
     stored = stored_field(field)
     if isinstance(stored, models.CompositePrimaryKey):
         return _COMPOSITE
     postgres = sys.modules.get("django.contrib.postgres.fields")
     kinds = (*_KINDS, *((getattr(postgres, name), kind) for name, kind in _POSTGRES if postgres))
-    # GeoDjango cannot be imported without its libraries.
+    # Recognised by attributes: GeoDjango cannot be imported without its libraries.
     other = _GEOMETRY if hasattr(stored, "geom_type") and hasattr(stored, "srid") else _OTHER
     kind = next((kind for base, kind in kinds if isinstance(stored, base)), other)
     if field.is_relation:
@@ -324,7 +324,7 @@ def kind_of(field: Any) -> Kind:
 
 
 def is_stored_as_text(field: Any) -> bool:
-    """Return whether a custom field stores its values, numbers maybe, in a text column."""
+    """Return whether a custom field stores its values, which may be numbers, in a text column."""
     stored = stored_field(field)
     if type(stored).db_type is models.Field.db_type or not hasattr(stored, "model"):
         return False
@@ -332,7 +332,7 @@ def is_stored_as_text(field: Any) -> bool:
     return "char" in kind.lower() or "text" in kind.lower()
 
 
-# How a project's own field may store what it holds, and a value of each kind to try that with.
+# Methods with which a custom field may change what it stores, and a sample value of each kind to test them.
 _STORING: Final = ("from_db_value", "get_db_prep_save", "get_db_prep_value", "get_prep_value")
 _TRIED: Final[Mapping[str, Any]] = {
     "text": "Probe of a field",
@@ -356,7 +356,7 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
         compared = field.get_db_prep_value(field.get_prep_value(value), connection, prepared=True)
         read = field.from_db_value(stored, None, connection) if hasattr(field, "from_db_value") else stored
     except Exception:
-        # It takes other values: nothing is known of it.
+        # The field does not take the sample value, so nothing is known about it.
         return kind.lookups
     if not stored == again == compared:
         return tuple(lookup for lookup in kind.lookups if lookup == "isnull")
@@ -368,9 +368,9 @@ def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
 
 
 def choices_of(field: Any) -> list[tuple[Any, Any]]:
-    """Return the choices of a model field, stored values with displayed names, also of grouped ones."""
+    """Return the choices of a model field, as pairs of stored value and displayed name, including those of groups."""
     found = getattr(field, "flatchoices", None)
-    # Fields that hold several choices replace Django's property, some by nothing.
+    # Custom fields that hold several choices replace Django's ``flatchoices``, some without a list.
     return list(found) if isinstance(found, list) else list(flat_choices(field.choices or ()))
 
 
@@ -389,7 +389,7 @@ def holds_many(field: Any) -> bool:
     try:
         return bool(field.choices) and isinstance(field.formfield(), MultipleChoiceField)
     except Exception:
-        # It is made for another form than this.
+        # The field cannot make a form field by itself.
         return False
 
 
@@ -440,9 +440,9 @@ def link_table(field: Any) -> tuple[type[models.Model], str, str]:
 class FieldPath:
     """A model field as queries know it: its place in the ORM, whether it is one value, and may be NULL.
 
-    ``guards`` are conditions that rows on the way have to meet to be the caller's: where one does not, there is no
-    value. Of a path that begins with a relation to many rows they are seen from these. A value that the database
-    computes has an ``expression``, and a name in place of the column.
+    ``guards`` are conditions that make the rows on the path visible to the caller; behind a hidden row there is no
+    value. If the path begins with a relation to many rows, the guards start from the related model. A value that the
+    database computes has an ``expression``, and ``column`` is then its name.
     """
 
     column: str
@@ -456,7 +456,7 @@ class FieldPath:
 def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
     """Return the model field that field names joined by ``__`` lead to, None for no such field.
 
-    None stands for no such field, a generic relation, or a path into another database, which no query can follow.
+    None also for a generic relation, and for a path into another database, which no query can follow.
     """
     path, followed = _resolved(model, text)
     return path if all(map(is_joinable, followed)) else None

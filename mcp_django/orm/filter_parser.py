@@ -1,6 +1,6 @@
 """Parse the argument ``filters`` into conditions, among what the caller can filter on.
 
-What is no filter of theirs, or no value for one, is a ``ToolError``, with what may be meant (``suggestions``).
+An unknown filter or a value that does not fit is a ``ToolError``, with a suggestion of what is meant (``suggestions``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,10 +54,10 @@ MAX_FILTERS: Final = 20
 MAX_DEPTH: Final = 4
 MAX_TEXT: Final = 200
 JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
-# One condition as an object of its own.
+# Members of an object that spells out one condition.
 SPELT_OUT: Final = frozenset({"field", "value"})
 COUNT_FIELD: Final[Any] = IntegerField()
-# Names of the argument itself, within which some clients write the filters once more.
+# Names of the argument itself: some clients write the filters within one of them.
 WRAPPERS: Final = frozenset({"filters", "filter", "where", "conditions"})
 SOME_EXAMPLE: Final = '{"some": {"status": "paid"}}.'
 COUNT_EXAMPLE: Final = '{"count__gte": 3}.'
@@ -65,23 +65,23 @@ EXAMPLE: Final = '{"status": "paid", "created__gte": "2026-01-01"}'
 
 
 class _Unknown(Exception):
-    """Raised while a filter is parsed, where the caller has no filter on a field of that name."""
+    """Raised while a filter is parsed, if the caller has no filter on a field of that name."""
 
 
 class FilterReader(FilterSuggestions):
     """Parser of the argument ``filters`` that a caller writes for a model.
 
-    They are given as ``{field: value, field__lookup: value, field: {lookup: value}}``, with ``{"or": [..]}``,
-    ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from the moment that ``clock``
-    gives each time, by default that of the first question.
+    Filters have the form ``{field: value, field__lookup: value, field: {lookup: value}}``, with ``{"or": [..]}``,
+    ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are counted from the time that ``clock`` returns,
+    by default the time of its first call.
     """
 
-    # Whether these are the conditions of an aggregate.
+    # Whether these filters are the ``where`` of an aggregate that a filter compares with.
     is_inner = False
 
     def __init__(self, model: ModelAccess, clock: Callable[[], datetime] | None = None) -> None:
         super().__init__(model, clock or cache(local_now))
-        # One item for each condition that was read.
+        # One item for each condition that was read, shared by the parsers of all parts, to count them.
         self.taken: list[None] = []
 
     def _like(self, **changes: Any) -> "FilterReader":
@@ -93,8 +93,7 @@ class FilterReader(FilterSuggestions):
     def argument(self, value: Any) -> tuple[Filter, ...]:
         """Parse the argument ``filters``: all of them have to hold, in a fixed order.
 
-        Filters of the admin's sidebar that narrow its list when it is opened are among them until the caller chooses
-        something of theirs.
+        Filters that narrow the admin's list by default are included, unless the caller chooses a value for them.
         """
         value, found = json_or_text(value), tuple[Filter, ...]()
         if value is not None and value != "":
@@ -153,7 +152,7 @@ class FilterReader(FilterSuggestions):
         return in_fixed_order([*found, *(Applied(source, values) for source, values in applied.items())])
 
     def _spelt_otherwise(self, name: str, value: Any, depth: int) -> Sequence[Filter]:
-        """Parse a filter whose name is no field: an alternative spelling, or a path to a field of a related row."""
+        """Parse a filter whose name is not a field: an alternative spelling, or a path to a field of a related row."""
         meant = name_meant(name)
         try:
             if meant is not None:
@@ -206,12 +205,12 @@ class FilterReader(FilterSuggestions):
         elif not rest:
             inner, wanted = self, {"some": {"pk": value}}
         elif word in QUANTIFIERS and find_filter(link.related, word) is not None:
-            # A path leads to a field where there is one of that name.
+            # A field of this name goes before the quantifier.
             wanted = {"some": wanted}
         elif QUANTIFIERS.get(word.lower()) == "count" and lookup:
             inner, wanted = self, {"count": {lookup: value}}
         elif not link.to_many and (column := without_value(rest, value)):
-            # A related row that is hidden, or not there, has no values.
+            # A related row that is hidden or does not exist has no values, so its column is null too.
             wanted = {"none": {f"{column}__isnull": False}}
         return inner._related(link, wanted, depth)
 
@@ -224,7 +223,7 @@ class FilterReader(FilterSuggestions):
             word, _, lookup = key.lower().partition("__")
             quantifier = QUANTIFIERS.get(word)
             if not link.to_many and quantifier and find_filter(link.related, word) is not None:
-                # Of one row there is nothing to count.
+                # With a relation to one row there is nothing to count: a field of this name is meant.
                 quantifier = None
             if key == "where" or quantifier is None:
                 rest |= {} if key == "where" else {key: item}
@@ -275,10 +274,10 @@ class FilterReader(FilterSuggestions):
         if lookup is None:
             if "in" in lookups and kind_of(path.field).word == "text":
                 self._check_text(name, value)
-            # Equality, or the one lookup that there is.
+            # The default is equality, or the only lookup of the field.
             single = "exact" if "exact" in lookups or len(lookups) != 1 else lookups[0]
             lookup = "in" if isinstance(value, list) and "in" in lookups else single
-        # Testing for null by another word needs no declaration of its own.
+        # A null value means "isnull", without a declaration of "exact".
         is_known = lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups)
         if not is_known and isinstance(value, dict) and lookup.lower() in ("not", "$not"):
             return Junction("not", (_all_of(in_fixed_order(self._conditions(name, value))),))
@@ -287,12 +286,12 @@ class FilterReader(FilterSuggestions):
             found = self._compared(name, path, lookups, meant.lookup, meant.value, part)
             return Junction("not", (found,)) if meant.is_denied else found
         if not is_known and is_path and path.field.is_relation and self.open_link(name.partition("__")[0]):
-            # A field of the related row.
+            # The lookup may be a field of the related row.
             raise _Unknown
         return self._compared(name, path, lookups, lookup, value, part)
 
     def _spelt(self, name: str, lookup: str | None) -> tuple[FieldPath, Sequence[str], str | None, str, bool]:
-        """Find the filter that is named: by its name alone, before a lookup, or before a part of its date."""
+        """Find the filter that a name means: the whole name, or what precedes a lookup or a part of a date."""
         root, _, last = name.rpartition("__")
         target, is_path, part = self.find(name), False, ""
         if target is None and lookup is None:
@@ -304,12 +303,12 @@ class FilterReader(FilterSuggestions):
         elif lookup is not None and "__" in lookup and lookup.partition("__")[0] in PARTS:
             part, _, lookup = lookup.partition("__")
         if target is None or (target.path.expression is not None and self.source_named(name) is not None):
-            # There is none, or a filter of the project's own has the name of a computed value.
+            # There is no such filter, or it is a computed value and the project has a filter of the same name.
             self._count()
             raise _Unknown
         if part in target.lookups:
             return target.path, OF_PARTS, lookup, part, is_path
-        # A part that this field does not have is a lookup that it does not take.
+        # A part that the field does not have is treated as a lookup that it does not take.
         return target.path, target.lookups, part or lookup, "", is_path
 
     def _check_text(self, name: str, value: Any) -> None:
@@ -341,7 +340,7 @@ class FilterReader(FilterSuggestions):
         return condition
 
     def _is_other(self, value: Any) -> bool:
-        """Return whether the filter to parse has another field or an aggregate as its value."""
+        """Return whether the value of a parsed filter is another field or an aggregate."""
         return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.request, self.exposure, value)))
 
     def _with_other(self, name: str, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]) -> Comparison:
@@ -378,7 +377,7 @@ class FilterReader(FilterSuggestions):
             condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
         except ValueError as error:
             missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
-        # A text that is longer than any key is a label.
+        # A text longer than any key must be a label.
         longest = getattr(related.opts.pk, "max_length", None) if related is not None else None
         is_label = longest is not None and any(isinstance(item, str) and len(item) > longest for item in items)
         if condition is not None and not is_label:

@@ -1,7 +1,7 @@
 """Geometries that callers write: well-known text, with or without a reference system, or GeoJSON.
 
-A form field of GeoDjango reads what has no system as that of its map, and GeoJSON too. What callers write has that of
-the field, and GeoJSON has degrees (RFC 7946, section 4).
+GeoDjango's form fields read text without a reference system, and GeoJSON, in the system of their map. Here text
+without one is in the system of the model field, and GeoJSON is in degrees (RFC 7946, section 4).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from .alternative_spellings import json_or_text
 
 DEGREES: Final = 4326
-# How deep the positions of each type are.
+# Depth of the lists around the positions of each geometry type.
 DEPTHS: Final = {"Point": 0, "LineString": 1, "MultiPoint": 1, "Polygon": 2, "MultiLineString": 2, "MultiPolygon": 3}
 EXPECTED: Final = "Give a geometry as WKT, EWKT or GeoJSON."
 
@@ -25,7 +25,7 @@ def geometry_text(field: Any, value: Any) -> str:
     if not isinstance(value, str):
         raise ValidationError(EXPECTED)
     text = value.strip()
-    # A text of hexadecimal digits has a place of its own for the system.
+    # Hexadecimal text (WKB) has a place of its own for the system.
     has_system = ";" in text or "(" not in text or not field.srid or field.srid < 0
     return text if has_system else f"SRID={field.srid};{text}"
 

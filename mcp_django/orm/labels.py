@@ -1,8 +1,8 @@
 """Labels of rows and of their related rows, with a fixed number of queries for each relation of a page.
 
-A label is what ``__str__`` says, from a column alone where that is proven to be the same. That of a related row is
-shown when the related model is exposed, the caller may view it, and the row is among its exposure's rows; otherwise a
-foreign key is its bare key, and a many-to-many relation does not list the row.
+A label is what ``__str__`` returns, or a column that is proven to be the same. The label of a related row is shown if
+the related model is exposed, the caller may view it, and the row is among the rows of its exposure; otherwise a foreign
+key shows its bare key, and a many-to-many relation leaves the row out.
 """
 
 import ast
@@ -33,11 +33,11 @@ from .undecodable_values import UNDECODABLE, VALUE_ERRORS, is_undecodable, salva
 logger = logging.getLogger("mcp_django")
 
 MAX_LABEL: Final = 200
-# Shorter ones would hide parts of words.
+# Minimum length of a secret that is hidden: shorter ones would hide parts of words.
 MIN_SECRET: Final = 4
-# What labels are learned to follow is remembered as that of this column.
+# Relations that labels follow are learned under this name, like those of a column.
 STR: Final = "__str__"
-# Relations one after the other, of which a label is made.
+# Maximum number of relations, one after the other, through which a label is searched for secrets.
 MAX_DEPTH: Final = 3
 
 
@@ -51,13 +51,13 @@ def plain_label(exposure: ModelExposure) -> str | None:
     if path is None or path.nullable or not isinstance(path.field, (models.CharField, models.TextField)):
         return None
     plain = type(path.field).descriptor_class is models.Field.descriptor_class
-    # Values of a class of the project's own may have a text of their own.
+    # Values of a custom class may have a text of their own.
     own = hasattr(path.field, "from_db_value") or is_replaced(path.field.model, path.field)
     return name if plain and not own else None
 
 
 class Attribute(str):
-    """An attribute of a :class:`Recorder`: a text that a label can only hand on as it is."""
+    """An attribute of a :class:`Recorder`: a text that ``__str__`` can only return as it is."""
 
     def _refuse(self, *args: Any) -> Any:
         raise TypeError("a label that is made of it is more than the attribute")
@@ -76,7 +76,7 @@ class Recorder:
 def returned_attribute(model: type[Any]) -> str | None:
     """Return the attribute if ``__str__``, which makes labels, is exactly ``return self.<attribute>``; None otherwise.
 
-    The running code hands the attribute on, and its source says that there is no other way through it.
+    It runs the method on a :class:`Recorder` to get the attribute, and checks that the source has no other statement.
     """
     method: Any = model.__str__
     try:
@@ -104,8 +104,8 @@ def labels_of(exposure: ModelExposure, rows: Sequence[models.Model]) -> list[str
 
 
 def with_labels_of(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows with the related rows loaded that their labels were seen to follow."""
-    # Without names it would follow every relation.
+    """Return the rows, with the related rows loaded that their labels followed before."""
+    # Without names, select_related() would follow every relation.
     followed = learned(exposure, (STR,))
     return rows.select_related(*sorted(followed)) if followed else rows
 
@@ -113,7 +113,7 @@ def with_labels_of(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any
 def label_of(exposure: ModelExposure, row: models.Model) -> str | None:
     """Return the label of a row, or None where the project's code fails to make one.
 
-    Secrets of the row are hidden in it, but for those that the exposure names.
+    Secrets of the row are hidden in it, except in fields that the exposure names itself.
     """
     try:
         label = str(getattr(row, exposure.label_field)) if exposure.label_field else str(row)
@@ -139,7 +139,7 @@ def _secrets(exposure: ModelExposure) -> frozenset[str]:
     return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.options.fields}
 
 
-# Related rows of one many-to-many value.
+# Maximum number of related rows that a many-to-many value shows.
 MAX_RELATED: Final = 20
 
 
@@ -160,7 +160,7 @@ def ways_to(path: str) -> list[str]:
 
 
 def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
-    """Return columns of the rows with the labels of related rows; no row whose key leads nowhere is lost."""
+    """Return columns of the rows with the labels of related rows, and keep rows whose key leads nowhere."""
     known = set(rows.query.alias_map)
     found: Any = rows.values_list(*paths)
     _keep_rows(found.query, followed, known)
@@ -168,9 +168,9 @@ def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[
 
 
 def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[str]) -> QuerySet[Any]:
-    """Load the related rows that labels need with the rows, also of rows whose key leads nowhere.
+    """Load the related rows that labels need together with the rows.
 
-    A row whose key leads nowhere stays, where the relation is one of ``columns``, which this app follows by itself.
+    A row whose key leads nowhere is kept if the relation is one of ``columns``, which this app follows by itself.
     """
     found = rows.select_related(*sorted(paths))
     query: Any = found.query
@@ -211,7 +211,7 @@ def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: se
     try:
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     except VALUE_ERRORS:
-        # SQLite keeps a text in a column of numbers too.
+        # SQLite may store text in a column of numbers.
         wanted = {key for key in wanted if is_key(related.opts.get_field(target), key)}
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     label = plain_label(related)
@@ -245,8 +245,8 @@ def _visible(request: MCPRequest, related: ModelExposure) -> QuerySet[Any]:
 def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
     """Return the key and label of each row linked to each key, as ``[key, label]`` pairs, and whether a list was cut.
 
-    ``keys`` are primary keys for a many-to-many relation, otherwise what the rows point to; of a one-to-one relation
-    the pair itself is returned, or None. A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
+    ``keys`` are primary keys for a many-to-many relation, otherwise the values that the related rows point to. A
+    one-to-one relation has the pair itself, or None. A list has at most ``MAX_RELATED`` pairs, then "…" if it was cut.
     """
     related = access_of(request).exposure_of(field.related_model)
     links = _links(request, related, field, keys) if related is not None and keys else []
@@ -269,12 +269,12 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
 
 
 def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the rows to label: pairs of a key and the key of a linked row, as many as can be shown of each.
+    """Return the rows to label: pairs of a key and the key of a linked row, as many as can be shown for each key.
 
-    ``field`` is the relation as this model has it: many-to-many, a foreign key or one-to-one field of the other model,
-    or a generic relation.
+    ``field`` is the relation as seen from this model: many-to-many, the foreign key or one-to-one field of the other
+    model, or a generic relation.
     """
-    # What holds the key of this model's row, of the linked row, and how the texts of generic relations spell keys.
+    # Columns with this row's key (source) and the linked row's (targets); spelt maps values of source to the keys.
     targets = [part.attname for part in related.opts.pk_fields]
     rows, spelt = related.model._base_manager.all(), {key: key for key in keys}
     if field.many_to_many:
@@ -295,10 +295,10 @@ def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequen
         if not field.many_to_many:
             rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
         elif visible.db == rows.db:
-            # Rows of another database are sorted out with their labels.
+            # Rows of another database are left out when their labels are read.
             rows = rows.filter(**{f"{targets[0]}__in": visible.values("pk")})
-    # Of each source as many as can be shown and one more. The key may be the column itself, as that of a one-to-one
-    # relation is.
+    # One more for each source than can be shown. The linked row's key may be the source column itself, as in a
+    # one-to-one relation.
     names = list(dict.fromkeys([source, *targets]))
     rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in targets])
     found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
@@ -307,14 +307,14 @@ def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequen
 
 
 def generic_paths(field: Any) -> tuple[str, str]:
-    """Return the columns of a generic foreign key that its label needs: that of the type, and that of the key."""
+    """Return the two columns of a generic foreign key that its label needs: the content type and the key."""
     return field.model._meta.get_field(field.ct_field).attname, field.fk_field
 
 
 def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
     """Return the labels of the rows that generic foreign keys point to, each as ``[key, label, model]``.
 
-    None stands for what the caller may not see: a model that is not exposed, or a row that is not among its rows.
+    None for a row that the caller may not see: its model is not exposed, or it is not among the exposure's rows.
     """
     holder: Any = field.model._meta.get_field(field.ct_field)
     found: list[Any] = [None] * len(types)
@@ -333,7 +333,7 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
 def labels_by_text(
     request: MCPRequest, related: ModelExposure, texts: Iterable[Any]
 ) -> dict[Any, tuple[Any, str | None]]:
-    """Return keys and labels of the rows that the caller may view, by the texts that their keys are written as."""
+    """Return keys and labels of the rows that the caller may view, by the text of the key in generic foreign keys."""
     wanted = {text: _key_of(related, text) for text in texts}
     labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
     renderer = field_renderer(related.opts.pk, None, "")

@@ -1,6 +1,6 @@
 """The lookups that a field takes, such as ``exact`` and ``gte``, and how their values are parsed.
 
-A lookup is one of those that the field's kind or the exposure allows: what a client writes never becomes an ORM
+Only lookups that the field's kind or the exposure allows are accepted: what a client writes never becomes an ORM
 keyword.
 """
 
@@ -29,19 +29,19 @@ from .relative_dates import EXAMPLES, PERIODS, Span, just_before, local_now, mid
 
 MAX_VALUES: Final = 100
 MAX_REGEX: Final = 100
-# What a backtracking matcher can need ages for: a repeated group, and many repetitions one after the other.
+# Maximum number of repetitions in a regular expression: many in a row, or a repeated group, may backtrack for ages.
 MAX_REPEATS: Final = 3
 _REPEAT: Final = re.compile(r"[*+{]|(?<![(*+?}])\?")
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
-# Lookups of texts beside those of their kind; a regular expression is only for an exposure that declares it.
+# Lookups of text beside those of its kind. Regular expressions are only for exposures that declare them.
 MORE_TEXT: Final = ("iexact", "endswith", "iendswith")
 DECLARED_TEXT: Final = ("regex", "iregex")
-# How a number is rounded that has more decimals than the column: more than 3.4 is more than 3, and at least 4.
+# Rounding of a number with more decimals than the column: "more than 3.4" becomes "more than 3", "at least" 4.
 ROUNDINGS: Final = {"gt": ROUND_FLOOR, "lte": ROUND_FLOOR, "gte": ROUND_CEILING, "lt": ROUND_CEILING}
 _FRACTION: Final = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,20}")
 _EXACT: Final = Context(prec=60)
-# Parts of dates and times, and the numbers that each can be. The bounds of a year leave room for every time zone.
+# Parts of dates and times, each with its range. The range of years leaves room for every time zone.
 PARTS: Final[Mapping[str, tuple[int, int]]] = {
     "year": (2, 9998),
     "quarter": (1, 4),
@@ -52,7 +52,7 @@ PARTS: Final[Mapping[str, tuple[int, int]]] = {
     "hour": (0, 23),
     "minute": (0, 59),
 }
-# How a part is compared, after its name: ``year__gte``.
+# Lookups that compare a part, written after its name: ``year__gte``.
 OF_PARTS: Final = ("exact", "gt", "gte", "lt", "lte", "in", "range")
 _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "date": ("year", "quarter", "month", "week", "week_day", "day"),
@@ -87,8 +87,8 @@ def _parse_text_lookup(field: Any, lookup: str, value: Any) -> str:
 def parse_condition(path: FieldPath, lookup: str, value: Any, now: datetime | None = None) -> Condition:
     """Parse the value of a lookup such as ``gte`` on a field, and return the condition.
 
-    ``null`` means isnull, a list means in; a bare date compared with a datetime means the whole day, and a relative
-    date, which is seen from ``now``, the whole time that it names.
+    ``null`` means ``isnull`` and a list means ``in``. A bare date compared with a datetime means the whole day, and a
+    relative date, counted from ``now``, means the whole period that it names.
     """
     field = path.field
     if value is None and lookup in ("exact", "isnull"):
@@ -174,7 +174,7 @@ def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
     is_date = kind_of(field).word == "date"
     span = read_span(value, now) if isinstance(value, str) else None
     if span is None:
-        # Python reads a week of ISO 8601 as its Monday; it is a period.
+        # Python would read a week of ISO 8601 as its Monday; here it means the whole week.
         is_week = isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10
         expected = "a date"
         try:
@@ -223,7 +223,7 @@ def usual_lookups(field: Any) -> tuple[str, ...]:
 def declared_lookups(path: FieldPath, lookups: Sequence[str]) -> tuple[str, ...]:
     """Return those of the declared lookups that the field can take, without lookups that are unknown here.
 
-    So are regular expressions where this process would have to match them.
+    Regular expressions are left out too if this process would have to match them.
     """
     known = set(usual_lookups(path.field))
     if set(MORE_TEXT) <= known and not set(DECLARED_TEXT).isdisjoint(lookups):

@@ -1,6 +1,6 @@
 """Filters that a project wrote, known by their names: the admin's sidebar, and a ``FilterSet`` of django-filter.
 
-They run as they are. django-filter is not imported here.
+They run unchanged. django-filter is not imported here.
 """
 
 import logging
@@ -25,13 +25,13 @@ from .access import ModelAccess, access_of, has_every_row
 logger = logging.getLogger("mcp_django")
 
 MAX_CHOICES: Final = 200
-# The last is what django-filter says of a filter that is a method and has no label.
+# Titles that say nothing; the last is django-filter's label for a filter with a method and without a label.
 _UNTITLED: Final = (None, "", "[invalid name]")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A named filter as callers are offered it: its title, and its choices; without choices it takes any text."""
+    """What a named filter offers to callers: its title and its choices; without choices it takes any text."""
 
     name: str
     title: str
@@ -46,7 +46,7 @@ class Offer:
 
 
 class NamedFilter(ABC):
-    """A named filter that the project wrote, such as one of the admin's sidebar, with the names that select it."""
+    """A named filter that the project wrote, such as one in the admin's sidebar, with the names that select it."""
 
     # Whether a name takes more than one value.
     takes_lists = True
@@ -64,7 +64,7 @@ class NamedFilter(ABC):
         """Return what this named filter offers the caller now; nothing if the admin would not show it."""
 
     def described(self) -> Sequence[Offer]:
-        """Return what this named filter offers in a description: choices of rows as far as the caller sees them."""
+        """Return what this named filter offers in a description, with only rows that the caller sees as choices."""
         return self.offers()
 
     def value_of(self, offer: Offer, text: str) -> str | None:
@@ -73,11 +73,11 @@ class NamedFilter(ABC):
 
     @abstractmethod
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
-        """Return the rows that pass."""
+        """Return the rows that pass the named filter."""
 
 
 class Narrowed(NamedFilter):
-    """A ``NamedFilter`` of this app's own, made of a function that narrows rows. No client can name one."""
+    """A ``NamedFilter`` of this app, made from a function that narrows rows. Clients have no name for it."""
 
     def __init__(self, function: Callable[[QuerySet[Any]], QuerySet[Any]]) -> None:
         self.function = function
@@ -95,7 +95,7 @@ class Narrowed(NamedFilter):
 def named_filters_of(model: ModelAccess, *, described: bool = False) -> list[Offer]:
     """Return the named filters that the caller may use, without those whose code fails.
 
-    With ``described`` they have the choices that the caller is told.
+    With ``described``, each has the choices that a description shows.
     """
     found: dict[str, Offer] = {}
     for item in model.exposure.get_named_filters(model.request):
@@ -125,7 +125,7 @@ class FilterSetFilter(NamedFilter):
 
     @cached_property
     def _empty(self) -> Any:
-        # An instance, as asking the class for its form fields would change what other instances show.
+        # Use an instance: asking the class for its form fields would change those of other instances.
         return self._filterset(self.exposure.model._default_manager.none(), None)
 
     def _filterset(self, queryset: QuerySet[Any], data: QueryDict | None) -> Any:
@@ -133,7 +133,7 @@ class FilterSetFilter(NamedFilter):
         for field in made.form.fields.values():
             rows = getattr(field, "queryset", None)
             if rows is not None and rows.model in self.request.mcp.site.exposures:
-                # What a relation may be compared with are rows that the caller may view.
+                # Compare a relation only with rows that the caller may view.
                 related = access_of(self.request).exposure_of(rows.model)
                 if related is None:
                     field.queryset = rows.none()
@@ -172,7 +172,7 @@ def _names(key: str, item: Any) -> Iterator[str]:
     """Yield the names of a filter in a django-filter ``FilterSet``: its own, or those of the two ends of a range."""
     widget = item.field.widget
     if hasattr(item, "param_map"):
-        # It orders, and narrows nothing: that is what the argument ``ordering`` is for.
+        # It orders rows and narrows nothing: clients use the argument ``ordering`` for that.
         return
     for suffix in getattr(widget, "suffixes", None) or [None]:
         yield widget.suffixed(key, suffix) if suffix else key

@@ -1,4 +1,4 @@
-"""The valid names nearest to a wrong one, and the error of a name that is none of those that are valid."""
+"""The valid names nearest to a wrong one, and the error for a name that is not valid."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -10,18 +10,18 @@ from ..exceptions import Repair, ToolError
 from .fields import TEXTUAL
 
 MAX_LISTED: Final = 40
-# Characters of the names in a message, and of a text that is compared with names.
+# Maximum number of characters of the names in a message, and of a text that is compared with names.
 MAX_CHARS: Final = 360
 MAX_COMPARED: Final = 100
-# How alike a name is that may be meant, between 0 and 1; how much less alike one is that is not meant, too.
+# Minimum similarity of a name that may be meant (0 to 1), and how much less similar than the best one it may be.
 NEAR: Final = 0.6
 CLOSE: Final = 0.06
 MAX_NEAR: Final = 3
-# How alike two words are of which one is a misspelt other.
+# Minimum similarity of two words of which one is a misspelling of the other.
 TYPO: Final = 0.7
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 COUNTING: Final = frozenset(("count", "counts", "cnt", "num", "number", "nr", "n"))
-# What a name may have or not without a difference; and words that ask something of a value, which are never misspelt.
+# Words that a name may lack without meaning something else, and words of lookups, which never count as misspelt.
 _FILLING: Final = frozenset(("at", "on", "of", "by", "the", "is", "id", "pk", "date", "time", "datetime"))
 _ASKING: Final = frozenset(
     {
@@ -57,7 +57,7 @@ def alternatives(text: Any, names: Iterable[str], near: Sequence[str] | None = N
 def nearest(text: Any, names: Iterable[str]) -> list[str]:
     """Return the valid names nearest to a misspelt one, several if none stands out.
 
-    They are those that differ in case, signs or number alone; where there is none, those that are most alike.
+    These differ from the text only in case, signs or plural; if there are none, they are the most similar names.
     """
     known = list(dict.fromkeys(names))
     if not isinstance(text, str) or not letters(text):
@@ -91,7 +91,7 @@ def words(text: str) -> list[str]:
 def says_all(text: Any, name: str) -> bool:
     """Return whether the nearest name has each word of a misspelt text.
 
-    A name that lacks one says something else: ``orders`` is not ``num_orders``, and ``paid`` not ``unpaid``.
+    A name that lacks one means something else: ``orders`` is not ``num_orders``, and ``paid`` is not ``unpaid``.
     """
     if not isinstance(text, str) or letters(text[:MAX_COMPARED]) == letters(name):
         return True
@@ -121,10 +121,10 @@ def _alike(text: str, names: Sequence[str]) -> list[str]:
 
 
 class Misnamed(ToolError):
-    """Error: a name that is none of ``names``; ``repair`` corrects the call if one nearest name is clearly meant.
+    """Error: a name that is not one of ``names``; ``repair`` corrects the call if one nearest name is clearly meant.
 
-    It does so if the nearest name has every word of the text; the model's own name ``of`` need not be in it. With
-    ``of`` None it always does. ``near`` can be a function, called only when the message is read: most never are.
+    It is clearly meant if it has every word of the text, except words of the model's own name, ``of``. With ``of`` None
+    it always is. ``near`` can be a function, which is called only when the message is read, and most never are.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Misnamed(ToolError):
 
     @cached_property
     def repair(self) -> Repair | None:  # type: ignore[override]
-        """What puts the nearest name in the place of the wrong one, None if no name is clearly meant."""
+        """The repair that replaces the wrong name by the nearest one, None if no name is clearly meant."""
         is_meant = len(self._near) == 1 and (self._of is None or says_all(self._text, f"{self._near[0]} {self._of}"))
         return self._repair(self._near[0]) if is_meant else None
 

@@ -1,7 +1,7 @@
 """Orderings: the columns that rows are sorted by, as the project declares them and as clients ask for them.
 
-An ordering is always total, so that keyset pagination works. Whether an index serves one is known as far as the model
-declares its indexes: the database is not asked.
+An ordering is always total, so that keyset pagination works. Whether an index serves it is decided by the indexes that
+the model declares: the database is not asked.
 """
 
 import dataclasses
@@ -28,8 +28,8 @@ from .path import Path, guarded_name, guarded_values, guards_on
 class OrderKey:
     """One column of an ordering: its path from the model, its field, its direction, and whether it may be NULL.
 
-    ``nulls_last`` says where NULL stands, None that it stands where the database puts it. With an ``expression``, the
-    path is the name that its values get.
+    ``nulls_last`` says where NULL is sorted; None leaves that to the database. With an ``expression``, the path is the
+    name of its values in the query.
     """
 
     path: str
@@ -40,22 +40,22 @@ class OrderKey:
     expression: Any = dataclasses.field(default=None, compare=False)
 
     def puts_nulls_last(self, nulls_largest: bool) -> bool:
-        """Return whether the ordering puts NULL last in a database that sorts it as the largest value, or not."""
+        """Return whether the ordering puts NULL last, for a database that sorts NULL as the largest value or not."""
         return self.nulls_last if self.nulls_last is not None else self.descending is not nulls_largest
 
 
-# Kinds of indexes that keep an order: Django's own, and PostgreSQL's by its name.
+# Suffixes of indexes that keep an order: Django's own, and PostgreSQL's B-tree.
 SORTED: Final = ("idx", "btree")
-# A column of an index: its attname, and whether it descends.
+# A column of an index: its attname, and whether it is descending.
 Part = tuple[str, bool]
 
 
 def is_served(model: type[Model], keys: Sequence[OrderKey]) -> bool:
     """Return whether an index of the model serves the ordering, so that the database need not sort the whole table.
 
-    An index on the first keys is enough, as the database then sorts only the rows that are equal in them. These are
-    many if the last of these keys is a boolean or has choices. The first key is read without its NULLs, and of the
-    others an index has NULL where the database puts it.
+    An index on the first keys is enough, because the database then sorts only rows that are equal in them, unless the
+    last of these keys is a boolean or has choices: then too many are. NULL in the first key is read separately; in the
+    other keys, the index has NULL where the database sorts it.
     """
     return any(_serves(model, parts, keys) for parts in _indexes(model))
 
@@ -63,7 +63,7 @@ def is_served(model: type[Model], keys: Sequence[OrderKey]) -> bool:
 def _serves(model: type[Model], parts: Sequence[Part], keys: Sequence[OrderKey]) -> bool:
     same = 0
     for (name, descending), key in zip(parts, keys, strict=False):
-        # An index is read in both directions.
+        # An index can be read in both directions.
         if name != key.path or (descending is key.descending) is not (parts[0][1] is keys[0].descending):
             break
         if same and key.nulls_last is not None:
@@ -101,7 +101,7 @@ def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
 
 
 def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
-    """Return the leading parts of a declared index that an ordering can use: to the first that is no plain column."""
+    """Return the leading parts of a declared index that an ordering can use: plain columns, up to anything else."""
     found: list[Part] = []
     opts = model._meta.concrete_model._meta  # type: ignore[union-attr]
     names = {field.name: field.attname for field in opts.local_concrete_fields}
@@ -120,15 +120,15 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
     return tuple(found)
 
 
-# Relations that a declared order may follow.
+# Maximum number of relations that a declared ordering may follow.
 MAX_HOPS: Final = 3
 
 
 def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
     """Return the default ordering of the exposure as keys, made total by the primary key.
 
-    An entry that is no column of one value (an expression, ``?``, an annotation) is left out, and so is one of a model
-    that the caller may not view. The project may sort by columns of the rows that callers do not see.
+    An entry that is not a column with one value (an expression, ``?``, an annotation) is left out, and so is one of a
+    model that the caller may not view. The project may sort by columns that callers do not see.
     """
     keys = _keys(exposure, exposure.get_ordering(request))
     seen = [_guarded_key(request, exposure, key) if "__" in key.path else key for key in keys]
@@ -194,9 +194,9 @@ def client_order_key(
 ) -> OrderKey | None:
     """Return the ordering key of a name by which a client sorts; None for a name by which the caller may not sort.
 
-    A column that the admin computes is sorted by its ``admin_order_field``. A path through relations is one that
-    ``sortable_by`` declares, or that the caller could follow by reading every row on its way: an order by rows that are
-    hidden would tell of them. NULL is last in both directions, where neither the client nor the admin says otherwise.
+    A column that the admin computes is sorted by its ``admin_order_field``. A path through relations must be declared
+    in ``sortable_by``, or be one that the caller could follow by reading every row on it: an order by hidden rows would
+    reveal them. NULL is last in both directions, unless the client or the admin says otherwise.
     """
     if len(text) > MAX_NAME:
         return None
@@ -214,7 +214,7 @@ def client_order_key(
     if key is None:
         return None
     if nulls_last is None:
-        # Whoever asks for the highest value does not mean a row that has none, on whatever database.
+        # Clients that ask for the highest value do not mean a row without one, whatever the database sorts first.
         nulls_last = key.nulls_last is None or key.nulls_last is not descending
     return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
 
@@ -236,7 +236,7 @@ def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) ->
 
 
 def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order: Any) -> OrderKey | None:
-    """Return the ordering key of a name that an expression or an annotation of the queryset sorts."""
+    """Return the ordering key of a column that is sorted by an expression or by an annotation of the queryset."""
     descending, nulls_last = False, None
     if isinstance(order, OrderBy):
         nulls_last = True if order.nulls_last else False if order.nulls_first else None
@@ -267,7 +267,7 @@ def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
     key = _own_key(exposure.model, column.name) if column is not None else None
     if column is None or key is None or not column.is_guarded:
         return key
-    # What the caller may not see is null, as it is in a column.
+    # Values that the caller may not see sort as NULL, as they are shown.
     value = guarded_values(access_of(request)[exposure], [column])[column.path]
     return OrderKey(column.path, column.field, False, True, None, value)
 

@@ -1,8 +1,8 @@
 """Keyset pagination: the query of one page, the segments of the ordering that it reads, and cursors to the next page.
 
-A cursor is opaque (specification, server/utilities/pagination): the sort values of the last row, encrypted because an
-ordering may use a column that the caller does not see, signed, bound to user, site and query, and good for
-``CURSOR_MAX_AGE`` seconds. Nothing is kept on the server, and any worker with the same keys can read it.
+A cursor is opaque (specification, server/utilities/pagination). It holds the sort values of the last row, encrypted
+because an ordering may use a column that the caller does not see, and signed for one user, site and query. It is valid
+for ``CURSOR_MAX_AGE`` seconds. Nothing is kept on the server: any worker with the same keys can read it.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -45,13 +45,13 @@ MAX_KEY_BYTES: Final = 2048
 T = TypeVar("T")
 
 COUNT_CAP: Final = 10_000
-# Keys in one query: databases bound the number of parameters, the lowest being SQLite's 999.
+# Maximum number of keys in one query: databases limit the parameters, and the lowest limit is SQLite's 999.
 CHUNK: Final = 400
-# Databases that find ``(a, b) > (x, y)`` by an index.
+# Vendors of databases that can find ``(a, b) > (x, y)`` in an index.
 ROW_VALUES: Final = ("postgresql", "sqlite")
 
 
-# Segments of an order
+# Segments of an ordering
 
 
 class RowGreaterThan(TupleGreaterThan):
@@ -62,7 +62,7 @@ class RowGreaterThan(TupleGreaterThan):
 
 
 class RowLessThan(TupleLessThan):
-    """Compare ``(a, b) < (x, y)`` for keyset pagination on SQLite too, as :class:`RowGreaterThan` is written."""
+    """Compare ``(a, b) < (x, y)`` for keyset pagination on SQLite too, like :class:`RowGreaterThan`."""
 
     def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
         return super(TupleLookupMixin, self).as_sql(compiler, connection)
@@ -72,9 +72,9 @@ class RowLessThan(TupleLessThan):
 class Segment:
     """Segment of a keyset pagination: consecutive rows that are one range of an index, wherever NULL is sorted.
 
-    The first ``len(nulls)`` keys have the values of the cursor, NULL where ``nulls`` says so. Of the keys that follow,
-    ``beyond`` are compared with the cursor's as one value; or ``null`` says whether the next one is NULL. With neither,
-    the keys that follow are free.
+    The first ``len(nulls)`` keys equal the cursor's values, which are NULL where ``nulls`` says so. The next ``beyond``
+    keys are compared with the cursor's values as one row value; or ``null`` says whether the next key is NULL. With
+    neither, the remaining keys are free.
     """
 
     nulls: tuple[bool, ...] = ()
@@ -100,8 +100,8 @@ class Segment:
     def order(self, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
         """Return the ``order_by`` of a pagination segment's rows.
 
-        Keys that are constant in the segment are left out, and NULLS FIRST or LAST is written only where the database
-        would sort NULL otherwise, so that a plain index serves.
+        Keys that are constant in the segment are left out, and NULLS FIRST or LAST is written only if the database
+        would sort NULL otherwise, so that a plain index can be used.
         """
         start = len(self.nulls) + (self.null is True)
         found: list[str | OrderBy] = []
@@ -129,9 +129,9 @@ def segments(
 ) -> Sequence[Segment]:
     """Split keyset pagination into segments of all rows, or of the rows after a cursor, in the order of the keys.
 
-    ``nulls`` says which values of the cursor are NULL, None that there is no cursor; ``nulls_largest`` is where the
-    database sorts NULL (PostgreSQL: as the largest value, SQLite: as the smallest); ``row_values`` says that it finds
-    ``(a, b) > (x, y)`` by an index.
+    ``nulls`` says which values of the cursor are NULL; it is None without a cursor. ``nulls_largest`` says that the
+    database sorts NULL as the largest value (PostgreSQL does, SQLite sorts it as the smallest); ``row_values`` says
+    that it can find ``(a, b) > (x, y)`` in an index.
     """
     if nulls is not None:
         return list(_after(keys, tuple(nulls), 0, nulls_largest, row_values))
@@ -154,7 +154,7 @@ def _after(
             yield Segment(equal, null=False)
         return
     stop = start + 1
-    # A row value with NULL in it is neither before nor after another one.
+    # A row value that contains NULL is neither before nor after another one.
     while row_values and stop < len(keys) and not keys[stop].nullable and keys[stop].descending is key.descending:
         stop += 1
     yield from _after(keys, nulls, stop, nulls_largest, row_values)
@@ -167,11 +167,11 @@ def _after(
 class PageQuery:
     """The query of one page: ``limit`` rows after the sort values ``after``, with these columns, for one caller.
 
-    ``text_limit`` is where long texts are cut, None for nowhere. ``moment`` is the time from which relative dates among
-    the conditions are seen, the same for all pages; None where there are none. ``guarded`` are the values of columns
-    that :func:`~mcp_django.orm.path.guarded_values` gave, by their paths.
+    ``text_limit`` is the number of characters at which texts are cut, None for no limit. ``moment`` is the time from
+    which relative dates in the conditions are counted, the same for all pages; None without such dates. ``guarded`` has
+    the expressions of :func:`~mcp_django.orm.path.guarded_values`, by path.
 
-    What takes ``params`` takes the values of :meth:`compiled_key`, or slots in their place.
+    Arguments named ``params`` are the values of :meth:`compiled_key`, or slots in their place.
     """
 
     request: MCPRequest
@@ -187,10 +187,10 @@ class PageQuery:
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
     def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
-        """Return the key of the page's SQL, in which values and columns have no part, and the values of its parameters.
+        """Return the key of the page's SQL, which depends neither on values nor on columns, and the parameters' values.
 
-        The first is None where the SQL depends on the values too, so that it cannot be compiled once. The values are
-        those of the filters, then those of the cursor.
+        The key is None if the SQL depends on the values, so that it cannot be compiled once. The parameters are the
+        values of the filters, then those of the cursor.
         """
         shapes, params = plannable_shapes(self.conditions, using)
         for key, value in zip(self.ordering, self.after or (), strict=False):
@@ -246,11 +246,11 @@ class PageQuery:
         select: Callable[[Any], CompiledQuery],
         using: str,
     ) -> Iterator[tuple[list[int], CompiledQuery]]:
-        """Yield for each segment of the page the positions of its sort keys that are never NULL, and its query, which
-        is compiled only when the caller comes to it.
+        """Yield two things for each segment of the page: the positions of its sort keys that are never NULL, and its
+        query, which is compiled only when the caller comes to it.
 
-        ``base`` gives the exposure's rows, of which ``shape`` is the shape, if they have one. ``select`` compiles the
-        rows of a segment, which is kept by the ``key``, None for nowhere.
+        ``base`` returns the exposure's rows, and ``shape`` is their shape, if they have one. ``select`` compiles the
+        query of a segment, which is cached under ``key`` unless that is None.
         """
         slots = list(map(Slot, range(len(params))))
 

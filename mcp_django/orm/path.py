@@ -1,8 +1,8 @@
 """Paths through relations to columns, as far as the caller could follow them by reading row after row.
 
-A path such as ``customer__city__name`` goes through relations to one row: each hop is one that the caller reads, to a
-model that they may view, and the column at the end is one that they may read there. A related row that is hidden from
-them has no values: what it holds is NULL.
+A path such as ``customer__city__name`` goes through relations to one row each. The caller must be able to read each
+relation, to view the model at its end, and to read the column at the end of the path. All values of a related row that
+is hidden from them are NULL.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ from .computed_columns import computed_value, order_source
 from .fields import is_joinable, kind_of, relations_on, resolve_path
 from .nearest_names import alternatives
 
-# Each hop is a join.
+# Maximum number of relations on a path: each is a join.
 MAX_HOPS: Final = 4
-# What the names of values begin with that are null where the caller may not see the row.
+# Prefix of the names of values that are NULL behind hidden rows.
 GUARDED: Final = "mcp_way_"
 
 
@@ -39,11 +39,11 @@ class NoField(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path such as ``customer__country`` ends at, or arithmetic makes: its ``name``, its ``expression``, and
-    a column of its type.
+    """What a path such as ``customer__country`` ends at, or what arithmetic gives: its ``name``, its ``expression``,
+    and a column of its type.
 
-    ``narrowed`` are the labels of models on the way of which the caller may not see every row. The value is NULL where
-    the way leads through a row that they may not see.
+    ``narrowed`` are the labels of the models on the path of which the caller may not see every row. The value is NULL
+    if the path leads through a hidden row.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Target:
 class Path:
     """A path such as ``customer__city`` through relations to one row each, as far as the caller can follow it.
 
-    ``hops`` are the names of the relations that they can follow, ``end`` is the model that these lead to. ``guards``
-    are what the rows on the way have to meet to be the caller's, ``narrowed`` the labels of the models of these rows.
+    ``hops`` are the names of the relations that they can follow, and ``end`` is the model that these lead to.
+    ``guards`` are the conditions that make the rows on the path visible, ``narrowed`` the labels of their models.
     """
 
     def __init__(self, start: ModelAccess, names: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class Path:
     def shown_column(self) -> Column | None:
         """The column at the end of the path, as a page shows it for a related row; None for no such column.
 
-        Where the caller may not see every row on the way, its ``path`` is a name for what :func:`guarded_values` gives.
+        If the path may lead through hidden rows, the column's ``path`` is a name in :func:`guarded_values`.
         """
         column = self.column if self.hops else None
         if column is None or not column.is_countable() or kind_of(column.field).word in ("file", "image"):
@@ -123,7 +123,7 @@ class Path:
     def find(self, name: str, usable: Callable[[Column], bool]) -> Target | None:
         """Return the value of a ``usable`` column at the end of the path; None for any other name.
 
-        A column that the admin computes has the value that it is sorted by: a path, or an expression.
+        The value of a column that the admin computes is the one that it is sorted by: a path or an expression.
         """
         column = self.end.column_named(name)
         if column is None or column.kind != "computed":
@@ -144,7 +144,7 @@ class Path:
 def target_of(model: ModelAccess, text: str, usable: Callable[[Column], bool], *more: str) -> Target:
     """Return the value at the end of a path such as ``customer__country``, of a column that is ``usable``.
 
-    The caller has to be able to follow the path by reading: each field on it is visible, and so is the model that it
+    The caller must be able to follow the path by reading: each field on it is visible, and so is the model that it
     leads to. ``more`` are further valid names for the message.
     """
     given, text = text, text.replace(".", "__")
@@ -170,7 +170,7 @@ def target_of(model: ModelAccess, text: str, usable: Callable[[Column], bool], *
 def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
     name, path = "__".join([*names, column.name]), "__".join([*names, column.path])
     if guarded:
-        # A column of the result cannot have a name that is a path.
+        # A column of the result cannot be named like a path.
         path = guarded_name(path)
     return Column(name, column.kind, path=path, field=column.field, through=names)
 
@@ -196,7 +196,7 @@ def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bo
 
 
 def computed_word(model: ModelAccess, name: str) -> str:
-    """Return the type of what a path ends at, if that is a computed column of the admin; "" for a shown one."""
+    """Return the type of what a path ends at, if that is a computed column of the admin; "" for any other column."""
     target = computed_target(model, name, lambda column: True)
     return kind_of(target.column.field).word if target is not None else ""
 
@@ -213,8 +213,8 @@ def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | Non
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
     """Return the guards of a path that the project declares: each a ``Q`` that keeps out hidden rows on the path.
 
-    None stands for a path through a model that the caller may not view, or into another database. One that is exposed
-    to nobody hides nothing: what the project declared on it stands.
+    None for a path through a model that the caller may not view, or into another database. A model that is exposed to
+    nobody hides nothing: the project's declaration stands.
     """
     found: list[Q] = []
     for names, relation in relations_on(model, path):
@@ -232,7 +232,7 @@ def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
 def leads_to_hidden_rows(access: Access, model: Any, path: str) -> bool:
     """Follow a path and return whether it leads through a model of which some callers may not see all rows.
 
-    Where a model is not exposed at all, what the project declared on it stands.
+    For a model that is not exposed at all, the project's declaration stands.
     """
     models = [relation.related_model for _, relation in relations_on(model, path)]
     related = [access.exposure_of(model) for model in models if model in access.request.mcp.site.exposures]

@@ -1,8 +1,8 @@
 """Load a user's permissions by one query, for the authentication backend that most projects have.
 
-``ModelBackend`` asks for a user's own permissions and for those of the groups by two queries of the ORM, for each
-request anew. Where it is the only backend, its answer is had from one compiled query, of the user's token where there
-is one, and left where it looks first.
+On each request, ``ModelBackend`` loads a user's own permissions and those of the groups with two ORM queries. If it is
+the only backend, one compiled query does that here, or the query of the user's token if there is one. The result is
+stored where the backend looks first.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
-# What makes one JSON text of many names, and no rows none of it, by the vendor of the database.
+# SQL that makes one JSON text of many names, by database vendor.
 AS_ONE: Final = {"postgresql": "JSON_AGG(%(expressions)s)::text", "sqlite": "JSON_GROUP_ARRAY(%(expressions)s)"}
-# Under which a user who was read with :func:`permission_columns` has their values, until they are needed.
+# Attribute of a user that keeps the values of :func:`permission_columns` until they are needed.
 FOUND: Final = "_mcp_permissions"
 _plans: "dict[str, CompiledQuery]" = {}
 
@@ -40,13 +40,13 @@ class Names(Func):
 def permission_columns(using: str, user: str) -> list[Subquery]:
     """Return subqueries of a user's permissions, own and of groups, for a query that reads the user anyway.
 
-    ``user`` is the path to the user's key. There are none where the database cannot, or where
-    :func:`load_permissions` would not ask it.
+    ``user`` is the path to the user's key. The list is empty if the database has no such JSON function, or if
+    :func:`load_permissions` would not use the result.
     """
     template = AS_ONE.get(connections[using].vendor)
     if template is None or not _is_in_tables(get_user_model()) or router.db_for_read(get_user_model()) != using:
         return []
-    # Which groups there are is asked within the query of their permissions.
+    # The permissions' query reads the user's groups in a subquery of its own, hence the second OuterRef.
     both = _links(using, OuterRef(user), OuterRef(OuterRef(user)))
     return [Subquery(links.values_list(Names(*names, template=template))) for links, names in both]
 
@@ -55,7 +55,7 @@ class Everything(frozenset[str]):
     """The permissions of a superuser, known without a query: every name is among them."""
 
     def __contains__(self, name: object) -> bool:
-        """Return that it is among them."""
+        """Return True: a superuser has every permission."""
         return True
 
     def isdisjoint(self, names: Iterable[object]) -> bool:
@@ -69,8 +69,8 @@ EVERYTHING: Final = Everything()
 def load_permissions(user: Any) -> None:
     """Load a user's permissions by one query, so that ``user.has_perm`` makes none.
 
-    Nothing is done for a user model without Django's permissions, and where a project has other backends, which are
-    asked as always.
+    Nothing is done for a user model without Django's permissions, or if the project has other backends: these are asked
+    as usual.
     """
     found = user.__dict__.pop(FOUND, None)
     if not user.is_active or not _is_in_tables(type(user)):
@@ -106,18 +106,18 @@ def _ask(user: Any) -> set[str]:
 def known_permissions(user: Any) -> AbstractSet[str] | None:
     """Return the user's permissions that the query loaded, None if something else decides on ``user.has_perm``.
 
-    They are there once :func:`load_permissions` has read them.
+    They are known only after :func:`load_permissions` has run for the user.
     """
     kept = user.__dict__
     known: AbstractSet[str] | None = kept.get("_mcp_known")
-    # A user who was narrowed answers by methods of its own.
+    # A user instance with its own has_perm() answers differently from the tables.
     return known if known is not None and kept["is_active"] and "has_perm" not in kept else None
 
 
 @cache
 def _is_djangos(model: Any) -> bool:
     """Return whether Django's code alone looks up the permissions of users of the model."""
-    # No model can be imported before the apps are loaded.
+    # Imported here because no model can be imported before the apps are loaded.
     from django.contrib.auth.backends import ModelBackend
 
     methods = (model.has_perm, *(getattr(ModelBackend, name) for name in LOOKUP))
@@ -127,8 +127,8 @@ def _is_djangos(model: Any) -> bool:
 def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
     """Return the queries for a user's own permissions and for those of the groups, with the paths of their names.
 
-    ``user`` and ``member`` are the key of the user, and the same as the groups are compared with. The rows are those
-    of the tables between: by way of the permissions themselves SQLite looks at each that there is.
+    ``user`` is the user's key in the first query, and ``member`` the same key in the query for the groups. The
+    querysets start from the link tables: from the permissions, SQLite would look at every permission that exists.
     """
     model = get_user_model()
     own, groups = model._meta.get_field("user_permissions"), model._meta.get_field("groups")
@@ -149,11 +149,11 @@ def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
 
 
 def _compile(using: str) -> "CompiledQuery":
-    # Every exposure imports this module, and most commands read nothing.
+    # Imported here because every exposure imports this module, but most commands do not query permissions.
     from .compiled_queries import Bind, Slot, compile_values
 
     own, by_groups = (links.values_list(*names) for links, names in _links(using, Bind(Slot(0)), Bind(Slot(0))))
-    # What is there twice is once in the set: the database need not sort it out.
+    # UNION ALL spares the database a sort: the set drops duplicates anyway.
     return compile_values(own.union(by_groups, all=True).order_by(), using)
 
 

@@ -1,8 +1,8 @@
 """Prefetch what the project's per-row code follows, so that a page does not make one query for each row.
 
-A method of the project's own may follow a relation of its row, which is a query for each row. What the first rows were
-seen to follow is loaded for all that come after them, by one query for each relation; foreign keys are remembered, and
-read with the rows of later pages.
+A method of the project may follow a relation of its row, which costs a query for each row. Relations that the first
+rows followed are loaded for all later rows with one query each. Foreign keys are also remembered, and read together
+with the rows of later pages.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ from ..exposures.querysets import follows_every_row
 from .fields import is_joinable
 
 T = TypeVar("T")
-# Rows that are looked at: the first ones may have no value in a relation.
+# Number of first rows to watch: the very first may have no value in a relation.
 LOOKS: Final = 3
 MAX_DEPTH: Final = 3
-# Fewer rows than these say nothing about a query for each.
+# Number of rows below which the number of queries says nothing about queries for each row.
 FEW: Final = 5
 
 
 def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str] | None = None) -> tuple[list[T], bool]:
     """Run ``work`` for each row and prefetch the relations that it follows; tell if each row still cost a query.
 
-    ``followed`` gets the paths of the relations that were loaded for it.
+    The paths of the relations that were loaded are added to ``followed``.
     """
     found: list[T] = []
     queries = 0
@@ -46,7 +46,7 @@ def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str]
                 continue
             paths = {*_loaded(row)} - {*_loaded(rows[position + 1])}
             for path in sorted(paths):
-                # Not where something cannot be loaded for many rows at once.
+                # Some attributes cannot be loaded for many rows at once.
                 with suppress(AttributeError, ValueError):
                     prefetch_related_objects(rows[position + 1 :], path)
             if followed is not None:
@@ -55,14 +55,14 @@ def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str]
 
 
 def _loaded(row: Model, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[str]:
-    """Yield the paths of the relations that are loaded on a row already, with the prefetched ones."""
+    """Yield the paths of the relations that are already loaded on a row, including prefetched ones."""
     for name, value in list(row._state.fields_cache.items()):
         yield prefix + name
         if isinstance(value, Model) and depth > 1:
             yield from _loaded(value, f"{prefix}{name}__", depth - 1)
 
 
-# The foreign keys that the code behind a column was seen to follow, by the exposure and the column.
+# The foreign keys that the code behind a column followed before, by exposure and column name.
 _learned: WeakKeyDictionary[Any, dict[str, frozenset[str]]] = WeakKeyDictionary()
 
 

@@ -1,8 +1,7 @@
 """Limits of one call: the time of a read's queries, and on PostgreSQL the time for which a write waits for locks.
 
-A watching thread interrupts the queries of a call that is over its time, from outside: no statement is sent for it and
-the connection keeps no setting, so that a connection which others share (the project's own code, a pooler) is left as
-it was.
+A watching thread interrupts the queries of a call that is over its time. It sends no statement and changes no setting,
+so a connection that others share (the project's own code, a pooler) is left as it was.
 """
 
 import os
@@ -23,14 +22,14 @@ ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
 )
 TOO_SLOW: Final = f"The database took too long. {ADVICE}"
-# SQLite reads no more brackets within each other than some hundred.
+# SQLite's parser has a limit for nested brackets.
 TOO_DEEP: Final = (
     "The question is nested too deep for the database. Ask with fewer brackets or fewer nested conditions."
 )
-# Seconds between two looks of the watching thread, and after the last call until it ends.
+# Seconds between two checks of the watching thread, and seconds without a call after which it ends.
 TICK: Final = 0.1
 IDLE: Final = 30.0
-# Seconds that the database may take to hear that it should stop.
+# Maximum number of seconds to wait until the database has received a cancel request.
 CANCEL_TIMEOUT: Final = 2.0
 
 
@@ -53,7 +52,7 @@ class _TimeLimit:
     def __exit__(self, kind: Any, raised: BaseException | None, traceback: Any) -> None:
         _watched.pop(id(self), None)
         if self.is_over:
-            # Whoever uses the connection next must not be interrupted in our stead.
+            # Wait for a running interrupt: it must not hit the next user of the connection.
             with _interrupting:
                 pass
             if isinstance(raised, DatabaseError):
@@ -69,7 +68,7 @@ _threads: list[threading.Thread] = []
 
 
 def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
-    """Limit the time of queries in the block to ``STATEMENT_TIMEOUT`` seconds, or a share within another block."""
+    """Limit the time of queries in the block to ``STATEMENT_TIMEOUT`` seconds, or to a ``share`` of them."""
     seconds = settings.STATEMENT_TIMEOUT
     return nullcontext() if seconds is None else _TimeLimit(seconds * share)
 
@@ -85,8 +84,7 @@ def check_time() -> None:
 def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     """Open a transaction, and limit how long its queries wait for a lock: they fail after ``LOCK_TIMEOUT`` seconds.
 
-    SQLite has a timeout of its own, which ``DATABASES`` sets. If it is rolled back, the record of the call is as it was
-    before.
+    SQLite's timeout is set in ``DATABASES``. If the transaction is rolled back, so is the record of the call.
     """
     connection, record = connections[using], CURRENT.get() or CallRecord()
     kept = record.rows_changed, len(record.history)
@@ -98,7 +96,7 @@ def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
         with writing(using, mode):
             if is_outermost and connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
-                    # It ends with the transaction: whoever shares the connection finds it as it was.
+                    # The setting ends with the transaction: other users of the connection never see it.
                     patience = f"{settings.LOCK_TIMEOUT * 1000:.0f}"
                     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
             yield
@@ -140,14 +138,14 @@ def _watch() -> None:
         elif now - idle_since > IDLE and _may_end():
             return
         for watched in list(_watched.values()):
-            # Again at each look: the call may have been between two queries at the last one.
+            # Repeated at each check: at the last one, the call may have been between two queries.
             if watched.deadline - now < TICK:
                 _interrupt(watched)
 
 
 def _may_end() -> bool:
     with _starting:
-        # A call says that it is there before it looks for the thread.
+        # A call registers in _watched before it looks for the thread, so none is missed.
         thread = _threads.pop()
         if _watched:
             _threads.append(thread)
@@ -156,7 +154,7 @@ def _may_end() -> bool:
 
 def _interrupt(watched: _TimeLimit) -> None:
     with _interrupting:
-        # Said before it is asked whether the call is still there: the call asks in the opposite order.
+        # Set is_over before checking whether the call is still there: the call does it in the opposite order.
         watched.is_over = True
         if id(watched) in _watched:
             for connection in watched.connections:
@@ -174,5 +172,5 @@ def _stop_queries(raw: Any) -> None:
         elif hasattr(raw, "cancel"):
             raw.cancel()
     except Exception:
-        # It was closed meanwhile, or cannot be reached: the next look tries again.
+        # The connection was closed or cannot be reached: the next check tries again.
         return

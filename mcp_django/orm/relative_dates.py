@@ -1,7 +1,7 @@
 """Relative dates (``today-30d``, ``last month``) and calendar periods.
 
-Days, weeks (from Monday), months, quarters and years are those of the current time zone. What is read here is plain
-text of a client: it becomes two points in time and nothing else.
+Days, weeks (from Monday), months, quarters and years are those of the current time zone. A client's text becomes two
+points in time and nothing else.
 """
 
 import re
@@ -40,17 +40,17 @@ _OFFSET: Final = re.compile(r"(now|today|yesterday|tomorrow)? ?([+-]) ?([0-9]{1,
 _AGO: Final = re.compile(r"([0-9]{1,4}) ?([a-z]+) ago|in ([0-9]{1,4}) ?([a-z]+)")
 _LENGTH: Final = re.compile(r"(last|past|next) ([0-9]{1,4}) ?([a-z]+)")
 _CALENDAR: Final = re.compile(r"(last|previous|this|current|next) (day|week|month|quarter|year)")
-# From the beginning of the period to now.
+# From the start of the period to the end of today.
 _TO_DATE: Final = re.compile("(week|month|quarter|year)[ -]to[ -]date|([wmqy])td|so far this (week|month|quarter|year)")
 _COUNTED: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBER_WORD: Final = re.compile(
     rf"\b({'|'.join(_COUNTED)})(?= (?:second|minute|hour|day|week|month|quarter|year)s?\b)"
 )
-# What stands before a date and adds nothing to it.
+# Words before a date that add nothing to it.
 _FILLER: Final = re.compile(r"(?:in|during|within|on|of|for|the) (?:the )?")
 _EDGE: Final = re.compile(r"(start|end) of (?:the )?(.+)")
 
-# Stretches of the calendar: a year, a month by number or name, a quarter, a week of ISO 8601, in either order.
+# Calendar periods: a year, or a month (number or name), quarter or week (ISO 8601) beside a year, in either order.
 _NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH_NAME: Final = (
     "(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
@@ -87,7 +87,7 @@ class Span:
 
 
 def local_now() -> datetime:
-    """Return the present time, from which relative dates are seen, in the current time zone."""
+    """Return the present time in the current time zone, from which relative dates are counted."""
     return timezone.localtime() if django_settings.USE_TZ else datetime.now()
 
 
@@ -107,7 +107,7 @@ def clock_words() -> str:
 
 
 def just_before(moment: datetime) -> datetime:
-    """Return the last moment before another, in time that passes: clocks that go back at midnight repeat an hour."""
+    """Return the last moment before another, in elapsed time: clocks that go back at midnight repeat an hour."""
     step = timedelta(microseconds=1)
     if moment.tzinfo is None:
         return moment - step
@@ -120,18 +120,18 @@ def midnight(day: date) -> datetime:
     if not django_settings.USE_TZ:
         return found
     found = timezone.make_aware(found)
-    # Fails here, not in the database, around the years 1 and 9999.
+    # Near the years 1 and 9999, fail here rather than in the database.
     found.astimezone(UTC)
     return found
 
 
 def seen_from(moment: datetime) -> datetime:
-    """Return the time of an earlier call, from which relative dates are seen, in the current zone."""
+    """Return the time of an earlier call, from which relative dates are counted, in the current time zone."""
     return timezone.localtime(moment) if django_settings.USE_TZ and timezone.is_aware(moment) else moment
 
 
 def read_span(text: str, now: datetime) -> Span | None:
-    """Parse a relative date such as ``today-30d``, seen from ``now``; None for any other text."""
+    """Parse a relative date such as ``today-30d``, counted from ``now``; None for any other text."""
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     spaced = " ".join(text.lower().replace("_", " ").split())
@@ -174,7 +174,7 @@ def _bare(text: str) -> str:
 
 
 def _read_day(text: str) -> Span | None:
-    """Parse a date with the name of its month, or in numbers that can be read in one way alone."""
+    """Parse a date with the name of its month, or in numbers that can be read in only one way."""
     found = next((match for pattern in _WRITTEN_DAYS if (match := pattern.fullmatch(text))), None)
     if found is None:
         return None
@@ -292,7 +292,7 @@ def _moved(moment: datetime, amount: int, unit: str) -> datetime:
         return datetime.combine(_moved_day(moment.date(), amount, unit), moment.timetz())
     if moment.tzinfo is None:
         return moment + amount * _SHORT[unit]
-    # Hours are counted in time that passes: a clock that is put back repeats one.
+    # Count hours in UTC: a clock that is put back repeats one.
     return (moment.astimezone(UTC) + amount * _SHORT[unit]).astimezone(moment.tzinfo)
 
 
@@ -300,7 +300,7 @@ def _moved_day(day: date, amount: int, unit: str) -> date:
     if unit in _MONTHS:
         months = day.year * 12 + day.month - 1 + amount * _MONTHS[unit]
         year, month = divmod(months, 12)
-        # From a longer month to a shorter one: its last day.
+        # A day that the new month does not have becomes its last day.
         return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
     return day + timedelta(amount * (7 if unit == "week" else 1))
 

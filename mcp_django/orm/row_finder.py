@@ -1,7 +1,7 @@
 """Find the rows that a caller names: by primary key, by a unique field such as a number, or by the label.
 
-A unique field or a label is looked up only where no row has the key, so that keys cost nothing more: among the caller's
-rows, by unique fields that they may read and filter by, and by labels as results show them.
+A unique field or a label is looked up only if no row has the key, so keys cost nothing extra. Only the caller's rows
+are searched, by unique fields that they may read and filter by, and by labels as results show them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
 from .pagination import check_searchable, chunks, narrowed
 from .undecodable_values import all_readable
 
-# Rows whose labels are made to be compared, where no column has them, and rows that an error names.
+# Maximum number of rows whose ``__str__`` is compared with a text, and of rows that an error names.
 MAX_COMPARED: Final = 200
 MAX_NAMED: Final = 5
-# Characters from which on a part of a label says something.
+# Minimum number of characters of a text that is searched for within labels.
 MIN_PART: Final = 3
 
 
@@ -47,8 +47,8 @@ class RowFinder:
     def key(self, given: Any, missing: str, repair: Callable[[str], Repair] | None = None) -> str:
         """Find the one row that ``given``, a unique value or the row's text, names, and return its primary key.
 
-        What could be a key is never taken for a name, only told: the row that it was the key of may have gone.
-        ``repair`` mends the call by the key of the only row that may be meant.
+        A text that could be a key never counts as a name, because the row with that key may have been deleted: the
+        error only mentions the row with that name. ``repair`` corrects the call, given the key of the only row meant.
         """
         text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
         if not is_short_text(text, MAX_LABEL) or not text.strip() or self.exposure.opts.is_composite_pk:
@@ -103,7 +103,7 @@ class RowFinder:
                     yield f"{item!r} is {key}"
 
     def _could_be_key(self, text: str) -> bool:
-        """Return whether the text to find a row by looks like a primary key; where keys are texts, any text does."""
+        """Return whether the text to find a row by could be a primary key; where keys are texts, none counts as one."""
         if kind_of(self.exposure.opts.pk).word == "text":
             return False
         try:
@@ -122,7 +122,7 @@ class RowFinder:
             return found
         if label is not None:
             return self._read(rows.filter(Q((f"{label}__iexact", text))))
-        # Those that ``__str__`` calls so, unless there are too many rows to ask each of them.
+        # Compare the text with each row's ``__str__``, unless there are too many rows.
         read = self._read(rows, MAX_COMPARED, all_or_none=True)
         labels = labels_of(self.exposure, read)
         return [row for row, label in zip(read, labels, strict=True) if (label or "").casefold() == text.casefold()]
@@ -141,7 +141,7 @@ class RowFinder:
         return self._read(rows.order_by("pk"))
 
     def _read(self, rows: QuerySet[Any], most: int = MAX_NAMED, *, all_or_none: bool = False) -> list[Model]:
-        """Read the first rows that were found, as far as the caller may view them, one more than ``most``."""
+        """Read the first rows, up to one more than ``most``, and return those that the caller may view."""
         with all_readable():
             read = list(with_labels_of(self.exposure, rows)[: most + 1])
         if all_or_none and len(read) > most:

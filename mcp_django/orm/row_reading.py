@@ -1,8 +1,8 @@
 """Row reading: one page of rows as JSON, by a compiled query or as model instances, and one row by its primary key.
 
-A page of plain columns is read as tuples: by a query that was compiled before, where the exposure's rows have a shape
-and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page with a computed column,
-or of an exposure with its own serializer, is read as instances.
+A page of plain columns is read as tuples: by a cached compiled query if the exposure's rows have a shape and the SQL of
+the filters is the same for all values, otherwise by SQL compiled for this call. A page with a computed column, or of an
+exposure with its own serializer, is read as instances.
 """
 
 import logging
@@ -58,11 +58,11 @@ from .uris import row_uri
 
 logger = logging.getLogger("mcp_django")
 Renderer = Callable[[Any], Any]
-# What follows relations in the name of all columns that the exposure's serializer makes.
+# Relations that the exposure's serializer follows are learned under this name, for all of its columns.
 SERIALIZER: Final = ""
-# Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
+# Maximum number of joins for labels, because databases limit the tables of one query. Further labels cost queries.
 MAX_JOINS: Final = 20
-# Values as they were read, by the column.
+# The values that were read, one sequence for each column.
 Columns = list[Sequence[Any]]
 NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
@@ -133,14 +133,14 @@ def layout_of(
 
 def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer | None:
     if column.kind in ("many", "reverse", "generic"):
-        # They are made of JSON.
+        # Their values are JSON already.
         return None
     if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
         return pk_text
     hint = f'use get_record fields=["{column.name}"]'
     places = getattr(column.field, "decimal_places", None) if column.is_guarded else None
     if places is not None:
-        # SQLite knows the places of columns alone.
+        # SQLite knows the decimal places of columns, but not of expressions.
         return lambda value: render(trimmed(value, places))
     if column.kind in ("field", "relation"):
         return field_renderer(column.field, limit, hint)
@@ -179,7 +179,7 @@ def read_tuples(query: PageQuery) -> Page:
         return exposure.get_queryset(request) if queryset is None else queryset
 
     def select(rows: QuerySet[Any]) -> CompiledQuery:
-        # Rows that are sorted by what a relation leads to have it.
+        # Rows that are sorted by a column of a related row have that row, so their joins need not be outer joins.
         sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
         keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
         keys += [column.path for column in query.columns if column.through]
@@ -191,7 +191,7 @@ def read_tuples(query: PageQuery) -> Page:
         for filled, compiled in query.compiled(base, shape, key, params, select, using):
             read = compiled.columns(using, values)
             for position in [layout.keys[index] for index in filled] if read else ():
-                # SQLite's driver makes nothing of a date that is none.
+                # SQLite's driver returns None for a broken date, even in a sort key that is never NULL here.
                 if None in read[position]:
                     read[position] = [UNDECODABLE if value is None else value for value in read[position]]
             if not found:
@@ -221,7 +221,7 @@ def read_instances(query: PageQuery) -> Page:
     layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
     queryset, (needed, loaded) = exposure.get_queryset(request), _instance_loader(query, layout)
 
-    # A cursor holds what the column holds, whatever an attribute in its place makes of it.
+    # A cursor needs the values of the columns, whatever attributes in their place make of them.
     hidden = {
         f"mcp_key_{number}": key.path
         for number, key in enumerate(query.ordering)
@@ -231,7 +231,7 @@ def read_instances(query: PageQuery) -> Page:
     def rows() -> Iterator[QuerySet[Any]]:
         for rows in query.rows(queryset):
             if exposure.options.reads_keys_first:
-                # A query finds the rows by their keys, and computes their columns alone.
+                # Find the rows by keys first, so that the database computes the columns of these rows only.
                 order: Any = rows.query.order_by
                 keys = list(rows.values_list("pk", flat=True))
                 rows = query.with_values(queryset).filter(pk__in=keys).order_by(*order)
@@ -262,9 +262,9 @@ def show_rows(
     text_limit: int | None = None,
     labels: Mapping[str, str | None] = NO_LABELS,
 ) -> Page:
-    """Turn model instances that were read into a page of JSON rows. Text is cut only where there is a ``text_limit``.
+    """Turn model instances that were read into a page of JSON rows. Text is cut only if there is a ``text_limit``.
 
-    ``labels`` are known of the one row that there is, by the path of their column.
+    ``labels`` are labels that are known already, by the path of their column; they require that there is only one row.
     """
     joins: list[str | None] = [None] * len(columns)
     if labels:
@@ -276,15 +276,15 @@ def show_rows(
 
 
 def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
-    """Return a function that reads rows as instances, with all that their columns need in a few queries.
+    """Return a function that reads rows as instances, with everything that their columns need, in a few queries.
 
-    Before it comes what the SQL of that depends on, None where it takes more than one query.
+    The first item of the result is what the SQL depends on, None if it takes more than one query.
     """
     request, exposure, columns = query.request, query.exposure, query.columns
     ask = exposure.get_list_select_related
     followed: Any = call_hook(exposure.label, "get_list_select_related", ask, request, default=False)
     paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
-    # Those of the paths that this app follows by itself.
+    # The paths that this app follows by itself, not because the project says so.
     relations: set[str] = set()
     if followed and followed is not True:
         paths.update(followed)
@@ -363,7 +363,7 @@ def _getter(path: str) -> Callable[[Any], Any]:
     return follow
 
 
-# What was read, as JSON
+# Pages as JSON
 
 
 class _PageBuilder:
@@ -382,9 +382,9 @@ class _PageBuilder:
         self.more = bool(read) and len(read[0]) > limit
         self.read = [values[:limit] for values in read] if self.more else read
         self.instances = instances[:limit]
-        # Notes to the caller, with the column that each is about.
+        # Notes to the caller, each with the name of its column.
         self.notes: dict[str, str] = {}
-        # What the code behind a column followed, by its name.
+        # Relations that the code behind a column followed, by column name.
         self.followed: dict[str, set[str]] = {}
         self.functions: Mapping[str, Callable[[Any], Any]] = {}
         self.shown: list[Any] | None = None
@@ -454,10 +454,10 @@ class _PageBuilder:
             value = compute(row)
             return bool(value) if value is not None and getattr(compute, "boolean", False) else value
         except ObjectDoesNotExist:
-            # A row that it follows is not there.
+            # A related row does not exist.
             return None
         except Exception as error:
-            # As on the admin's page, where a read-only field finds no attribute or cannot make its value.
+            # The admin's page shows nothing for a read-only field that finds no attribute or cannot make its value.
             if self.exposure.get_listing(self.request).shows_nothing(column.name, row, error):
                 return None
             logger.warning("The column %s of %s failed", column.name, self.exposure.label, exc_info=True)
@@ -516,9 +516,8 @@ class FoundRow:
 def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
     """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
 
-    It comes from a compiled query, where the exposure's rows are those of the table. Any
-    other row is what the exposure's own queryset gives, which may hold annotations and classes that a compiled
-    query does not know.
+    It comes from a compiled query if the exposure's rows are all rows of the table. Otherwise the exposure's own
+    queryset gives it, which may have annotations and classes that a compiled query does not know.
     """
     manager: Any = exposure.model._default_manager
     if not has_every_row(exposure) or manager._queryset_class is not QuerySet:

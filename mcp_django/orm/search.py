@@ -22,7 +22,7 @@ from .path import guards_on
 class Unhidden(Case):
     """The values of a search field that leads to hidden rows: NULL there, and compared by the field's own ``lookup``.
 
-    The admin's search takes a lookup from the end of a model field's name alone, and compares all others by
+    The admin's search recognises a lookup only after the name of a model field, and compares everything else by
     ``icontains``.
     """
 
@@ -53,8 +53,8 @@ def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
 def is_searched(model: ModelAccess, text: str) -> bool:
     """Return whether the text search may look into a search field: the caller could read each field on its path.
 
-    Into a column of the model's own that no page shows, too. Of a model that is not exposed, and that nothing forbids
-    to show, what the admin declares stands.
+    It may also look into a column of the model itself that no page shows. For a model that is not exposed, but could be
+    shown, the admin's declaration stands.
     """
     exposure, access, site = model.exposure, model.access, model.request.mcp.site
     if is_hidden_path(exposure, text):
@@ -63,9 +63,9 @@ def is_searched(model: ModelAccess, text: str) -> bool:
     for name in text.lstrip("^=@").split("__"):
         field = seen.exposure.opts.pk if name == "pk" else seen.exposure.options.model_fields.get(name)
         if field is None:
-            # An annotation of the project's own, or a lookup after the column.
+            # An annotation of the project, or a lookup after the column.
             return True
-        # JSON may hold secrets, which are hidden wherever it is shown.
+        # Do not search JSON, which may hold secrets that are hidden wherever it is shown.
         if (
             not isinstance(field, ForeignObjectRel)
             and seen.field_named(name) is None
@@ -79,7 +79,7 @@ def is_searched(model: ModelAccess, text: str) -> bool:
         if closed is None and (related is None or related not in site.exposures):
             return related is None or site.may_show(related)
         there = access.exposure_of(related) if closed is None else closed
-        # What the admin shows of a model that is exposed to nobody is for those who may view it all.
+        # A model that the admin has but that is exposed to nobody is searched for callers who may view all of it.
         if there is None or (closed is not None and not (access[closed].is_there and access[closed].sees_every_row)):
             return False
         seen = access[there]
@@ -116,9 +116,9 @@ def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet
 def search_paths(
     request: MCPRequest, queryset: QuerySet[Any], fields: Sequence[str]
 ) -> tuple[QuerySet[Any], list[str]]:
-    """Return the rows and their search fields, with columns that are empty where a search field leads to hidden rows.
+    """Return the rows and their search fields, with columns that are NULL where a search field leads to hidden rows.
 
-    A path through a model that the caller may not view is left out, and one into another database.
+    A path through a model that the caller may not view is left out, and so is one into another database.
     """
     found = []
     for number, text in enumerate(fields):
@@ -134,14 +134,14 @@ def search_paths(
 
 
 def _unhidden(model: type[Model], name: str, guards: Sequence[Q]) -> Unhidden:
-    """Return the value of a search field as far as the ``guards`` let its rows through, with the lookup of its name."""
+    """Return the value of a search field with the lookup of its name, NULL for rows that do not pass the ``guards``."""
     path = name
     while (column := resolve_path(model, path)) is None and path:
         path = path.rpartition("__")[0]
     way, _, lookup = name.rpartition("__")
     if column is None or path == name or column.field.get_lookup(lookup) is None:
         return Unhidden(When(Q(*guards), then=F(name)))
-    # As the admin's search: any word can be compared with a number.
+    # Cast as the admin's search does, so that any word can be compared with a number.
     is_cast = lookup == "exact" and not isinstance(column.field, (CharField, TextField))
     value = Cast(F(way), CharField()) if is_cast else F(way)
     return Unhidden(When(Q(*guards), then=value), lookup=lookup)

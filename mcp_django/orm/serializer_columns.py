@@ -35,7 +35,7 @@ def unchanged_fields(exposure: ModelExposure) -> frozenset[str]:
     known = {*serializers.ModelSerializer.serializer_field_mapping.values(), serializers.ChoiceField}
     known.add(serializers.PrimaryKeyRelatedField)
     fields = _fields(exposure.serializer_class())
-    # A file that was declared with use_url is a URL.
+    # A file field that was declared with use_url shows a URL, not what is stored.
     plain = {name: field for name, field in fields.items() if type(field) in known and not hasattr(field, "use_url")}
     return frozenset(name for name, field in plain.items() if field.source == name)
 
@@ -45,7 +45,7 @@ def represented(
 ) -> list[Mapping[str, Any]]:
     """Return the columns that the DRF serializer makes of each row, ``UNDECODABLE`` for each that it fails to make.
 
-    ``followed`` gets the relations that it follows (:func:`~mcp_django.orm.prefetch.each_row`).
+    Relations that it follows are added to ``followed`` (:func:`~mcp_django.orm.prefetch.each_row`).
     """
     assert exposure.serializer_class is not None
     serializer = exposure.serializer_class(context={"request": request})
@@ -56,7 +56,7 @@ def represented(
 def _name_files(field: Any) -> None:
     """Let the DRF serializer write files as names: the URLs of a storage may carry its credentials.
 
-    Not where a field was declared with ``use_url``.
+    Fields that were declared with ``use_url`` are left as they are.
     """
     from rest_framework.fields import FileField
 

@@ -1,7 +1,7 @@
 """Converters for SQLite that turn a whole column of dates, decimals or booleans into Python values at once.
 
-SQLite's driver reads dates one by one, and Django's converters take each value by itself: that is most of the work of
-a page. A column is asked once whether its values are the usual ones; where they are not, each goes Django's way.
+SQLite's driver reads dates one by one, and Django's converters take one value at a time, which is most of the work of a
+page. Here a whole column is checked at once; only if its values are unusual is each converted as Django does.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from .undecodable_values import UNDECODABLE
 
-# Of a decimal, which SQLite keeps as a floating-point number.
+# Digits of a decimal that survive SQLite's storage as a floating point number.
 DIGITS: Final = 15
-# Characters of a date and a time, as SQLite has them at least.
+# Minimum number of characters of a datetime in SQLite.
 LEN_MOMENT: Final = len("2000-01-01 00:00:00")
 
 Converter = Callable[[Sequence[Any], Any, Any], Sequence[Any]]
@@ -75,7 +75,7 @@ def _each(function: Callable[..., Any]) -> Converter:
 
 
 def _or_undecodable(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
-    """Run a converter on a value of a SQLite column; ``UNDECODABLE`` for a value it cannot hold, as broken JSON."""
+    """Run a converter on a value of a SQLite column; return ``UNDECODABLE`` if it fails, as for broken JSON."""
     try:
         return UNDECODABLE if value is UNDECODABLE else function(value, expression, connection)
     except Exception:
@@ -116,7 +116,7 @@ def _written_moments(read: Converter, make_aware: Converter) -> Converter:
             known = iter(convert([text for text in values if text is not None], expression, connection))
             return [None if text is None else next(known) for text in values]
         try:
-            # The zone of a date alone would be read as its time.
+            # fromisoformat() would read the zone as the time if there were only a date before it.
             if connection.timezone is UTC and min(map(len, values), default=LEN_MOMENT) >= LEN_MOMENT:
                 return list(map(datetime.fromisoformat, [f"{text}+00:00" for text in values]))
         except (TypeError, ValueError):
@@ -149,7 +149,7 @@ def _decimals(function: Callable[..., Any]) -> Converter:
             texts = [written % value for value in values]
         except TypeError:
             return each(values, expression, connection)
-        # Of a number that has no more digits than SQLite keeps, and no more places than the field, the text is exact.
+        # The text is exact if the number has no more digits than SQLite keeps, and no more places than the field.
         bound = 10 ** (min(field.max_digits, DIGITS) - field.decimal_places)
         same = all(map(eq, map(float, texts), values))
         exact = bool(values) and same and -bound < min(values) and max(values) < bound
@@ -158,12 +158,12 @@ def _decimals(function: Callable[..., Any]) -> Converter:
     return convert
 
 
-# What the driver of SQLite reads a column with, and what that itself tries first.
+# For each date field, the function with which SQLite's driver reads a column, and the one that it tries first.
 _READERS: Final[Mapping[str, tuple[Reader, Reader]]] = {
     "DateTimeField": (parse_datetime, datetime.fromisoformat),
     "DateField": (parse_date, date.fromisoformat),
 }
-# By name, so that the module, which needs the driver, is not imported.
+# Recognised by name, because importing their module needs SQLite's driver.
 _SQLITE: Final = "django.db.backends.sqlite3.operations"
 _MOMENT: Final = (_SQLITE, "DatabaseOperations.convert_datetimefield_value")
 _QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]]] = {

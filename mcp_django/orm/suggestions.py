@@ -1,7 +1,6 @@
-"""Suggestions for calls that cannot be read, and repairs that make the right arguments of those that were sent.
+"""Suggestions for calls that cannot be read, and repairs that correct the arguments that were sent.
 
-Nothing here decides what a caller may ask. What is found is proposed, and is looked up like any other name when the
-client sends it.
+Nothing here decides what a caller may ask: a suggestion is looked up like any other name when the client sends it.
 """
 
 import re
@@ -27,11 +26,11 @@ from .relative_dates import days_meant
 
 MAX_PARTS: Final = MAX_HOPS + 3
 _SEPARATORS: Final = re.compile(r"__|\.|->|/|::")
-# What is no part of a path though it stands after the name of a field.
+# Words after the name of a field that are not part of a path: operators, lookups and directions.
 _ENDINGS: Final = frozenset(
     {*OPERATORS, *TEXTUAL, *MORE_TEXT, "asc", "desc", "exact", "gt", "gte", "lt", "lte", "in", "range", "isnull"}
 )
-# How many of the related rows pass.
+# Words for how many of the related rows must match.
 QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
     **dict.fromkeys(("some", "any", "exists", "has"), "some"),
     **dict.fromkeys(("none", "no"), "none"),
@@ -141,13 +140,13 @@ def naming(request: MCPRequest, *within: str) -> Iterator[None]:
         raise Misnamed(lost.lead, lost.text, lost.known, repair, near, of=lost.exposure.opts.model_name) from None
 
 
-# What is wrong with filters
+# Errors about filters
 
 
 class FilterSuggestions(Suggestions):
-    """Suggestions for filters that cannot be read; ``prefix`` stands before their names in the whole path.
+    """Suggestions for filters that cannot be read; ``prefix`` is the path that leads to their names.
 
-    ``clock`` gives the moment from which relative dates are seen.
+    ``clock`` returns the time from which relative dates are counted.
     """
 
     def __init__(self, model: ModelAccess, clock: Callable[[], datetime], prefix: str = "") -> None:
@@ -156,11 +155,11 @@ class FilterSuggestions(Suggestions):
 
     @cached_property
     def sources(self) -> Sequence[NamedFilter]:
-        """The filters of the project's own."""
+        """The project's own filters."""
         return self.exposure.get_named_filters(self.request)
 
     def find(self, name: str) -> Allowed | None:
-        """Return a filter to suggest to the caller, None for none."""
+        """Return the filter of this name if the caller has one, so that it can be suggested; None otherwise."""
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
@@ -214,7 +213,7 @@ class FilterSuggestions(Suggestions):
         choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
         near = nearest(value, choices) if choices else []
         choice = [("", near[0])] if near and len({*map(str.lower, near)}) == 1 else []
-        # What is more than a misspelt choice says something else.
+        # Suggest a choice only if the value has no other meaning.
         meanings = [*values_meant(value)] or choice
         for word, item in meanings:
             meant = lookup_meant(word or lookup, item, target.lookups if target is not None else ())
@@ -262,11 +261,11 @@ class FilterSuggestions(Suggestions):
         return f" {root} takes primary keys: find them with query_records on {related.label}."
 
 
-# Repairs: each makes the right arguments of those that a client sent, or None where it does not fit them
+# Repairs: each corrects the arguments that a client sent, or returns None if it does not fit them
 
 Arguments = Mapping[str, Any]
 
-# The members of an object that is one condition.
+# Members of an object that spells out one condition.
 COMPARING: Final = frozenset({"field", "value", "operator", "op", "lookup"})
 
 
@@ -292,7 +291,7 @@ def with_name(wrong: str, right: str) -> Repair:
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         renamed = _renamed(dict(arguments), wrong, right)
         if renamed is not None and right == "pk" and isinstance(renamed[right], list) and len(renamed[right]) == 1:
-            # The one of several keys.
+            # A list of one key means that key.
             renamed[right] = renamed[right][0]
         return renamed
 
@@ -328,7 +327,7 @@ def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
 def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
     """Suggest a repair of the call: a field gets its right name wherever it stands in the arguments ``within``.
 
-    It stands alone, as a part of a path, or before a lookup. A ``where`` has repairs of its own.
+    The name may stand alone, within a path, or before a lookup. A ``where`` has repairs of its own.
     """
 
     def respelt(value: Any, name: re.Pattern[str]) -> Any:
@@ -357,8 +356,8 @@ def with_condition(
 ) -> Repair:
     """Suggest a repair of the call: one condition of a filter is written in another way.
 
-    It is known by its ``name``, after ``prefix`` where that is part of a path, and, if one is given, by its ``value``.
-    ``right`` is its right name, or the members of an object that say the same.
+    The condition has this ``name``, after ``prefix`` if it is part of a path, and this ``value``, if one is given.
+    ``right`` is its right name, or the members of an object that replace it.
     """
 
     def is_meant(item: Any) -> bool:
@@ -376,7 +375,7 @@ def with_condition(
         found: dict[str, Any] = {}
         for key, item in given.items():
             is_named = wrong in (key, key.replace(".", "__"), name_meant(key))
-            # Others of the same name may stand beside the condition: {"t": {"lt": 9, "gt": "x"}}.
+            # Keep other conditions that stand beside it under the same name: {"t": {"lt": 9, "gt": "x"}}.
             others = item
             if is_named and isinstance(item, dict) and not isinstance(new, str):
                 others = {word: part for word, part in item.items() if not is_meant(part)}

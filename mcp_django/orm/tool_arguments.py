@@ -1,7 +1,7 @@
 """Check and read the arguments that tools share: model, fields, filters, ordering, limit.
 
-What a client sends is looked up in the caller's allow-lists; what is not there is refused by a ``ToolError`` with the
-names that are, and the answer is the same for what is hidden and what does not exist.
+Names that a client sends are looked up in the caller's allow-lists. A name that is not there is refused by a
+``ToolError`` with the valid names, and a hidden name gets the same answer as one that does not exist.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -34,9 +34,9 @@ from .pagination import check_searchable
 from .path import Path
 from .suggestions import Suggestions, with_argument, with_field, with_model, with_name, without_argument
 
-# Models that are named for a call without one.
+# Maximum number of models suggested for a call without a model.
 MAX_FITTING: Final = 5
-# Characters of the labels of models in a message.
+# Maximum number of characters of model labels in a message.
 MAX_LABELS: Final = 360
 RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
 MAX_ORDER: Final = 5
@@ -44,11 +44,11 @@ NULL_PLACES: Final[Mapping[str, bool | None]] = {"": None, "nulls_first": False,
 MAX_SEARCH: Final = 200
 MAX_SEARCH_WORDS: Final = 12
 MAX_FIELDS: Final = 200
-# What these hold is looked for as it is written, brackets and all.
+# Arguments whose text is searched for as it is, even if it looks like JSON.
 SEARCHED: Final = frozenset({"search", "query"})
-# Arguments that say how many rows there may be.
+# Arguments that limit the number of rows.
 BOUNDS: Final = frozenset({"limit", "top"})
-# Characters of a text that may hold an empty list or object.
+# Maximum number of characters of a text that may spell an empty list or object.
 MAX_EMPTY: Final = 16
 
 
@@ -57,9 +57,9 @@ def check_names(
 ) -> dict[str, Any]:
     """Check the names of a tool's arguments, and return those that are set; all must be ``known``.
 
-    An empty text, list or object is as good as left out: some models have to write something for every argument. So it
-    is never everything. Those of ``keeping`` may be empty. Unless it is ``strict``, other names for an argument, such
-    as ``orderBy`` or ``where``, are understood, and a bound of 0 rows is none.
+    An empty text, list or object counts as left out, and never as everything: some language models write something for
+    every argument. Arguments in ``keeping`` may be empty. Unless it is ``strict``, synonyms such as ``orderBy`` or
+    ``where`` are understood, and a limit of 0 rows counts as left out.
     """
     known = list(known)
     if not strict:
@@ -85,7 +85,7 @@ def check_names(
 
 
 def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
-    """Rename a tool's arguments to those that it has, in ``known``, where there is no doubt."""
+    """Rename a tool's arguments to ``known`` ones where there is no doubt."""
     if all(name in known for name in arguments):
         return arguments
     found: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def limit_argument(value: Any, default: int, most: int | None = None) -> int:
 
 
 def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
-    """Yield a hint for an argument of a tool that is above its maximum, such as ``limit``."""
+    """Yield a hint for an argument of a tool, such as ``limit``, that is above its maximum."""
     most = settings.MAX_PAGE_SIZE if most is None else most
     if value is not None and _whole_number(value, most) > most:
         yield f"{what} is {most} at most"
@@ -263,7 +263,7 @@ class RowArguments:
             found = Suggestions(request).paths(
                 self.model, name, lambda path: client_order_key(request, exposure, path) is not None
             )
-            # A proposal for what is no name would lose what else it says.
+            # For text that is not a name, suggest only the same letters: any other name would lose a part of the text.
             return found if is_name else [path for path in found if letters(path) == letters(name)]
 
         raise Misnamed(

@@ -1,6 +1,6 @@
 """Search for rows with similar spelling by trigrams, on PostgreSQL with ``pg_trgm``.
 
-It looks where the exposure's search looks, as far as the caller could read there, and among the same rows.
+It searches the text fields of the exposure's search that the caller could read, in the same rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,19 +25,19 @@ from .pagination import PageQuery, narrowed
 from .query_limits import read_limits
 from .search import is_searched, search_paths
 
-# How like a term the most similar part of a text has to be (of pg_trgm, from 0 to 1), and the share of the best of all.
+# Minimum similarity of a term and part of a text (pg_trgm, 0 to 1), and minimum share of the best row's similarity.
 LEAST: Final = 0.3
 LEAST_SHARE: Final = 0.7
-# Of the time of the call.
+# Share of the call's time that a trigram search may take.
 TIME_SHARE: Final = 0.4
-# Seconds for which it is known what a database can do.
+# Number of seconds for which the answer of can_compare() is kept.
 KNOWN_FOR: Final = 600
 
 
 def similar_query(query: PageQuery) -> PageQuery | None:
     """Search by trigrams: return the query of the rows most like a misspelt search term, at most one page.
 
-    There is None where there are no such rows, or the database cannot tell.
+    None if there are no such rows, or if the database cannot search by trigrams.
     """
     request = query.request
     words = [word for part in query.search.split() if (word := part.strip("\"'"))]
@@ -51,7 +51,7 @@ def similar_query(query: PageQuery) -> PageQuery | None:
                 return None
             keys = _most_similar(*search_paths(request, rows, paths), words, query.limit)
     except ToolError:
-        # The exact search was answered in its time, and found nothing.
+        # The exact search was answered in time and found nothing: keep that answer.
         return None
     if not keys:
         return None
@@ -75,7 +75,7 @@ def _text_paths(request: MCPRequest, exposure: ModelExposure) -> Iterator[str]:
     """Yield the text fields of the admin's search in which a trigram search compares words."""
     owners = (type(owner).get_search_results.__module__ for owner in exposure.permission_owners)
     if not all(module.startswith(("django.", "mcp_django.")) for module in owners):
-        # Code of the project's own finds what is searched for, and leaves out what it wants.
+        # The project's own code decides where it searches and which rows it leaves out.
         return
     for text in exposure.get_search_fields(request):
         name = text.removeprefix("^")
@@ -91,7 +91,7 @@ def _most_similar(rows: QuerySet[Any], paths: Sequence[str], words: Sequence[str
         return []
     likeness = []
     for number, word in enumerate(words):
-        # How like the word the most similar part of one of the texts is.
+        # Similarity of the word and the most similar part of each text.
         each = [Func(Value(word), F(path), function="WORD_SIMILARITY", output_field=FloatField()) for path in paths]
         name = f"mcp_like{number}"
         likeness.append(name)

@@ -1,9 +1,9 @@
 """Undecodable values: read a page although the database driver or a converter cannot decode some values of it.
 
-SQLite keeps what a column cannot hold (``0000-00-00`` as a date, bytes that are no UTF-8 as a text), PostgreSQL what
-Python cannot (``infinity`` as a time), and a field of the project's own may fail as it likes. Where a driver or a
-converter fails, the whole result is gone; so what failed is read again in halves, until the one value that fails stands
-alone. That costs queries only where such a value is.
+SQLite stores values that a column cannot hold (``0000-00-00`` as a date, text that is not UTF-8), PostgreSQL values
+that Python cannot hold (``infinity`` as a time), and a custom field can fail in any way. If a driver or converter
+fails, the whole result is lost. It is then read again in halves until the value that fails stands alone, which costs
+queries only where there is such a value.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -29,19 +29,19 @@ class Undecodable:
 
 
 UNDECODABLE: Final = Undecodable()
-# RecursionError is JSON's, which may be nested deeper than Python reads where it stands.
+# RecursionError comes from JSON that is nested deeper than Python can read at this depth of the stack.
 VALUE_ERRORS: Final = (
     *(ValueError, TypeError, ArithmeticError, LookupError, AttributeError, ValidationError),
     RecursionError,
 )
-# Levels of JSON from which on Python may fail to write it.
+# Number of nested levels from which Python may fail to write JSON.
 DEEP: Final = 200
 
 
 def is_undecodable(error: Exception) -> bool:
     """Return whether the error may come from an undecodable value, not from the database or the query."""
     if isinstance(error, DatabaseError):
-        # SQLite's driver has no class of its own for this one.
+        # SQLite's driver has no class of its own for this error.
         return isinstance(error, DataError) or "Could not decode to UTF-8" in str(error)
     return isinstance(error, VALUE_ERRORS)
 
@@ -50,7 +50,7 @@ def is_out_of_range(error: Exception) -> bool:
     """Return whether the database computed a number too large for it: an error like that of an undecodable value."""
     if not isinstance(error, DatabaseError):
         return False
-    # The code of SQL's standard; SQLite has a message only.
+    # The SQLSTATE of the SQL standard; SQLite only has a message.
     return getattr(error.__cause__, "sqlstate", None) == "22003" or str(error) == "integer overflow"
 
 
@@ -66,7 +66,7 @@ def all_readable() -> Iterator[None]:
 
 
 def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
-    """Read the parts despite undecodable values: return what ``read`` does, :data:`UNDECODABLE` for what fails."""
+    """Read the parts with ``read`` despite undecodable values: :data:`UNDECODABLE` stands for each part that fails."""
     try:
         return read(parts)
     except Exception as error:
@@ -76,7 +76,7 @@ def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
         return [UNDECODABLE]
     middle = len(parts) // 2
     first = salvaged(read, parts[:middle])
-    # A page that ends in its first half has no second one.
+    # If the page ends in the first half, there is no second half.
     return first + salvaged(read, parts[middle:]) if len(first) == middle else first
 
 
@@ -94,10 +94,10 @@ def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> li
 def salvaged_rows(
     segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int, computed: Collection[str] = ()
 ) -> list[Any]:
-    """Read the first rows as instances despite undecodable values; ``rows`` are all that may be read.
+    """Read the first rows as instances despite undecodable values; ``rows`` are all that the caller may read.
 
-    One with a value that cannot be read is made of its columns alone, without what the queryset adds to it, but for
-    the ``computed`` values.
+    A row with an undecodable value is made of its columns and the ``computed`` values, without anything else that the
+    queryset adds.
     """
     names = [field.attname for field in rows.model._meta.concrete_fields]
     found: list[Any] = []
@@ -122,7 +122,7 @@ def salvaged_rows(
         if len(found) >= limit:
             break
     if failure is not None and (not found or not is_undecodable(failure)):
-        # It is not the values: what the query itself raises is told.
+        # The values are not the cause: raise the error of the query itself.
         raise failure
     return found
 
@@ -130,7 +130,7 @@ def salvaged_rows(
 def keep_stored(row: Model, written: Collection[str]) -> None:
     """Keep undecodable values of a row that is saved: their columns are deferred, so Django does not write them.
 
-    That is what was lost, and what the column cannot hold. ``written`` are the names of fields with a new value.
+    These are values that could not be read or that the column cannot hold. ``written`` are the fields with a new value.
     """
     connection = connections[row._state.db or router.db_for_write(type(row))]
     for field in row._meta.concrete_fields:

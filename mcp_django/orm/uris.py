@@ -1,6 +1,6 @@
 """URIs of models, rows, pages and files: ``django://{app_label}/{model_name}[/{pk}[/{field}]]``.
 
-One thing has one URI: labels are lower case, and a primary key is spelt as ``pk_text`` writes it.
+Each thing has one URI: labels are in lower case, and a primary key is spelt as ``pk_text`` writes it.
 """
 
 import re
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from ..exposures.model_exposure import ModelExposure
 
 SCHEME: Final = "django://"
-# The use of the tickets of downloads, and the part of the path.
+# Purpose of the tickets for downloads, and their part of the URL's path.
 DOWNLOADS: Final = "files"
 RECORD_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}"
 PAGE_TEMPLATE: Final = "django://{app_label}/{model_name}{?cursor,search,ordering,fields}"
 SCHEMA_TEMPLATE: Final = "django://{app_label}/{model_name}/schema"
 FILE_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}/{field}"
 SCHEMA: Final = "schema"
-# The member of an answer that is the admin's page of the row, and the column of those of a page.
+# Member of a result that has the URL of a row in the admin, and column with these URLs in a page.
 ADMIN_URL: Final = "admin_url"
 ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
-# Longer ones cannot come from this server: a cursor is the longest part.
+# Maximum number of characters of a URI: longer ones cannot come from this server. A cursor is the longest part.
 MAX_URI: Final = 8192
-# The hooks of an admin that say whether a page opens, and those of an exposure that say whether a row is seen.
+# Hooks of an admin that decide whether a page opens, and hooks of an exposure that decide whether a row is visible.
 _VERDICTS: Final = ("has_view_or_change_permission", "has_view_permission", "has_change_permission")
 _HOOKS: Final = ("has_view_permission", "has_permission", "get_queryset")
 _PAGE: Final = UriTemplate(PAGE_TEMPLATE)
@@ -70,7 +70,7 @@ def row_uri(exposure: "ModelExposure", pk: Any) -> str:
 
 def _key_part(key: str) -> str:
     text = percent_encode(key)
-    # These would be read as something else than a key.
+    # Escape texts that would not be read as a key.
     return f"%{ord(text[0]):02X}{text[1:]}" if text in (".", "..", SCHEMA) else text
 
 
@@ -110,7 +110,7 @@ def parse_uri(uri: Any) -> Address:
         address = Address(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
     except ValueError:
         raise NotFound from None
-    # Another spelling would be another URI of the same thing; the digits of escapes have no case (RFC 3986, 6.2.2.1).
+    # Any other spelling would be a second URI of the same thing. Escapes may have either case (RFC 3986, 6.2.2.1).
     parts = [ESCAPE.sub(lambda found: found[0].upper(), part) for part in (pk, *rest)]
     if [_key_part(address.pk or ""), *map(percent_encode, filter(None, [address.field_name]))] != parts:
         raise NotFound
@@ -118,14 +118,14 @@ def parse_uri(uri: Any) -> Address:
 
 
 def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:
-    """Return the URL beside a row's URI: that of the row in the admin, None if it would not open for the caller."""
+    """Return the admin's URL for a row, to show beside its URI; None if it would not open for the caller."""
     return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
 
 
 def admin_urls(
     request: "MCPRequest", exposure: "ModelExposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
 ) -> list[str | None]:
-    """Return the URL beside the URI of each row with these keys; ``rows`` are those that were read already."""
+    """Return the admin's URL for each row with these keys, beside its URI; ``rows`` are those already read."""
     admin, origin = _admin_of(exposure), _origin(request)
     none: list[str | None] = [None] * len(keys)
     if admin is None or origin is None:
@@ -158,11 +158,11 @@ def _opened(
     keys: "Sequence[Any]",
     rows: "Mapping[Any, Model] | None",
 ) -> "Collection[Any]":
-    """Return the keys of the rows of which the URL beside the URI opens for the caller, who sees the rows here."""
+    """Return the keys of the rows, all visible to the caller, whose admin URL beside the URI opens for the caller."""
     is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
     is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
     if is_own and (is_stock or rows is not None):
-        # The same was asked before the rows were shown.
+        # The same checks were made before the rows were shown.
         return keys
     if not admin.admin_site.has_permission(request):
         return ()
@@ -182,7 +182,7 @@ def _is_of(owner: Any, hook: str, package: str) -> bool:
 def download_url(request: "MCPRequest", address: Address) -> str | None:
     """Turn the URI of a file into a URL to download it, which works for this caller for some minutes; else None.
 
-    It leads to this server, which asks again who may have the file: never to the storage itself.
+    It leads to this server, which checks the caller's access again, and never to the storage itself.
     """
     if not can_link(request) or address.pk is None or address.field_name is None:
         return None
