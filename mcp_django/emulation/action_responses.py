@@ -1,7 +1,7 @@
 """An action's HTTP response for a caller without a browser: a file, a question, a redirect, a text.
 
-Never passed on: HTML with its tokens, cookies, and the addresses of pages. What a redirect leads to and the caller may
-not see is told like any other page.
+HTML with its tokens, cookies and the addresses of pages are never passed on. A redirect to a row that the caller cannot
+see looks like a redirect to any other page.
 """
 
 import logging
@@ -43,12 +43,12 @@ from .html_forms import Button, Control, HtmlForm, Pair, posted, read_forms
 logger = logging.getLogger("mcp_django.actions")
 
 LIST: Final = "_changelist"
-# The views of the admin itself, which have tools of their own.
+# Endings of the URL names of the admin's own views, which have tools of their own.
 DJANGOS: Final = frozenset({"_add", "_change", "_changelist", "_delete", "_history"})
 ELSEWHERE: Final = "The action redirected to another admin page; what that page does was not done."
-# Of files that are kept for some minutes.
+# Scheme of the URIs of files that are kept in the cache for MAX_AGE seconds.
 SCHEME: Final = "attachment:"
-# Characters of a text, or bytes of another file, that stand in the result themselves.
+# Maximum characters of text, or bytes of another file, that a result contains itself.
 SHOWN: Final = 2_000
 NOTE: Final = "Read the uri as a resource, or with get_record as pk."
 TEXT_TYPES: Final = re.compile(r"text/|application/([a-z.-]+\+)?(json|xml|yaml|csv|javascript|x-ndjson)")
@@ -56,7 +56,7 @@ UNSAFE_NAME: Final = re.compile(r"[^\w. -]+")
 MAX_PAGE_TEXT: Final = 1_000
 BUTTON: Final = "_button"
 CANCELLING: Final = frozenset({"cancel", "_cancel", "back", "_back", "abort"})
-# Characters of the labels of a select.
+# Maximum characters of the labels of a select.
 MAX_LABELS: Final = 1_000
 CSRF: Final = "csrfmiddlewaretoken"
 
@@ -75,8 +75,8 @@ class Download:
     def result(self, request: MCPRequest, about: str) -> tuple[dict[str, Any], list[Content]]:
         """Return the file in an action's response as structured result, and a content block if the file is long.
 
-        The contents are in the result once: a short text in what is said; what is long is kept, and the block is a link
-        to it. ``about`` is what made the file: ``shop.order/export``, where that is of a model.
+        The result has the contents once: a short text in its structured part, a short binary file in a block. A long
+        file is kept in the cache, and the block links to it. ``about`` names its origin, such as ``shop.order/export``.
         """
         raw = self.body.encode() if isinstance(self.body, str) else self.body
         said: dict[str, Any] = {"name": self.name, "mime_type": self.mime_type, "bytes": len(raw)}
@@ -93,7 +93,7 @@ class Download:
         key = _key(request, uri)
         try:
             cache.set(key, (self.mime_type, self.body), MAX_AGE)
-            # Some backends hold nothing, and some nothing so long, without a word.
+            # Some cache backends silently drop every value, or values of this size.
             return bool(cache.has_key(key))
         except Exception as error:
             logger.warning("A file goes with its result, as the cache does not keep it: %s", type(error).__name__)
@@ -101,7 +101,7 @@ class Download:
 
 
 def kept(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the file of a URI."""
+    """Return the file kept for a URI; raise ``NotFound`` if it has expired or the caller cannot see its model."""
     _, _, about = uri.partition("/")
     if "." in (label := about.partition("/")[0]):
         access_of(request).get_exposure(label)
@@ -121,17 +121,17 @@ def _key(request: MCPRequest, uri: str) -> str:
 
 class ActionPage:
     """A page as the response of an action, which asks something before the action does anything. ``target`` is the path
-    of the view that it is posted to, "" where that is the admin's list, and so the action again."""
+    that it posts to, "" for the admin's list, which runs the action again."""
 
     def __init__(self, html: HtmlForm, form: BaseForm | None = None, title: str = "", target: str = "") -> None:
         self.html, self.form, self.title, self.target = html, form, title, target
-        # By name the fields of its Django form, and its visible controls that are no part of that.
+        # The fields of the page's Django form and its other visible controls, by name.
         self.fields: Mapping[str, Field] = form.fields if form is not None else {}
         taken = {html_name for name in self.fields for html_name in self._html_names(name)}
         self.controls: Mapping[str, Control] = {
             name: control for name, control in html.controls.items() if name not in taken
         }
-        # The buttons that go on, by name, or by name and value where a name is there twice.
+        # The buttons that do not cancel, by name, or by name and value if several have the same name.
         going = [button for button in html.buttons if button.name.lower() not in CANCELLING]
         names = [button.name for button in going]
         self.buttons: Mapping[str, Button] = {
@@ -212,7 +212,7 @@ class ActionPage:
         shown = [name for name, item in self.fields.items() if not item.widget.is_hidden]
         known = [*shown, *self.controls, *([BUTTON] if len(self.buttons) > 1 else [])]
         wrong = [f"Unknown field {name[:60]!r}. {alternatives(name, known)}" for name in answer if name not in known]
-        # What the page shows at first is no answer.
+        # The initial value of a required field does not count as an answer.
         absent = [name for name in self.required_names() if name != BUTTON and answer.get(name) in (None, "", [])]
         wrong += [f"{name}: {(self.fields.get(name) or Field()).error_messages['required']}" for name in absent]
         for name, value in answer.items():
@@ -317,7 +317,7 @@ def read_response(request: MCPRequest, response: HttpResponseBase) -> ResponseCo
             file=Download(UNSAFE_NAME.sub("_", name)[:100].lstrip(".") or "result", mime_type, content)
         )
     finally:
-        # Not response.close(), which would also end the request for Django.
+        # Not response.close(), which would also send the signal request_finished.
         for closer in response._resource_closers:  # type: ignore[attr-defined]
             closer()
 
@@ -367,7 +367,7 @@ def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> Re
     for path, found in forms:
         if own_view(request, path) is not None:
             return ResponseContent(page=ActionPage(found, form, title, target=path))
-    # A page may leave its form out, to say why there is nothing to ask.
+    # A form in the context counts only if the page renders it: the page may say why there is nothing to ask.
     if asking or (form is not None and any(_asks(found, form) for found in every)):
         raise ToolError("This action goes on in a page of its own. Nothing was changed. Run it in the admin.")
     text = " ".join(part for found in every for part in found.text)
@@ -387,7 +387,7 @@ def _asks(html: HtmlForm, form: BaseForm | None) -> bool:
 
 def own_view(request: MCPRequest, path: str) -> Callable[..., HttpResponseBase] | None:
     """Return the view that takes the page in an action's response, if the ``ModelAdmin`` added the path to its URLs.
-    ``request`` is the one that the action got: what it was posted to is the list of the model."""
+    ``request`` is the one that the action got, posted to the admin's list of the model."""
     here = request.resolver_match
     if here is None or not (here.url_name or "").endswith(LIST):
         return None

@@ -1,12 +1,12 @@
 """Actions of a ``ModelAdmin``, and one call of an action: permissions of every row, confirmation, the action, its page.
 
-They may carry attributes: ``mcp_destructive`` (True: asked before it runs; False: hinted to be harmless),
-``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions), ``mcp_form`` (the form
-class of the page with which it asks; None says that it has none, as ``-> None`` does).
+An action can have attributes: ``mcp_destructive`` (True: it needs confirmation; False: clients are told that it is
+harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions),
+``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that it has no such page).
 
-An action runs in a transaction of its own, with the entries in the history. Where it answers with a page that asks
-something, or refuses, or its client has gone, the transaction is rolled back: a question has changed nothing.
-Rows that a query picked are always shown before anything is done to them.
+An action and its history entries share one transaction. It is rolled back if the action answers with a page that asks
+something, if it refuses, or if its client has cancelled the call: a question never changes anything.
+Rows picked by a query are shown before the action runs, unless it only reads.
 """
 
 import inspect
@@ -67,9 +67,9 @@ from .html_forms import Pair, posted
 from .page_requests import as_files, as_query, changelist_entries, changelist_request, has_failed, recording, said
 from .validation_errors import error_lines
 
-# Characters of the arguments in a question to the client's user.
+# Maximum characters of the arguments in a question to the client's user.
 MAX_ARGUMENTS: Final = 1_000
-# Characters of a value in the history.
+# Maximum characters of a value in the history.
 MAX_VALUE: Final = 60
 NOTHING: Final = "-"
 SELECT_ACROSS: Final = "select_across"
@@ -79,8 +79,8 @@ FAILED: Final = "The action reports an error. What it changed before that has be
 class AdminAction(Action):
     """An admin action: a function ``(modeladmin, request, queryset)`` of a ``ModelAdmin``.
 
-    Without ``permissions`` of its own it needs the change permission. Its arguments are the fields that the
-    ``action_form`` of the ``ModelAdmin`` has beside Django's own. It may answer with a page that asks.
+    It needs the change permission unless it declares ``permissions``. Its arguments are the fields that the
+    ``ModelAdmin`` adds to its ``action_form``. It can answer with an intermediate page.
     """
 
     def __init__(self, exposure: Any, name: str, function: Callable[..., Any], description: str) -> None:
@@ -138,7 +138,7 @@ class AdminAction(Action):
         with reading() as before:
             form = self._extra_form()
         for _, field in changing_choices(form):
-            # Those of a function are made now, any others were made with the form.
+            # Choices from a function are computed now, all others were computed with the form.
             with reading() as now:
                 choices = list(field.choices)
             if queries := before if isinstance(field.choices, list) else now:
@@ -152,7 +152,7 @@ class AdminAction(Action):
         for name, field in form.fields.items():
             shown = posted(field.widget, name, field.prepare_value(form.get_initial_for_field(field, name)))
             try:
-                # An empty text is a value of texts alone.
+                # An empty text is a value only for a text field.
                 absent = name not in given or (given[name] == "" and not isinstance(field, CharField))
                 entries += shown if absent else field_entries(request, field, name, given[name])
             except ValidationError as error:
@@ -161,7 +161,7 @@ class AdminAction(Action):
                 entries += shown
         bound = self._extra_form(as_query(entries), as_files(entries))
         if not bound.is_valid():
-            # The lines name choices.
+            # The errors list the valid choices: only those that the caller can see.
             told: Any = self._told_form(request).fields
             for name, field in list(changing_choices(bound)):
                 field.choices = told[name].choices
@@ -180,7 +180,7 @@ def takes_selection(function: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        # It does not say what it takes.
+        # The function has no signature that Python can read.
         return True
     return True
 
@@ -190,7 +190,7 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
     permissions = tuple(getattr(function, "allowed_permissions", None) or ("change",))
     return ActionOptions(
         permissions=permissions,
-        # What takes the permission to delete is asked about like any deletion.
+        # An action that needs only the delete permission is confirmed like any deletion.
         destructive=getattr(function, "mcp_destructive", True if permissions == ("delete",) else None),
         read_only=getattr(function, "mcp_read_only", False),
         atomic=getattr(function, "mcp_atomic", True),
@@ -200,7 +200,7 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
 class ActionCall:
     """Runs an action as the admin does, on the rows of a tool call, after confirmation and its page's questions.
 
-    ``form`` answers the action's page or its questions; it counts only with the ``confirm_token`` that came with them.
+    ``form`` has the answers to the action's page or questions, and is accepted only with their ``confirm_token``.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class ActionCall:
         self.picked = {name: arguments.get(name) for name in EVERYTHING}
         self.form: Mapping[str, Any] = as_object(arguments.get("form"), "form")
         self.confirm_token = arguments.get("confirm_token")
-        # The page as a question to the client's user.
+        # The question to the client's user that shows the action's page, once it is asked.
         self.asked: Question | None = None
 
     def run(self) -> ToolResult:
@@ -225,7 +225,7 @@ class ActionCall:
         if refused:
             raise refusal(self.exposure, f"run {action.name} on", refused)
         self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
-        # Rows that nobody has named are shown first.
+        # Nobody has named the rows that a query picks: show them first.
         self.confirms = action.confirms or (self.by_query and not action.only_looks)
         try:
             return self._run()
@@ -281,7 +281,7 @@ class ActionCall:
             with versions, request.mcp.record.in_own_code():
                 view = own_view(posting, target) if target else None
                 if view is not None:
-                    # The page is posted to a view of its own.
+                    # The page posts to a view of its own.
                     posting.path = posting.path_info = target
                     value = view(posting)
                 else:
@@ -298,7 +298,7 @@ class ActionCall:
                 if changes is not None:
                     Journal(request, action.name).acted(list(touched), list(touched.values()))
                 request.mcp.record.rows_changed += len(touched)
-                # It may have updated them by its queryset, which no signal tells of.
+                # The action may have used QuerySet.update(), which sends no signal.
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome
 
@@ -389,13 +389,13 @@ class ActionCall:
         """Post the admin action's page as a browser would, with the caller's values in its form."""
         entries, wrong = page.entries(self.request, self.form)
         if not self.form and self.asked is None and page.schema().get("required"):
-            # The token confirmed the rows; what the page asks has not been asked yet.
+            # The token confirmed only the rows: now ask what the page asks.
             return self._page_result(page)
         if wrong:
             return self._page_result(page, wrong)
         if not any(name == "action" for name, _ in entries):
             entries.insert(0, ("action", self.action.name))
-        # The picked rows are all that there is, whatever the page says of the admin's list.
+        # Never "select across": the action runs on the picked rows only.
         entries = [(name, "0" if name == SELECT_ACROSS else value) for name, value in entries]
         outcome = self._attempt(values, entries, page)
         if isinstance(outcome, ToolResult):
@@ -403,7 +403,7 @@ class ActionCall:
         again = outcome.form
         if again is not None and again.is_bound and again.errors:
             return self._page_result(page, error_lines(again, again.fields))
-        # A page that does not give its form away says what is wrong in texts that it did not have before.
+        # The page's form is not in its context: take text that was not on the page before as its errors.
         said = outcome.said_since(page)
         if said and page.controls and outcome.controls.keys() == page.controls.keys():
             return self._page_result(page, [said])
@@ -415,8 +415,8 @@ class ActionCall:
 class RowChanges:
     """Compares rows before and after an admin action, for the history of the changes.
 
-    Rows are read from the database before and after, in the action's transaction: it may have written them by its
-    queryset, by other instances or by SQL of its own.
+    Rows are read from the database before and after, in the action's transaction, because the action can write them
+    through its queryset, other instances or raw SQL.
     """
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model]) -> None:
@@ -424,8 +424,8 @@ class RowChanges:
         self.before = self._read()
 
     def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
-        """Return the values of the admin action's rows in the database by primary key, None if they are unreadable. It
-        has the values by primary key and the names of columns; of a relation to several rows, their keys."""
+        """Return the stored values of the admin action's rows by primary key and ``attname``, None if unreadable.
+        A many-to-many field has the set of related keys."""
         if not self.rows:
             return {}
         model, using = type(self.rows[0]), router.db_for_write(type(self.rows[0]), instance=self.rows[0])
@@ -456,8 +456,8 @@ class RowChanges:
     def changed_rows(self) -> dict[Model, list[str]]:
         """Return each row that the admin action changed, with lines such as ``Status: paid → shipped``.
 
-        Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that
-        is gone has nothing that differs, and so has every row where the rows could not be read.
+        Hidden fields, secrets and many-to-many fields are named without values. Deleted rows are listed without
+        changes, and so are all rows if their values could not be read.
         """
         after = self._read() if self.before is not None else None
         seen = {*access_of(self.request)[self.exposure].fields}

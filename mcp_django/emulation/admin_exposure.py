@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from .list_filters import Sidebar
 
 
-# While none of these is overridden, the columns are the same for every caller and are worked out once.
+# Unless one of these is overridden, the columns are the same for every caller and are computed once.
 COLUMN_HOOKS: Final = (*FIELD_HOOKS, "get_form", "get_list_display")
 COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fields")
-# What the hooks that say what a page shows are called in the log.
+# How the log names the hooks that decide what a page shows.
 PAGE: Final = "The change page"
 NOT_ADMITTED: Final = (
     "The admin of this server does not let this user in through this client, so nothing of it is shown. If it asks for "
@@ -43,7 +43,7 @@ class AdminOptions(ExposureOptions):
     """The options of an admin exposure: the declarations of its ``ModelAdmin`` for every caller."""
 
     exposure: AdminExposure
-    # In the admin, inlines do not ask the list of their model.
+    # In the admin, an inline does not use the queryset of its model's own ModelAdmin.
     narrows_inlines = False
 
     def __init__(self, exposure: AdminExposure) -> None:
@@ -56,11 +56,11 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_allow_list(self) -> bool:
-        """Without ``fields`` the pages of the admin decide."""
+        """Whether ``fields`` decides alone what callers can read, and not the pages of the admin."""
         return self.exposure.fields is not None
 
     def declares_field(self, name: str) -> bool:
-        """The admin can name the field too."""
+        """Return whether the exposure or its ``ModelAdmin`` names the field."""
         admin = self.exposure.model_admin
         named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
         return named or super().declares_field(name)
@@ -122,7 +122,7 @@ class AdminOptions(ExposureOptions):
         return self.exposure.search_fields or self.exposure.ask("get_search_fields", request, ())
 
     def has_search(self, request: MCPRequest) -> bool:
-        """Whether it can be searched: its ``ModelAdmin`` has ``search_fields`` or overrides its search."""
+        """Return whether it can be searched: its ``ModelAdmin`` has ``search_fields`` or overrides its search."""
         return self.exposure.overrides("get_search_results") or super().has_search(request)
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
@@ -192,10 +192,10 @@ class AdminListing(Listing):
 class AdminExposure(ModelExposure):
     """The admin exposure of a model by its ``ModelAdmin``: callers see and do what they can in the admin.
 
-    Attributes set on a subclass refine it.
+    Subclasses refine it by their attributes.
 
-    Callers need what the admin asks for: ``AdminSite.has_permission`` (an active member of the staff) and the
-    ``has_*_permission`` of the ``ModelAdmin``.
+    Callers need the permissions that the admin requires: ``AdminSite.has_permission`` (an active staff member) and the
+    ``has_*_permission`` methods of the ``ModelAdmin``.
     """
 
     model_admin: ModelAdmin[Any]
@@ -227,7 +227,7 @@ class AdminExposure(ModelExposure):
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the admin exposure's fields: columns of the list, then the page's fields without sensitive ones.
 
-        Without a row, they are what the page of an empty one shows: rows that are read are never those of the add page.
+        Without a row, the change page of an empty row decides, not the add page: rows that are read exist already.
         """
         if self.fields is not None:
             return self.options.fields
@@ -254,7 +254,7 @@ class AdminExposure(ModelExposure):
         none: list[str] = []
         pages: list[list[str]] = []
         for number, row in enumerate(access_of(request)[self].sample_rows()):
-            # What an empty row lacks is no fault of the hooks.
+            # Do not log hooks that fail for an empty row: it lacks what they rely on.
             names = call_hook(self.label if number else "", PAGE, self._read_names, request, row, default=none)
             if names and not number:
                 return names
@@ -277,7 +277,7 @@ class AdminExposure(ModelExposure):
         kept: Any
         key: Any
         if self.options.has_own_columns:
-            # A row is known by its identity, which is its own as long as the row is kept here too.
+            # The cache keeps the row too, so that no other object can get the same id().
             kept, key, row = request.__dict__.get(PAGE_FIELDS), (self, id(obj)), obj
         else:
             kept, key, row = self._fixed_fields, obj is None, None
@@ -320,7 +320,7 @@ class AdminExposure(ModelExposure):
             field: Any = self.opts.get_field(name)
         except FieldDoesNotExist:
             field = None
-        # A method comes before a relation of many rows, and before a generic one, as in the admin's list.
+        # As in the admin's list, a method takes precedence over a reverse or generic foreign key of the same name.
         if field is not None and not field.one_to_many and (field.concrete or field.related_model is not None):
             return None
         for item in (*self.model_admin.list_display, *self.model_admin.readonly_fields):
@@ -467,12 +467,12 @@ class AdminExposure(ModelExposure):
         ):
             offered = [action_parts(action) for action in admin.get_actions(request).values()]
         else:
-            # What ModelAdmin.get_actions gives, without Django's way to permissions that are known.
+            # The result of ModelAdmin.get_actions(), without checking known permissions again.
             declared = map(action_parts, admin._get_base_actions() if admin.actions is not None else ())
             asked_for = ((action, getattr(action[0], "allowed_permissions", None)) for action in declared)
             offered = [action for action, names in asked_for if names is None or any(map(grants, names))]
         for function, name, description in offered:
-            # Deleting is delete_record's, which shows and obeys the same collector.
+            # delete_record deletes rows: it uses the same collector as the admin.
             if name != "delete_selected" and takes_selection(function):
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
 

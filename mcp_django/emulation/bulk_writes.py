@@ -1,9 +1,8 @@
 """Many rows in one call: picked by their primary keys or by a query, shown first, confirmed once, all written or none.
 
-What a query finds is frozen at once: a tool works on exactly the rows that it has shown. Each row is saved as the admin
-saves it, by its own form and with its own entry in the history. Deleting goes the way of the admin's
-``delete_selected``: by ``delete_queryset``, so that it is the project's override of that, and not the model's
-``delete()``, that is called.
+The primary keys that a query finds are read once: a tool writes exactly the rows that it has shown. Each row is saved
+as in the admin, through its own form and with its own history entry. Deleting calls ``delete_queryset``, as the admin's
+``delete_selected`` does: a project's override of it runs, the model's ``delete()`` does not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,19 +37,19 @@ SEARCH: Final[Mapping[str, Any]] = {"type": "string", "description": "Free text"
 PICKING: Final[Mapping[str, Any]] = {"pks": {"type": "array", "items": KEY}, "filters": FREE_OBJECT}
 QUERY: Final[Mapping[str, Any]] = {**PICKING, "search": SEARCH}
 EVERYTHING: Final[Mapping[str, Any]] = {**QUERY, "all": {"type": "boolean"}}
-# The action of the admin that deletes rows.
+# Name of the admin's action that deletes rows.
 DELETE: Final = "delete_selected"
-# Refused rows after which the others are not tried, and characters of the reason of each.
+# Number of refused rows after which no others are tried, and maximum characters of the reason for each.
 MAX_REFUSED: Final = 5
 MAX_REASON: Final = 200
-# Characters of a value in a preview.
+# Maximum characters of a value in a preview.
 MAX_VALUE: Final = 200
 NEXT: Final = "Nothing has been changed yet. If it is right, call again with the same arguments and confirm_token."
 
 
 class Selection:
-    """The rows of a bulk write or an action, picked by ``pks``, ``filters``, ``search`` or ``all``. ``by_query``: the
-    caller has not named each of them."""
+    """The rows of a bulk write or an action, picked by ``pks``, ``filters``, ``search`` or ``all``. ``by_query`` says
+    that the caller did not name the rows by ``pks``."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> None:
         self.request, self.exposure, self.by_query = request, exposure, arguments.get("pks") is None
@@ -206,7 +205,7 @@ class BulkWrite:
             go_to(request, exposure, "change", row.pk)
             saving = Saving.of(request, exposure, row, values, self.tool)
             try:
-                # What the database refuses is undone for this row alone, so that the others can be tried.
+                # A savepoint for each row: if the database refuses one, the others can still be tried.
                 with write_refusals(access_of(request)[exposure]), transaction.atomic(using=using):
                     names = saving.save()[1]
             except ToolError as error:

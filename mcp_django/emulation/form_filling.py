@@ -1,10 +1,10 @@
 """Django forms filled from JSON: the admin's own form gets what its page would post.
 
-Fields that the caller does not name keep their values exactly: they are not posted and parsed again, which would cost
-the microseconds of a time or the blanks around a text, and would refuse a relation that this caller may not choose.
+Fields that the caller does not name keep their values exactly. Posting and parsing them again would lose microseconds
+and the blanks around a text, and would refuse a related row that this caller cannot choose.
 
-A widget may take nothing but an object of its field's own class, or be built by a script in the browser. Then the value
-is made by the model's field, and reaches the form as it is.
+Some widgets only take an object of their field's own class, or are built by a script in the browser. Then the model
+field converts the value, and the form gets the result directly.
 """
 
 import re
@@ -43,11 +43,11 @@ from ..schema.value_types import choice_of
 from .html_forms import Pair, Unfit, entered, first_choice, is_written_as_text, posted, shown_entries
 from .uploaded_files import file_entries
 
-# Choices made of rows that a caller is told.
+# Maximum number of choices made of rows that a caller sees.
 MAX_ROW_CHOICES: Final = 200
 FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
-# Django's table of models, whose rows nobody finds by their keys.
+# Django's ContentType: callers name the model, as nobody knows its key.
 CONTENT_TYPE: Final = "contenttypes.contenttype"
 UNREADABLE: Final = "A value of this field is not written so."
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
@@ -56,8 +56,8 @@ TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0:
 class FilledForm:
     """Fills in a Django form with a caller's values, as a browser would post the form.
 
-    ``values`` are JSON by field name, all of them names of its fields. ``data`` is what the browser posts, where other
-    fields post what the page shows; ``wrong`` are the errors of values, and ``exact`` what no control could hold.
+    ``values`` are JSON values by name of a form field. ``data`` is what the browser posts, with the shown values of all
+    other fields. ``wrong`` has the errors of values, ``exact`` the Python values that no control can hold.
     """
 
     def __init__(self, request: MCPRequest, draft: forms.BaseForm, values: Mapping[str, Any]) -> None:
@@ -89,14 +89,14 @@ class FilledForm:
         if (moment := _unspeakable(item, value)) is not None:
             self.exact[name] = moment
             return []
-        # The field of the model that the form's field is of, if there is one.
+        # The model field behind the form field, if there is one.
         owner: Any = None
         with suppress(AttributeError, FieldDoesNotExist):
             owner = self.draft._meta.model._meta.get_field(name)  # type: ignore[attr-defined]
         if isinstance(value, list) and isinstance(item, forms.CharField) and not isinstance(item, forms.JSONField):
             value = _listed(owner, value)
         elif isinstance(item, forms.MultiValueField) and isinstance(owner, models.DecimalField) and _is_number(value):
-            # An amount alone: its currency stays.
+            # The caller gives only an amount: keep its currency.
             _amount, *rest = item.widget.decompress(initial)
             value = [value, *map(str, rest)]
         given = incoming(self.request, item, value)
@@ -139,8 +139,8 @@ class FilledForm:
     def impose(self, form: forms.BaseForm) -> None:
         """Prepare the filled form for values that no widget could post; the form is not yet validated.
 
-        They are compared with the whole of what is stored: a hidden field with the initial value, as callable defaults
-        have it, would lack the microseconds. What nothing posts is put in place.
+        Values are compared with the stored ones in full: the hidden initial value of a callable default would lack the
+        microseconds. The fields in ``exact`` get their Python values.
         """
         row: Any = getattr(form, "instance", None)
         exists = row is not None and not row._state.adding
@@ -150,7 +150,7 @@ class FilledForm:
                 item.show_hidden_initial = False
         for name, value in self.exact.items():
             item = form.fields[name]
-            # A moment has nothing left to be parsed.
+            # A datetime needs no parsing, only validation.
             clean = partial(_validated, item) if isinstance(value, datetime) else readable(item, "clean")
             item.widget = Given(value)
             item.show_hidden_initial = False
@@ -254,7 +254,7 @@ def incoming(request: MCPRequest, field: forms.Field, value: Any) -> Any:
     if is_written_as_text(field, value):
         return value
     if any(base.__name__ == "HStoreField" for base in type(field).__mro__):
-        # It reads a text as JSON itself, without a bound.
+        # The field parses a text as JSON without limits, so check the limits here.
         json_or_text(value)
     value = json_or_text(value) if takes_list else value
     if isinstance(value, dict) or (isinstance(value, list) and not takes_list):
@@ -266,7 +266,7 @@ def incoming(request: MCPRequest, field: forms.Field, value: Any) -> Any:
     if isinstance(field, forms.SplitDateTimeField) and isinstance(value, str):
         return _split_datetime(value)
     if field.localize and isinstance(field, (forms.DecimalField, forms.FloatField)):
-        # JSON has one way to write a number; a localised field reads the way of the language.
+        # A localised field reads numbers in the format of the language: let its widget format a Decimal.
         with suppress(InvalidOperation):
             return Decimal(str(value))
     return value
@@ -370,7 +370,7 @@ def bare_key(item: Any) -> Any:
     return item[0] if isinstance(item, list) and len(item) == 2 else item
 
 
-# What stays
+# Fields that keep their values
 
 
 class Given(forms.Widget):
@@ -390,8 +390,8 @@ class Given(forms.Widget):
 
 
 def keep(form: forms.BaseForm, obj: Model, mentioned: Collection[str]) -> None:
-    """Let a filled form keep the row's value of every field that the caller did not fill in. Its widget and its value
-    are not asked whether they fit: a row can be older than the rules for it."""
+    """Let a filled form keep the row's value of every field that the caller did not fill in. These values are not
+    validated, because a row can be older than its validation rules."""
     kept: dict[str, Any] = {}
     dangling: list[str] = []
     for name, item in form.fields.items():
@@ -412,7 +412,7 @@ def keep(form: forms.BaseForm, obj: Model, mentioned: Collection[str]) -> None:
         item.widget = Given(value)
         item.show_hidden_initial = False
         item.clean = _constant(value)  # type: ignore[method-assign]
-        # The form field of JSON compares what it shows even where it is disabled.
+        # JSONField.has_changed() ignores that the field is disabled.
         item.has_changed = _constant(False)  # type: ignore[method-assign]
     if isinstance(form, BaseModelForm):
         bound: Any = form
@@ -426,7 +426,7 @@ def _constant(value: Any) -> Callable[..., Any]:
 def _post_clean(form: Any, post_clean: Callable[[], None], kept: Mapping[str, Any], dangling: Iterable[str]) -> None:
     """Let a filled form validate its row, without the fields that keep their values."""
     row = form.instance
-    # A key whose row is gone cannot be set as a row.
+    # A foreign key to a deleted row cannot be assigned as an instance.
     missing = [name for name in dangling if name in form.cleaned_data]
     for name in missing:
         del form.cleaned_data[name]

@@ -24,14 +24,14 @@ from ..schema.secrets import clean_text
 from ..signin import SERVICE_ACCOUNT
 
 MAX_NAME: Final = 80
-# Entries of one row that are shown, and characters of the message of each.
+# Maximum number of entries shown for one row, and maximum characters of each message.
 MAX_ENTRIES: Final = 20
 MAX_MESSAGE: Final = 500
-# Entries in one query.
+# Maximum number of entries written in one query.
 CHUNK: Final = 200
-# Entries that the record of a call names.
+# Maximum number of entries whose keys are noted in the record of a call.
 MAX_NOTED: Final = 200
-# Characters of a row's name in an entry.
+# Maximum characters of a row's label in an entry (``LogEntry.object_repr``).
 MAX_REPR: Final = 200
 
 Message = list[dict[str, Any]] | str
@@ -65,19 +65,19 @@ class Journal:
         self.tool = tool
         name, facts = _clean(request.mcp.client.name), request.mcp.facts
         if SERVICE_ACCOUNT in facts:
-            # What an administrator called it, not what its program calls itself.
+            # Use the name that an administrator gave it, not the one that the client claims.
             name = f"service account {_clean(str(facts.get('name', '')))}"
         self.client_id = _clean(request.mcp.client_id)
         self.client = name or self.client_id
         client = f"{name} ({self.client_id})" if name and self.client_id else self.client
-        # Who wrote, as pages tell it.
+        # The author as the history page shows it.
         self.author = f"{client}, {tool}" if client else tool
 
     def _marked(self, message: Message, mark: dict[str, Any] | None = None) -> Message:
-        """Return a history message with a mark of client and tool: one that pages show, and a hidden one. The order
-        within the last part is what ``history_rows`` reads."""
+        """Return a history message with two marks of client and tool: one that pages show, and a hidden one. The module
+        ``history_model`` relies on the order of the keys in the hidden mark."""
         if isinstance(message, str):
-            # A ModelAdmin may construct a text.
+            # A ModelAdmin can construct a plain text.
             return f"{message} (via MCP: {self.author})"
         shown = mark or {"changed": {"fields": [f"via MCP: {self.author}"]}}
         call = self.request.mcp.record.id.hex
@@ -103,7 +103,7 @@ class Journal:
         if not has_history(self.request):
             return
         mark = json.dumps(self._marked([], {"deleted": {"name": "via MCP", "object": self.author}}))
-        # A ModelAdmin's log_deletions takes no message: what it wrote is marked afterwards.
+        # ModelAdmin.log_deletions() takes no message, so mark its entries afterwards.
         found = exposure.log_deletions(self.request, objs) or ()
         logged = [entry for entry in found if isinstance(entry, Model) and entry.pk]
         self._note(logged)
@@ -133,7 +133,7 @@ class Journal:
             )
             made.append(entry)
         if len(made) == 1:
-            # As the admin does it, so that receivers of ``post_save`` hear of it.
+            # Save a single entry as the admin does, so that post_save receivers run.
             made[0].save()
         else:
             LogEntry.objects.bulk_create(made, batch_size=CHUNK)
@@ -153,7 +153,7 @@ class HistoryReader:
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
         seen = access_of(request)[exposure].fields_of(obj)
-        # What messages call the fields, by their names: those that the caller sees, and those that they do not.
+        # The names that messages use: of visible fields by field name, and of hidden fields in lower case.
         self.visible: dict[str, set[str]] = {}
         self.hidden: set[str] = set()
         for field in (*exposure.opts.fields, *exposure.opts.many_to_many):
@@ -178,8 +178,8 @@ class HistoryReader:
         return text in self.hidden or any(text.startswith(f"{name}: ") for name in self.hidden)
 
     def parts(self, message: str) -> list[Any] | None:
-        """Return the parts of a history message without hidden fields, None for plain text. Rows of inlines have names
-        of their own."""
+        """Return the parts of a history message without hidden fields, None for plain text. Parts about inline rows are
+        kept as they are, because their fields belong to another model."""
         try:
             parts = json.loads(message)
         except ValueError:
@@ -205,7 +205,7 @@ class HistoryReader:
         try:
             text = str(entry.get_change_message())
         except (AttributeError, KeyError, TypeError):
-            # JSON, but not of the admin's structure.
+            # The message is JSON, but not in the admin's structure.
             text = entry.change_message
         return clean_text(text, MAX_MESSAGE)
 
@@ -220,7 +220,7 @@ class HistoryReader:
         if (
             not admin_site.has_permission(request)
             or not model_admin.has_view_or_change_permission(request, obj)
-            # The admin has its own idea of which rows there are.
+            # The ModelAdmin may have another queryset than the exposure.
             or model_admin.get_object(request, str(obj.pk)) is None
         ):
             return []

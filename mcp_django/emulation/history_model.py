@@ -1,8 +1,8 @@
 """The admin's history as a model of its own, to be read: ``admin.logentry``, who changed what and when.
 
-No registration is needed. A caller reads entries of those rows whose history page the admin shows them, and of these
-what ``get_record`` tells of one row's history (:mod:`mcp_django.emulation.history`). What became of rows that are not
-theirs to see, or no longer there, is not told. A project that registers ``LogEntry`` itself exposes it as it says.
+No registration is needed. A caller reads the entries of rows whose history page they can open in the admin, with the
+same content as in ``get_record`` (:mod:`mcp_django.emulation.history`). Entries of hidden or deleted rows are left out.
+If a project registers ``LogEntry`` itself, its registration is used instead.
 """
 
 import json
@@ -36,15 +36,15 @@ from .history import MAX_REPR, HistoryReader, changed_fields, has_history
 
 LABEL: Final = "admin.logentry"
 ACTIONS: Final = {1: "added", 2: "changed", 3: "deleted"}
-# By these a project can decide for single rows who sees them. The histories of such rows are on their pages alone.
+# Hooks that can decide row by row who sees a row. If one is overridden, only get_record shows the history of the rows.
 ROW_HOOKS: Final = ("has_view_permission", "has_view_or_change_permission", "has_permission", "get_object")
-# Keys as texts, in the spelling that the history has.
+# Regular expressions for primary keys as the history stores them, as text.
 INTEGERS: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 UUIDS: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 TEXT: Final = models.TextField()
 
 
-# In no registry of the project, so that the model is nobody else's.
+# A registry of its own keeps the model out of the project's app registry.
 REGISTRY: Final = Apps()
 REGISTRY.app_configs = apps.app_configs
 
@@ -308,7 +308,7 @@ def _keys_in(using: str) -> dict[str, Any]:
     integer = Cast("object_id", models.BigIntegerField())
     is_integer: Any = Q(object_id__regex=INTEGERS)
     if connections[using].vendor == "sqlite":
-        # Whose expressions are Python's, and which makes a number of any text.
+        # SQLite evaluates regular expressions in Python, and casts any text to a number.
         is_integer = Exact(Cast(integer, TEXT), F("object_id"))
     return {
         "integer": Case(When(is_integer, then=integer)),
@@ -330,7 +330,7 @@ def _columns(labels: Sequence[When]) -> dict[str, Any]:
         "action": Case(*words, default=Value(ACTIONS[3]), output_field=models.CharField()),
         "model": Case(*labels, default=Value(""), output_field=models.CharField()),
         "object": F("object_id"),
-        # As the last part of a message has them, see ``history``.
+        # The keys stand in this order in the last part of a message, see ``Journal`` in ``history``.
         "client": _between('", "client": "', '", "client_id": "'),
         "tool": _between('", "tool": "', '", "client": "'),
     }

@@ -1,6 +1,6 @@
 """The entries that a browser would post: from the controls of an HTML form, or from the widget of a form field.
 
-Pages and widgets are the project's own, so that their HTML is read rather than guessed at (HTML, section 4.10.22.4,
+Projects have their own pages and widgets, so their HTML is parsed as a browser would (HTML, section 4.10.22.4,
 "Constructing the entry list").
 """
 
@@ -17,7 +17,7 @@ from django.utils.datastructures import MultiValueDict
 # A file is posted as an ``UploadedFile``.
 Pair = tuple[str, Any]
 Attrs = dict[str, str | None]
-# Text inside these is no part of what a page says.
+# Elements whose text is not part of the message of a page.
 SILENT: Final = frozenset(
     {"script", "style", "select", "textarea", "button", "label", "title", "nav", "header", "footer"}
 )
@@ -37,8 +37,8 @@ class Button:
 
 @dataclass(slots=True)
 class Control:
-    """A control of an HTML form that a person can change. ``choices`` are the values of a select or of radio buttons,
-    ``labels`` what a select shows for its own."""
+    """A control of an HTML form that a person can change. ``choices`` are the values of a select or of radio buttons;
+    ``labels`` has the texts of a select's options by value."""
 
     required: bool = False
     many: bool = False
@@ -65,7 +65,7 @@ class Unfit(Exception):
 class _FormReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        # Controls and text outside of any form belong to the first one, which nobody posts.
+        # The first form collects controls and text outside of any form. It is never posted.
         self.forms = [HtmlForm()]
         self.form = self.forms[0]
         self.silent: list[str] = []
@@ -145,7 +145,7 @@ class _FormReader(HTMLParser):
         control.labels = {value: label for value, _, label in self.options if value and label != value}
         chosen = [value for value, selected, _ in self.options if selected]
         if not chosen and not control.many:
-            # The first is what is shown, and nobody has chosen it.
+            # A browser posts the first option, which nobody has chosen.
             chosen = control.choices[:1]
             control.required = control.required or bool(chosen and chosen[0])
         self.form.entries += [(name, value) for value in chosen]
@@ -176,8 +176,8 @@ def unwrapped(widget: Widget) -> Widget:
 
 
 def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
-    """Return the entries that an HTML form posts for a widget that shows ``value``. A select is not rendered: its
-    options may be all rows of a table."""
+    """Return the entries that an HTML form posts for a widget that shows ``value``. Selects are not rendered, because
+    their options can be all rows of a table."""
     widget = unwrapped(widget)
     match widget:
         case FileInput():
@@ -189,7 +189,7 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
         case ChoiceWidget():
             shown = widget.format_value(value)
             return [(name, str(item)) for item in (shown if isinstance(shown, (list, tuple)) else [shown])]
-    # Rendered, a raw id needs the URLs of the admin, which may not be mounted.
+    # Rendering a raw id widget needs the URLs of the admin, which may not be mounted.
     if type(widget).value_from_datadict is Widget.value_from_datadict or isinstance(widget, ForeignKeyRawIdWidget):
         shown = widget.format_value(value)
         return [(name, "" if shown is None else str(shown))]
@@ -197,8 +197,8 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
 
 
 def first_choice(widget: Widget, name: str) -> list[Pair]:
-    """Return the entry that an HTML form posts for a select without a value: its first option. The options of one that
-    looks them up are made as they are typed."""
+    """Return the entry that an HTML form posts for a select without a value: its first option. An autocomplete select,
+    which overrides ``optgroups``, has no options until somebody types."""
     widget = unwrapped(widget)
     if not isinstance(widget, Select) or widget.allow_multiple_selected:
         return []
@@ -218,10 +218,10 @@ def _posted_parts(widget: Any, name: str, value: Any) -> list[Pair]:
 def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
     """Return the entries that an HTML form posts where a Python ``value`` is entered in a field's widget."""
     if isinstance(value, list) and hasattr(field, "base_field") and is_written_as_text(field, value):
-        # The field takes the list too, and its text would lose which comma is one of an item.
+        # Post the list itself, which the field accepts too: in its text, commas inside of items would be lost.
         return [(html_name, value)]
     shown = field.prepare_value(value)
-    # A script may make the control that has the value.
+    # If the widget posts nothing, a script may create its control in the browser.
     return posted(field.widget, html_name, shown) or ([(html_name, shown)] if shown and value is not False else [])
 
 

@@ -1,8 +1,7 @@
-"""Rows of inlines written as the admin's page writes them: all rows are posted, and those that are not named stay.
+"""Write the rows of inlines as the admin's page does: it posts all rows, and rows that are not named do not change.
 
-Each row is ``{"pk": 17, "quantity": 5}`` to change one, ``{"pk": 17, "delete": true}`` to delete it, or the same
-without ``pk`` to add one. The formset of the inline validates and saves them; errors bear the position of the row in
-the caller's own list.
+``{"pk": 17, "quantity": 5}`` changes a row, ``{"pk": 17, "delete": true}`` deletes it, and a row without ``pk`` is
+added. The formset of the inline validates and saves the rows; errors give the position of a row in the caller's list.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from .html_forms import Pair
 from .inline_rows import Inline, narrowing_of
 from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
-# Rows of an inline that a page can hold, and that one call may name.
+# Maximum number of rows of an inline on a page, and of rows that one call can name.
 MAX_ON_PAGE: Final = 500
 MAX_GIVEN: Final = 200
 NOT_SAVED: Final = "Nothing was saved."
@@ -56,8 +55,8 @@ class Row:
 class InlinePost:
     """Fills in and posts one inline formset: call :meth:`fill`, then :meth:`bind`, then :meth:`errors`.
 
-    ``draft`` is the formset as the page shows it. ``inline`` is None for one that the caller does not know of: it posts
-    what it shows. One with more rows than a page can hold is left out, and keeps them unseen.
+    ``draft`` is the formset as the page shows it. ``inline`` is None if the caller cannot see the inline: then it posts
+    what it shows. An inline with more rows than a page can hold is not posted, and its rows do not change.
     """
 
     formset: Any
@@ -88,7 +87,7 @@ class InlinePost:
         """Return whether the caller can write any rows of the inline formset."""
         return self.inline is not None and any(map(self.permits, ("change", "add", "delete")))
 
-    # What the page posts
+    # Filling in
 
     def fill(self, value: Any) -> None:
         """Fill in the inline formset with a list of rows, or with None to leave it as it is."""
@@ -206,7 +205,7 @@ class InlinePost:
             return ()
         names = writable_names(row.form, self.inline.fields)
         key = self.admin.opts.pk.name
-        # A key that people choose is chosen when the row is added.
+        # A primary key that people enter can only be set when the row is added.
         chosen = key in row.form.fields and not row.form.fields[key].widget.is_hidden
         return [key, *names] if chosen and not row.exists else names
 
@@ -221,24 +220,24 @@ class InlinePost:
                         f"{row.path}: it cannot be deleted, because rows that refer to it are protected: {who}"
                     )
 
-    # What comes of it
+    # Validation
 
     def bind(self, formset: Any) -> None:
         """Prepare the posted inline formset for validation: every row keeps the fields that were not named."""
         self.formset = formset
         link = _link(formset)
         if self.obj is not None and not any(row.given for row in self.rows) and is_djangos(formset.get_queryset):
-            # They are those that the page showed.
+            # No row was named: reuse the rows that the page has read.
             formset._queryset = self.draft.get_queryset()
         if rows := formset.get_queryset():
             fields = (*self.admin.opts.concrete_fields, *self.admin.opts.many_to_many)
             shown = [field for field in fields if field.name in formset.form.base_fields and field.name != link]
-            # What is validated of a row is read by one query for each relation.
+            # Read what validation needs with one query for each relation, not for each row.
             prefetch_related_objects(list(rows), *(field.name for field in shown if field.is_relation))
         for row, form in zip(self.rows, formset.forms, strict=False):
             row.entered.impose(form)
             _keep_deeper(form)
-            # Rows that the caller may only view are not validated by the admin either.
+            # The admin does not validate rows that the caller can only view: it has set their errors already.
             if row.exists and form._errors is None and not form.instance._state.adding:
                 _keep_row(form, {link, *row.values}, changed=bool(row.values))
 
@@ -246,11 +245,11 @@ class InlinePost:
         """Return what is wrong with the posted inline formset, a line for each error."""
         lines = list(self.problems)
         for error in self.formset.non_form_errors().as_data():
-            # Told before, with the rows that the caller may know of.
+            # _check_deletions() has reported these, naming only rows that the caller can see.
             if error.code != "deleting_protected":
                 lines.append(f"{self.name}: {' '.join(map(str, error.messages))}")
         for row, form in zip(self.rows, self.formset.forms, strict=False):
-            # The admin passes over rows that the caller may only view.
+            # For rows that the caller can only view, the admin sets errors to a plain dict.
             if not row.delete and isinstance(form.errors, ErrorDict):
                 lines += self._row_errors(row, form)
         return lines if self.inline is not None or not lines else [HIDDEN_ERROR]
@@ -290,7 +289,7 @@ def _link(formset: Any) -> str:
 def _keep_row(form: Any, mentioned: Collection[str], *, changed: bool) -> None:
     key = form.instance._meta.pk.name
     if isinstance(form.fields.get(key), ModelChoiceField):
-        # It was looked up in the formset's own rows.
+        # The formset has already looked the row up among its own.
         form.fields[key].clean = lambda value: form.instance
     keep(form, form.instance, {*mentioned, key})
     if not changed:
@@ -298,7 +297,7 @@ def _keep_row(form: Any, mentioned: Collection[str], *, changed: bool) -> None:
         form._get_validation_exclusions = lambda: set(names)
 
 
-# Rows within a row, which stay as they are
+# Nested formsets, whose rows never change
 
 
 def deeper_formsets(form: BaseForm) -> Sequence[Any]:

@@ -1,8 +1,8 @@
 """Inlines: the rows of another model that an admin's page shows and saves together with a row, and reading them.
 
-Callers know an inline by the name of its relation, as in ``order.lines``. What the inline's class decides is obeyed:
-its permissions, its queryset, its fields. Rows of inlines can be read as a model of their own too: ``shop.orderline``
-of the lines on the pages of orders.
+Callers know an inline by the name of its relation, such as ``lines`` in ``order.lines``. The permissions, queryset and
+fields of the inline's class apply. Inline rows can also be read as a model of their own, such as ``shop.orderline`` for
+the lines on order pages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ from .page_requests import as_page
 if TYPE_CHECKING:
     from django.contrib.admin.options import InlineModelAdmin
 
-# Rows of one inline that are shown with their row.
+# Maximum number of rows of one inline that are shown with their parent row.
 MAX_SHOWN: Final = 20
 
 
@@ -63,7 +63,7 @@ class ShownRows:
 
 class PageInlines:
     """Reads the inlines and their rows on the page of a row, or on the add page, as far as the caller can know of them.
-    ``shown`` are instances of their classes, where there are some already."""
+    ``shown`` are the inline instances, if the caller has them already."""
 
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, shown: Iterable[Any] | None = None
@@ -78,7 +78,7 @@ class PageInlines:
             return cls(request, exposure, None, ())
         access, row, shown = access_of(request)[exposure], None, list[Any]()
         for number, row in enumerate(access.sample_rows()):
-            # What an empty row lacks is no fault of the hooks.
+            # Do not log hooks that fail for an empty row: it lacks what they rely on.
             owner = exposure.label if number else ""
             found = call_hook(owner, "get_inlines", exposure.get_inlines, request, row, default=None)
             if found is not None:
@@ -126,7 +126,7 @@ class PageInlines:
             given = flatten_fieldsets(admin.get_fieldsets(request, self.obj))
             names = list(dict.fromkeys(name if isinstance(name, str) else name.__name__ for name in given))
             if all(is_djangos(getattr(type(admin), hook)) for hook in (*FIELD_HOOKS, "get_formset", *FORM_HOOKS)):
-                # Nothing of the project's own decides them.
+                # No code of the project decides on the fields, so they never change.
                 rows.declared = names
         closed = {admin.opts.pk.name}
         if is_generic(admin):
@@ -143,8 +143,8 @@ class PageInlines:
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
-        """Return the inline rows of the page, as pairs of inline and formset, bound where the request posts. Those that
-        callers do not see are among them, as they post what the page shows."""
+        """Return the inline rows of the page, as pairs of inline and formset, bound where the request posts. Inlines
+        that callers do not see are included, because they post what the page shows."""
         request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
         formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
         pairs = list(zip(inlines, formsets, strict=True))
@@ -152,7 +152,7 @@ class PageInlines:
             pairs = [(inline, formset) for inline, formset in pairs if type(inline) in (exposure.inlines or ())]
         if narrowing is not None:
             pairs = [(inline, formset) for inline, formset in pairs if narrowing.admits(inline.model)]
-        # Rows within rows of inlines, which some packages put here too, are left alone.
+        # Leave out nested inlines, which some packages add here too.
         pairs = [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", row) is row]
         if self._shown is None:
             self._shown = [inline for inline, _ in pairs if exposure.options.shows_inline(inline)]
@@ -189,7 +189,7 @@ class PageInlines:
             if link is not None and isinstance(self.obj, link.remote_field.model):
                 link.set_cached_value(row, self.obj)
         if any(column.kind == "computed" for column in columns):
-            # What computes a column may follow any of the relations beside it.
+            # The function of a computed column may follow any of the relations.
             relations = [
                 column.field.name for column in columns if column.kind == "relation" and column.field.is_relation
             ]
@@ -206,7 +206,7 @@ class PageInlines:
         if not all(map(is_djangos, (*methods, formset.__init__, formset.get_queryset))):
             with as_page(request, "GET"):
                 pairs = PageInlines(request, exposure, obj).formsets(obj)
-            # The instances are new ones of the same classes, in the same order.
+            # These inlines are new instances of the same classes.
             same = [formset for inline, formset in pairs if type(inline) is type(admin)]
             return same[0].get_queryset() if same else admin.model._default_manager.none()
         if is_generic(admin):
@@ -279,7 +279,7 @@ def narrowing_of(exposure: ModelExposure, admin: Any) -> ModelExposure | None:
 
 # Rows without their page
 
-# By these an inline could decide for each row of a page what is shown there; then no other rows than a page's are read.
+# Hooks by which an inline can decide what it shows for each parent row: if it overrides one, only its pages are read.
 ROW_HOOKS: Final = ("get_formset", "has_view_permission", "has_change_permission", "has_view_or_change_permission")
 PAGE_HOOKS: Final = ("get_inlines", "get_inline_instances", "get_formsets_with_inlines")
 FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
@@ -288,9 +288,9 @@ FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
 def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
     """Return whether an inline's rows can be read as a model of their own, without their page.
 
-    Code of the project that decides row by row what a page shows keeps them there, and so does ``mcp_readable = False``
-    on the class. A ``get_queryset`` of the project's own could ask on which row's page it is: the rows are read where
-    ``mcp_readable = True`` says that it does not.
+    They cannot if the project overrides a hook that decides per parent row, or sets ``mcp_readable = False`` on the
+    class. An overridden ``get_queryset`` could depend on the parent row too, so it needs ``mcp_readable = True``, which
+    says that it does not.
     """
     declared = getattr(inline, "mcp_readable", None)
     if declared is False or not getattr(inline, "mcp_expose", hasattr(inline, "get_formset")) or is_generic(inline):
@@ -305,7 +305,7 @@ def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], lis
     found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
     for exposure in exposures:
         for inline in exposure.options.inlines:
-            # What joins two models alone is no model that anybody would ask about.
+            # Nobody asks for the table that Django creates for a many-to-many field.
             if is_readable(inline) and not inline.model._meta.auto_created:
                 found.setdefault(inline.model, []).append((exposure, inline))
     return found
@@ -321,8 +321,8 @@ class InlineRowsOptions(ExposureOptions):
 class InlineRows(ReadOnlyExposure):
     """The exposure of an inline's rows as a model of their own, which nobody registers.
 
-    ``pages`` are exposures of those models, and the inlines' classes. A caller reads what the pages show them: the
-    inline's fields, of rows under parents that they may view. Rows are written on the page of their parent alone.
+    ``pages`` are pairs of a parent's exposure and an inline's class. A caller reads what these pages show: the fields
+    of the inline, for rows whose parents the caller can view. Rows can only be written through their parent.
     """
 
     _options_class = InlineRowsOptions
@@ -339,7 +339,7 @@ class InlineRows(ReadOnlyExposure):
 
     @cached_property
     def kept(self) -> list[tuple[ModelExposure, Any]]:
-        """One instance of each inline, to ask who may see the inline's rows, since making one takes longer."""
+        """One instance of each inline, kept for permission checks, because creating one for each check is slower."""
         return [(parent, inline(parent.model, parent.model_admin.admin_site)) for parent, inline in self.pages]
 
     @cached_property

@@ -1,7 +1,7 @@
 """The filters of the admin's sidebar that are code: ``SimpleListFilter`` and custom ``FieldListFilter`` classes.
 
-They are made and asked as the admin's ``ChangeList`` does it, with the caller's request. What Django's own filters for
-fields do is done by conditions on those fields.
+They are created and applied as the admin's ``ChangeList`` does, with the caller's request. Django's own field filters
+are left out: callers filter by the field itself instead.
 """
 
 import logging
@@ -30,7 +30,7 @@ from ..runtime.failing_hooks import call_hook, reading
 
 logger = logging.getLogger("mcp_django")
 
-# What these do, the lookups of the field do as well.
+# Django's own filters, which do no more than the lookups of the field.
 PLAIN: Final = frozenset(
     (
         filters.AllValuesFieldListFilter,
@@ -41,11 +41,11 @@ PLAIN: Final = frozenset(
         filters.RelatedOnlyFieldListFilter,
     )
 )
-# Choices made of rows of which it is looked up whether the caller may know of them.
+# Maximum number of choices made of rows that are tried, each by a query: those that find no visible row are left out.
 MAX_TRIED: Final = 50
 WRONG_VALUE: Final = (IncorrectLookupParameters, ValidationError, ValueError)
 T = TypeVar("T")
-# What the choices of a parameter are cut down to.
+# Function that takes a parameter and its choices, and returns the choices to offer.
 Among = Callable[[str, list[tuple[str, str]]], list[tuple[str, str]]]
 
 
@@ -63,8 +63,8 @@ class Sidebar:
         self.model_admin = exposure.model_admin
 
     def filters(self) -> "list[SidebarFilter]":
-        """Return the list filters that are code. An exposure that declares what may be filtered on has those of them
-        that it names."""
+        """Return the list filters that are code. If the exposure declares its filters, only those that it names are
+        returned."""
         exposure = self.exposure
         declared = exposure.get_filter_fields(self.request)
         if declared is None and exposure.fields is not None:
@@ -97,13 +97,13 @@ class Sidebar:
     def allows(self, lookup: str, value: str) -> bool:
         """Return the verdict of the admin's ``lookup_allowed``."""
         verdict = self.model_admin.lookup_allowed
-        # Before Django 6 an admin may have one that does not ask for the request.
+        # Before Django 6, an overridden lookup_allowed() may not take the request.
         with_request = func_supports_parameter(verdict, "request")
         return bool(verdict(lookup, value, self.request) if with_request else verdict(lookup, value))
 
     def listed(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows from the changelist behind the list filters, as the admin's override prepares them. What its
-        ``ModelAdmin`` prepares for the columns of a list is prepared for these rows."""
+        """Return the rows from the changelist behind the list filters, as the admin's override prepares them: with what
+        its columns need, for example."""
         keys = [str(row.pk) for row in rows]
         values = {} if any("," in key for key in keys) else {"pk__in": [",".join(keys)], ALL_VAR: [""]}
         listed = self.model_admin.get_changelist_instance(self.getting(values))
@@ -170,7 +170,7 @@ class SidebarFilter(NamedFilter):
 
     def _made(self, values: Mapping[str, Sequence[str]]) -> Any:
         """Return Django's filter object as the admin's list makes it for these parameters."""
-        # With the rows of the exposure, which may be fewer: filters make choices of them.
+        # Filters make choices of the ModelAdmin's rows. Give it the exposure's, which can be fewer.
         admin: Any = copy(self.exposure.model_admin)
         admin.get_queryset = self.exposure.get_queryset
         request, params = self.sidebar.getting(values), {name: list(items) for name, items in values.items()}
@@ -273,8 +273,8 @@ def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
 
 
 def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return the choices of a field's list filter by parameter, if each choice sets one parameter. Those of a relation
-    are left out: the admin lists rows there that the caller may not view."""
+    """Return the choices of a field's list filter by parameter, if each choice sets one parameter. Relations are left
+    out, because the admin lists rows there that the caller may not see."""
     field = getattr(made, "field", None)
     if field is None or field.is_relation or "__" in str(getattr(made, "field_path", "")):
         return {}
@@ -287,7 +287,7 @@ def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
             for name, value in pairs:
                 found.setdefault(name, []).append((value, str(choice["display"])))
     except Exception:
-        # It wants more of the list than is here: any value may be tried.
+        # The filter needs a real changelist. Without known choices, callers can try any value.
         return {}
     return found if sum(map(len, found.values())) <= MAX_CHOICES else {}
 

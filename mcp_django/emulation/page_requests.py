@@ -1,4 +1,4 @@
-"""A caller's request in the part of a person's: hooks of the admin get what a page of the admin would give them."""
+"""Make a caller's request look like one from a page of the admin, as the admin's hooks expect."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -79,8 +79,8 @@ def as_page(
 ) -> Iterator[None]:
     """Let a caller's request look like a page request of the admin: ``GET``, or ``POST`` with these entries.
 
-    It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user. While a page is
-    only shown, what it has is asked of its hooks once.
+    The request gets a session of its own, which is never saved; ``messages`` collects what hooks tell the user. During
+    a ``GET``, the fields of the page are cached on the request.
     """
     state = vars(request)
     now: dict[str, Any] = {
@@ -111,14 +111,14 @@ def said(request: Any) -> list[dict[str, str]]:
         text = str(message.message)
         if isinstance(message.message, SafeString):
             text = unescape(strip_tags(text))
-        # A secret that is shown this once is for the person, in the admin.
+        # A secret that is shown only once is meant for a person in the admin.
         text = without_new_secrets(text)
-        # A project may have its own words for the levels, for its style sheets.
+        # Use Django's names of the levels: projects rename them for their style sheets (MESSAGE_TAGS).
         messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
     return messages
 
 
-# Of the caller's own request: how it arrived, and what could be taken for authority.
+# Attributes of the caller's request that are not copied: how it arrived, and what could grant authority.
 LEFT_OUT: Final = frozenset(
     (
         *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
@@ -140,8 +140,8 @@ def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
 def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Sequence[Pair]) -> MCPRequest:
     """Return a copy of the caller's request as a page request that posts ``entries`` to the admin's list of the model.
 
-    Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
-    the client; attributes that the project's middleware set are kept, tokens and cookies are not.
+    The copy has its own messages and session, which are never saved. ``mcp`` is the same object, so that progress
+    reaches the client. Attributes that the project's middleware has set are copied; tokens and cookies are not.
     """
     copy: Any = MCPRequest()
     left_out = LEFT_OUT | vars(copy).keys()
@@ -151,7 +151,7 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
     copy.META.update(REQUEST_METHOD="POST", SCRIPT_NAME=request.META.get("SCRIPT_NAME", ""))
     copy.META.setdefault("SERVER_NAME", "localhost")
     copy.META.setdefault("SERVER_PORT", "80")
-    # There is no cookie that another site could have used.
+    # CSRF does not apply: no cookie authenticates this request.
     copy._dont_enforce_csrf_checks = True
     copy.path = copy.path_info = "/"
     copy.resolver_match = request.resolver_match

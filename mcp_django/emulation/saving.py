@@ -42,7 +42,7 @@ from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
 NOT_SAVED: Final = "Nothing was saved:"
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-# Of versions.
+# Salt of the digest that is a row's version, and how many of its bytes are kept.
 SALT: Final = "mcp_django.emulation.versions"
 LENGTH: Final = 12
 CHANGED: Final = (
@@ -62,8 +62,8 @@ class RowPage:
         return access_of(self.request)[self.exposure]
 
     def nameable(self) -> set[str]:
-        """Return the fields that the values to save can name: readable ones, and form-only ones. These are fields of
-        the form alone, and links to rows of no exposure."""
+        """Return the fields that the values to save can name: readable ones, form-only ones, and many-to-many fields to
+        models that are not exposed."""
         request, exposure, obj = self.request, self.exposure, self.obj
         shown, opts = self.access.fields_of(obj), exposure.opts
         names = [*shown]
@@ -76,8 +76,8 @@ class RowPage:
         return set(names)
 
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
-        """Return the fields that are saved in the admin's list alone (``list_editable``), if the caller sees them.
-        ``form`` is that of the row's own page. An exposure that says what may be written has none of them."""
+        """Return the fields that only the admin's list saves (``list_editable``), if the caller sees them. ``form`` is
+        the form of the row's own page. An exposure that declares ``fields`` or ``form`` has no such fields."""
         exposure, admin = self.exposure, self.exposure.model_admin
         if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
             return {}
@@ -91,10 +91,9 @@ class RowPage:
     def version(self, inlines: Sequence[ShownRows], *, shown: Mapping[str, Any] = NONE, key: Any = None) -> str:
         """Return the version that saving the row checks: a text that changes when the row does, as the caller sees it.
 
-        It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are
-        stored, or as a serializer of the project's own makes them: it tells nothing of them. What the caller does not
-        see has no part in it. ``inlines`` are what :meth:`PageInlines.read` gives for it, ``shown`` values that are
-        read already.
+        It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, so that it reveals nothing.
+        It covers only what the caller sees: stored values, or those that the project's serializer returns. ``inlines``
+        come from :meth:`PageInlines.shown_rows`; ``shown`` has values that have been read already.
         """
         request, exposure, row = self.request, self.exposure, self.obj
         assert row is not None
@@ -105,13 +104,13 @@ class RowPage:
             if column.kind == "many" and column.field in row._meta.many_to_many:
                 pairs = shown.get(column.name)
                 if not isinstance(pairs, list):
-                    # What was too long to be shown was cut to a text.
+                    # A list that was too long to show was cut to a text.
                     pairs = linked_values(request, column.field, [row.pk])[0][0]
                 stored.append([column.name, [pair[0] for pair in pairs]])
         fields = row._meta.concrete_fields
         changed = [column for column in columns if column.kind == "serialized" and not column.is_plain]
         if masked := [column for column in changed if column.field in fields]:
-            # As it is shown: what a serializer masks is not told by a version either.
+            # Use the serializer's values: a version must not reveal a change that the serializer masks.
             values = represented(request, exposure, [row])[0]
             stored.append([[column.name, values.get(column.name)] for column in masked])
         for inline in inlines:
@@ -132,7 +131,7 @@ class RowPage:
 
 
 class Saving(RowPage):
-    """Saves one row with a caller's values. ``messages`` takes what the hooks of the project say to the user."""
+    """Saves one row with a caller's values. ``messages`` collects what the project's hooks tell the user."""
 
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
@@ -151,8 +150,8 @@ class Saving(RowPage):
         """Check the values without saving them."""
 
     def save(self) -> tuple[Model, list[str]]:
-        """Save the values of the row and write the history; return the saved row and the changed fields. To be called
-        in a transaction: validation may fail after the row was written."""
+        """Save the values of the row and write the history; return the saved row and the changed fields. Call it in a
+        transaction: validation can fail after the row was written."""
         with recording(self.request, self.exposure.model_admin):
             saved, changed = self._save()
         if OPENED in vars(self.request):
@@ -173,8 +172,8 @@ class Saving(RowPage):
         return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
     def _named(self, writable: Collection[str]) -> dict[str, Any]:
-        """Return the values to save in the row by field name; a foreign key can be named by its column. One text
-        refuses hidden, read-only and missing fields."""
+        """Return the values to save in the row by field name; a foreign key can be named by its column. The error is
+        the same for hidden, read-only and unknown fields."""
         columns = {field.attname: field.name for field in self.exposure.opts.concrete_fields if field.name in writable}
         named = {name if name in writable else columns.get(name, name): value for name, value in self.values.items()}
         unknown = [name for name in named if name not in writable]
@@ -196,7 +195,7 @@ class PageSaving(Saving):
         lines += self.listed.errors() if self.listed is not None else []
         if not lines:
             with as_page(self.request, "POST", self.entries):
-                # Validation writes the values to the row, and it is not their time yet.
+                # Validation assigns the values to its instance, so give it a copy.
                 form = self.form.bind(copy(self.obj), self.request.POST, self.request.FILES)
                 named = tuple(f"{name}: " for name in self.form.values)
                 lines = [line for line in error_lines(form, self.writable) if line.startswith(named)]
@@ -234,8 +233,8 @@ class PageSaving(Saving):
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
         """Return whether saving a value would change nothing: the value equals the one that results show.
 
-        The form need not take what is shown: a file is shown by its uri, tags by key and label, and a key may lead to a
-        row that the caller may not see.
+        The form may not accept what results show: a file is shown by its URI, tags by key and label, and a foreign key
+        can point to a row that the caller cannot see.
         """
         if (item := draft.fields.get(name)) is None:
             return False
@@ -247,7 +246,7 @@ class PageSaving(Saving):
         assert self.obj is not None
         shown = show_rows(self.request, self.exposure, [self.obj], (column,)).rows[0][0]
         if is_key:
-            # A row that the caller sees is chosen as on the admin's page, which may not offer it any more.
+            # Only for hidden rows: the form validates visible ones, as the admin's page may no longer offer them.
             return bool(shown) and shown[1] is None and str(bare_key(value)) == str(shown[0])
         return bool(shown == value)
 
@@ -356,7 +355,7 @@ class SerializerSaving(Saving):
             raise ToolError("\n".join([NOT_SAVED, *(wrong or _serializer_lines(serializer.errors))]))
         saved: Model = serializer.save()
         try:
-            # Serializers leave it out; the caller's transaction undoes the write.
+            # Serializers do not call full_clean(). If it fails, the caller's transaction undoes the write.
             saved.full_clean()
         except ValidationError as error:
             lines = [f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items()]
@@ -412,7 +411,7 @@ def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
         if value is UNDECODABLE:
             value = ["lost"]
         elif not isinstance(value, (dict, list)):
-            # Or as it is, where the field does not take what the database holds.
+            # Keep the value as it is if the field does not accept what the database holds.
             with suppress(ValidationError, ValueError, TypeError):
                 value = field.get_prep_value(value)
         yield [column.name, value]

@@ -1,9 +1,9 @@
-"""Files that a client gives as values: in the call itself, or by the handle of what was sent to an upload URL.
+"""Files that a client gives as values: in the call itself, or by the handle of a file sent to an upload URL.
 
-The form's own field validates them as it does what a browser sends. The name is a name and never a path; the type is
-guessed from it. What was sent lies in the storage ``STORAGES["mcp_uploads"]`` until a record takes it; without one
-there are no upload URLs. Its names are derived from the user, the client, the site and a handle, so that a handle is
-good for nobody else.
+The form's own field validates them as it validates a browser's uploads. The name of a file is never a path; its content
+type is guessed from the name. Uploads stay in the storage ``STORAGES["mcp_uploads"]`` until a record uses them; without
+this storage there are no upload URLs. Their names in the storage are derived from the user, the client, the site and
+the handle, so that a handle is useless to anybody else.
 """
 
 import base64
@@ -35,10 +35,10 @@ logger = logging.getLogger("mcp_django")
 
 ALIAS: Final = "mcp_uploads"
 FOLDER: Final = "mcp_uploads"
-# Seconds for which a record may take what was sent.
+# Seconds for which a record can use an upload.
 KEPT: Final = 3600
 MAX_HANDLE: Final = 64
-# Of the digest: a model has to repeat the URL that holds the name.
+# Hex digits of the digest in an upload's name, which is short because an AI model has to repeat the URL with it.
 DIGITS: Final = 40
 BINARY: Final = "application/octet-stream"
 FILE_WORDS: Final = 'write {"name", "base64"} or {"name", "text"}'
@@ -48,9 +48,9 @@ USAGE: Final = (
 )
 UNSENT: Final = "There is no such upload: nothing was sent to its URL, or it is over. Call create_upload again."
 BOMB: Final = "The image has too many pixels."
-# Devices of Windows, whatever follows a dot.
+# Names of Windows devices, with any file extension.
 DEVICE: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
-# The attribute of a request that has the names of what it has opened.
+# Attribute of a request that has the names of the uploads which it has opened.
 OPENED: Final = "_mcp_uploads"
 SEPARATOR: Final = re.compile(r"[/\\]")
 DATA_URL: Final = re.compile(r"data:[\w.+/;=-]{0,200},")
@@ -72,7 +72,7 @@ def file_entries(request: MCPRequest, field: Field, html_name: str, value: Any) 
 
 
 def read_file_value(request: MCPRequest, value: Any) -> SimpleUploadedFile:
-    """Return the file that a client's JSON is."""
+    """Return the file that a client's JSON value describes."""
     value = json_or_text(value)
     if not isinstance(value, dict) or len(value) != 2 or "name" not in value:
         raise ValidationError(USAGE)
@@ -112,7 +112,7 @@ def _check_size(size: int) -> None:
 def safe_name(value: Any) -> str:
     """Return the name of an uploaded file: the last part of a path, without control characters."""
     last = SEPARATOR.split(value)[-1] if isinstance(value, str) else ""
-    # A leading dot hides a file, or makes it a server's configuration.
+    # A leading dot would hide the file, or make it a server's configuration file such as .htaccess.
     name = "".join(character for character in last if character.isprintable()).strip(" .")
     if not name:
         raise ValidationError("Give the name of the file, such as manual.pdf.")
@@ -154,7 +154,7 @@ def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
 
 
 def open_upload(request: MCPRequest, handle: Any) -> Any:
-    """Open the file that the caller uploaded under the handle, None if there is none. It stays until
+    """Open the file that the caller uploaded under the handle, None if there is none. The file is kept until
     :func:`uploads_taken`, so that a refused call can be repeated."""
     storage, name = upload_storage(), name_of_upload(request, handle)
     if storage is None or name is None or not storage.exists(name):

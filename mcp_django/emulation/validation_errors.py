@@ -20,12 +20,12 @@ from ..orm.database_writes import refusals
 from ..orm.fields import flat_choices
 from .uploaded_files import BOMB, is_bomb
 
-# The kind of a constraint, its fields, and those that its condition needs.
+# The kind of a constraint ("unique" or "check"), its fields, and the fields of its condition.
 Parts = tuple[str, Sequence[str], Sequence[str]]
 
 MAX_CHOICES: Final = 20
 SOME_DAY: Final = date(2026, 1, 31)
-# How values are written, by the kind of their field, where it does not declare another form.
+# Example values by class of form field, for fields that do not declare another format.
 MOMENTS: Final[Mapping[type[forms.Field], str]] = {
     forms.DateField: "2026-01-31",
     forms.DateTimeField: "2026-01-31T10:00:00Z",
@@ -33,9 +33,9 @@ MOMENTS: Final[Mapping[type[forms.Field], str]] = {
     forms.TimeField: "10:00",
     forms.DurationField: "P1DT2H",
 }
-# What is wrong with a field that the caller does not see is not told.
+# Stands for every error of a field that the caller does not see.
 HIDDEN_ERROR: Final = "(another field): its value is missing or not valid, and you cannot set it here"
-# How SQLite words what PostgreSQL has names for.
+# SQLite's messages for broken constraints; PostgreSQL reports the name of the constraint separately.
 UNIQUE: Final = re.compile(r"UNIQUE constraint failed: (\w+\.\w+(?:, \w+\.\w+)*)$")
 INDEX: Final = re.compile(r"UNIQUE constraint failed: index '(\w+)'$")
 CHECK: Final = re.compile(r"CHECK constraint failed: (\w+)$")
@@ -46,7 +46,7 @@ def error_lines(
     writable: Collection[str],
     explain: Callable[[forms.BaseForm, ValidationError], str] | None = None,
 ) -> list[str]:
-    """Return the validation errors of a form, a line each: ``field: message (valid: …)``. ``explain`` may add to it."""
+    """Return the validation errors of a form, a line each: ``field: message (valid: …)``. ``explain`` adds a note."""
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:
@@ -133,8 +133,8 @@ def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
 
 
 def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
-    """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named. It names
-    fields only, and only where the caller sees all of them. The transaction has to be over."""
+    """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named. The text
+    names fields only if the caller sees all of them. Call it after the transaction has ended."""
     kind, fields, needed = _broken(access.exposure.model, error)
     if not fields or not set(fields) <= set(access.fields):
         return ""
@@ -155,7 +155,7 @@ def _broken(model: type[Model], error: IntegrityError) -> Parts:
     match = UNIQUE.search(text)
     fields = _by_column(model, [part.split(".") for part in match[1].split(", ")]) if match else ()
     for constraint in chain.from_iterable(part._meta.constraints for part in (model, *model._meta.all_parents)):
-        # SQLite names the columns of a unique constraint in place of its name.
+        # For a unique constraint, SQLite reports the columns instead of the name.
         if constraint.name == name or (fields and fields == list(getattr(constraint, "fields", ()))):
             return _parts(constraint)
     if name and diagnosis is not None and diagnosis.table_name:
@@ -164,7 +164,7 @@ def _broken(model: type[Model], error: IntegrityError) -> Parts:
 
 
 def _columns(model: type[Model], table: str, name: str) -> list[list[str]]:
-    """Return the columns of a unique constraint with a name of the database's own, for its validation error."""
+    """Return the columns of a unique constraint that the database has named itself, for its validation error."""
     connection = connections[router.db_for_write(model)]
     try:
         with connection.cursor() as cursor:
