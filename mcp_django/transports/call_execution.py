@@ -1,4 +1,4 @@
-"""Execute calls over any transport: begin a call, do its deferred work where it belongs, within its timeout."""
+"""Execute calls over any transport: begin a call, and run its deferred work in the right place, within its timeout."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -23,17 +23,17 @@ from ..server.methods.handler_interface import Asked, Later, Listen
 
 T = TypeVar("T")
 
-# Where calls of a method run: those that read rows and run functions hold up nobody who asks for a list ("reads").
+# Thread pool lane for each method, "reads" for all others: so reading rows and running functions does not delay lists.
 LANES: Final[Mapping[str, LaneName]] = dict.fromkeys(
     ("tools/call", "resources/read", "prompts/get", "completion/complete"), "queries"
 )
 
 
 def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
-    """Begin the execution of a call: fill in the request's context, load permissions, run what runs in this thread."""
+    """Begin the execution of a call: fill in the request's context, load permissions, run the part for this thread."""
     context = request.mcp
     if context.record.method:
-        # Others of a batch have the same request.
+        # Other calls of a batch share this request.
         context.record = CallRecord()
     context.version, context.capabilities = call.version, call.capabilities
     context.client = Client(str(call.client.get("name", "")), str(call.client.get("version", "")))
@@ -72,10 +72,10 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
 
 
 async def in_time(request: MCPRequest, call: Call, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
-    """Execute a call's work within ``CALL_TIMEOUT``: return its result, or the reply that the call took longer.
+    """Execute a call's work within ``seconds``: return its result, or the reply that the call took too long.
 
-    The work is given ``seconds``. Who cancels this cancels the work, and it is waited for no longer: what goes on in a
-    thread all the same stops at its next report.
+    Cancelling this coroutine cancels the work and does not wait for it. Work that continues in a thread stops when it
+    next reports progress.
     """
     task = asyncio.ensure_future(work)
     outcome = "cancelled"
@@ -88,7 +88,7 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
         task.cancel()
         if not done:
             task.add_done_callback(give_up)
-            # It may never come to an end of its own.
+            # The work may never end by itself, so finish the call's record now.
             in_background(partial(finish, request, outcome))
     if done:
         return task.result()

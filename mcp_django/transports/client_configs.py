@@ -16,9 +16,9 @@ from django.utils.translation import gettext
 
 from ..conf import settings
 
-# Marks a text for translation: the command prints it as it is, pages in their own language.
+# Marks a text for translation: the command prints it in English, pages in the language of the visitor.
 _ = str
-# What every client takes as the name of a server.
+# Server names that every client accepts.
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -30,7 +30,7 @@ class SetupError(Exception):
 class Connection:
     """The server as a client's configuration file describes it, under ``name``.
 
-    Either ``url``, and a bearer ``token`` where it does not sign in itself, or the ``command`` that it starts.
+    Either ``url``, with a bearer ``token`` if the client does not sign in itself, or a ``command`` that it starts.
     """
 
     name: str
@@ -43,24 +43,24 @@ class Connection:
 class Client:
     """One client program: where its configuration file is, and the entry for this server in that file.
 
-    ``file`` is of the project or below the home directory (~); "": the client keeps none. ``key`` is that of the
-    servers in it; "": the vendor hosts the client. ``add`` are commands that add the server as a command and as a URL.
+    ``file`` is relative to the project or the home directory (~), "" if the client has none. ``key`` holds the servers
+    in it, "" if the vendor hosts the client. ``add`` are two shell commands, to add the server as a command or a URL.
     """
 
     title: str
     file: str = ""
     key: str = "mcpServers"
-    # Of an entry: keys of the URL and of headers, the type where there is one, what is always there, and a command.
+    # Parts of an entry: the keys of the URL and of headers, the type if it has one, constant members, and the command.
     url_key: str = "url"
     headers_key: str = "headers"
     kind: str = ""
     rest: Mapping[str, Any] = field(default_factory=dict)
     command: Callable[[tuple[str, ...]], dict[str, Any]] = lambda words: {"command": words[0], "args": [*words[1:]]}
     add: tuple[str, str] = ("", "")
-    # Opens the client, which asks whether to add the server.
+    # Returns a link that opens the client, which asks whether to add the server.
     link: Callable[[str, str], str] = lambda name, url: ""
     after: str = ""
-    # What to do where the client can only start a command, or reach a server that the internet reaches.
+    # What to do if the client can only start commands, or only reach servers on the internet.
     remote: str = ""
     format: Literal["json", "toml", "yaml"] = "json"
     mac: str = ""
@@ -72,7 +72,7 @@ class Client:
         return Path(file).expanduser() if file else None
 
     def then(self, after: str, remote: str = "") -> "Client":
-        """Return the client with the words for people."""
+        """Return a copy of the client with the instructions for people."""
         return replace(self, after=after, remote=remote)
 
     def entry(self, connection: Connection) -> dict[str, Any]:
@@ -84,19 +84,19 @@ class Client:
         return ({"type": self.kind} if self.kind else {}) | {self.url_key: connection.url} | headers | rest
 
     def text(self, connection: Connection) -> str:
-        """Return the client's configuration for this server as text, "" where there is none to write."""
+        """Return the client's configuration for this server as text, "" if it has no configuration file."""
         entry = self.entry(connection)
         if self.format == "toml":
             return _toml(f"{self.key}.{connection.name}", entry)
         if self.format == "yaml":
-            # A JSON value is one of YAML too.
+            # Every JSON value is also a YAML value.
             values = [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
             return "\n".join([f"{self.key}:", f"  {connection.name}:", *values]) + "\n"
         found = {self.key: {connection.name: entry}}
         return json.dumps(found, indent=2, ensure_ascii=False) + "\n" if self.key else ""
 
     def shell(self, connection: Connection) -> str:
-        """Return the command that adds the server to the client, "" where it has none."""
+        """Return the shell command that adds the server to the client, "" if there is none."""
         words = {
             "NAME": [connection.name],
             "URL": [connection.url],
@@ -113,18 +113,18 @@ class Client:
 def merged(client: Client, connection: Connection, before: str) -> str:
     """Return the client's configuration file with the server in it; ``before`` is its text today, or "".
 
-    All else in the file stays as it is, comments of a TOML file too.
+    Everything else in the file is kept, including the comments of a TOML file.
     """
     entry = client.entry(connection)
     if client.format == "yaml":
-        # Nothing here reads YAML.
+        # There is no YAML parser here.
         if before.strip() and client.text(connection).partition("\n")[2] not in before:
             raise SetupError("It is YAML. Add the lines above by hand.")
         return before if before.strip() else client.text(connection)
     try:
         content = (tomllib.loads if client.format == "toml" else json.loads)(before) if before.strip() else {}
         servers = content.setdefault(client.key, {})
-        # Where OpenCode has them since its version 2.
+        # OpenCode nests them one level deeper since its version 2.
         inner = servers.get("servers")
         servers = inner if isinstance(inner, dict) and not {"type", "command"} & {*inner} else servers
         known = servers.get(connection.name)
@@ -140,7 +140,7 @@ def merged(client: Client, connection: Connection, before: str) -> str:
         try:
             tomllib.loads(after)
         except tomllib.TOMLDecodeError:
-            # An inline table takes no table after it.
+            # TOML does not allow a table to extend an inline table.
             raise SetupError("Its servers are written in one line. Add the lines above by hand.") from None
         return after
     servers[connection.name] = entry
@@ -148,7 +148,7 @@ def merged(client: Client, connection: Connection, before: str) -> str:
 
 
 def _toml(table: str, entry: Mapping[str, Any]) -> str:
-    # A JSON string, list of strings or number is one of TOML too.
+    # A JSON string, number or list of strings is also valid TOML.
     plain = [f"{key} = {json.dumps(value)}" for key, value in entry.items() if not isinstance(value, Mapping)]
     nested = [
         "\n" + _toml(f"{table}.{key}", value).rstrip("\n") for key, value in entry.items() if isinstance(value, Mapping)
@@ -249,12 +249,12 @@ CLIENTS: Final[Mapping[str, Client]] = {
 
 
 def server_name() -> str:
-    """Return the name of this server in clients' configuration: that of ``SERVER``, in letters that all take."""
+    """Return the name of this server in clients' configuration: ``SERVER['name']`` in characters that all accept."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", str(settings.SERVER["name"]))[:40].strip("-") or "django"
 
 
 def set_ups(url: str) -> Iterator[dict[str, str]]:
-    """Yield the configuration of each client: title, what to run or put into which file, and what to do then."""
+    """Yield the configuration of each client: title, what to run or which file to edit, and what to do next."""
     connection = Connection(server_name(), url=url)
     for client in CLIENTS.values():
         shell = client.shell(connection)

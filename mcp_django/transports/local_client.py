@@ -1,4 +1,4 @@
-"""A local client: calls of a site in this process, without HTTP and tokens, as ``manage.py`` commands make them."""
+"""A local client: calls a site in this process, without HTTP or tokens; used by ``manage.py`` commands."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -17,12 +17,12 @@ from ..signin import act_as
 from ..sites import MCPSite
 from .call_execution import begin, conclude
 
-# What commands call themselves.
+# The client name that management commands use.
 NAME: Final = "manage.py"
 
 
 class CallFailed(Exception):
-    """A call of the local client has no result. The text says why; ``data`` is what else the server says of it."""
+    """A call of the local client failed. The text says why; ``data`` is that of the server's JSON-RPC error."""
 
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class CallFailed(Exception):
 
 
 class LocalUser:
-    """The local client's user, who calls ``site`` with ``scopes``; account and permissions are read for each call."""
+    """The local client's user, who calls ``site`` with ``scopes``. Each call reads account and permissions again."""
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
         self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
@@ -39,7 +39,7 @@ class LocalUser:
         return local_request(self.site)
 
     def authorize(self, request: MCPRequest) -> None:
-        """Give the local client's request its user, with the permissions of now; in a worker thread."""
+        """Give the local client's request its user, with current permissions. Call it in a worker thread."""
         user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
         if user is None or not user.is_active:
             raise AuthenticationFailed(invalid=True)
@@ -49,9 +49,9 @@ class LocalUser:
 class LocalClient:
     """A local client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
 
-    ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
-    itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.
-    ``is_signed_in`` says that the user is in front of a page, and not whoever calls from this machine.
+    ``facts`` are the facts of the sign-in that :func:`~mcp_django.signin.keep` returned. ``name`` is the client's name,
+    ``capabilities`` what the server can ask it: without any, the server returns a confirmation token instead of asking.
+    ``is_signed_in`` says that a person signed in on a page makes the call, not a command on this machine.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LocalClient:
         self._meta = client_meta(name, capabilities=capabilities)
 
     def new_request(self) -> MCPRequest:
-        """Return a request of the local client's user, as hooks get it."""
+        """Return a request of the local client's user, like those that hooks receive."""
         request = self._user.new_request()
         request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
         try:

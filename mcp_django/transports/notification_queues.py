@@ -1,7 +1,7 @@
 """Queues of notifications on their way to a client: of one call, and of changes for one stream. Both are bounded.
 
-Changes are kept once for each thing that changed, and told a few times a second: no burst can make what waits grow, and
-an open stream holds neither a thread nor a connection to the database.
+A queue of changes holds one notification for each changed resource or list, and is sent a few times a second. So bursts
+do not make it grow, and an open stream occupies neither a thread nor a database connection.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from ..subscriptions.subscribers import UPDATED, Subscription
 LISTS: Final = frozenset(KINDS)
 PROGRESS: Final = "notifications/progress"
 MESSAGE: Final = "notifications/message"
-# Notifications of one call, and bytes of them, that wait to be sent; beyond that the newest progress alone does, and
-# log messages are left out.
+# Maximum number and bytes of one call's notifications that wait to be sent. Beyond them, the queue keeps only the
+# newest progress and drops log messages.
 MAX_WAITING: Final = 64
 MAX_WAITING_BYTES: Final = 256 * 1024
-# Seconds between two deliveries of changes on one stream: what changes again meanwhile is told once.
+# Seconds between two deliveries of changes on one stream; repeated changes in between become one notification.
 DELIVER_EVERY: Final = 0.1
 
 
@@ -37,18 +37,18 @@ class Box:
         self._loop, self._lock = asyncio.get_running_loop(), threading.Lock()
 
     def ring(self) -> None:
-        """Have whoever sends look."""
+        """Wake the sender of this queue."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.wake.set)
 
     def end(self, reason: str = "") -> None:
-        """Say that nothing more will come."""
+        """End the queue: no more notifications will come."""
         self.is_over = True
         self.ring()
 
 
 class Outbox(Box):
-    """Queue of the notifications of one call. :meth:`next` waits ``patience`` seconds, None as long as it takes."""
+    """Queue of the notifications of one call. :meth:`next` waits ``patience`` seconds, or without limit if None."""
 
     def __init__(self, patience: float | None = None) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Outbox(Box):
         self._left_out, self._level = 0, ""
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Queue a notification of the call, or nothing but the newest progress while too many wait."""
+        """Queue a notification of the call; while too many wait, keep only the newest progress."""
         data = encode(notification(method, params))
         with self._lock:
             size = sum(len(waiting) for _, waiting in self._waiting)
@@ -70,7 +70,7 @@ class Outbox(Box):
         self.ring()
 
     async def next(self) -> list[bytes] | None:
-        """Return the call's queued notifications, once there are any or ``patience`` is over; None after the end."""
+        """Return the call's queued notifications when there are any or ``patience`` ran out; None after the end."""
         if not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.patience):
@@ -80,7 +80,7 @@ class Outbox(Box):
         return None if is_over and not waiting else waiting
 
     def take(self) -> list[bytes]:
-        """Take all notifications from the call's queue, oldest first; the last says how many were left out."""
+        """Take all notifications from the call's queue, oldest first; the last one says how many were dropped."""
         self.wake.clear()
         with self._lock:
             waiting, self._waiting = [data for _, data in self._waiting], []
@@ -92,7 +92,7 @@ class Outbox(Box):
 
 
 class Mailbox(Box):
-    """Queue of the notifications of changes for one stream, one for each changed thing."""
+    """Queue of the notifications of changes for one stream, one for each changed resource or list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,13 +100,13 @@ class Mailbox(Box):
         self._uris: Collection[str] | None = None
 
     def subscribe(self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str]) -> Subscription:
-        """Have a subscription of the caller fill this queue of notifications; in a worker thread."""
+        """Open a subscription of the caller that fills this queue of notifications. Call it in a worker thread."""
         return open_subscription(request, uris=uris, lists=lists, deliver=self.put, end=self.end)
 
     async def subscribed(
         self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
     ) -> Subscription:
-        """Have a subscription fill this queue of notifications, opened from the event loop; one given up is closed."""
+        """Open a subscription that fills this queue of notifications, from the event loop; close it if cancelled."""
         opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
         try:
             return await asyncio.shield(opening)
@@ -115,14 +115,14 @@ class Mailbox(Box):
             raise
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Queue a notification of a change, in the place of one of the same thing that waits."""
+        """Queue a notification of a change; it replaces a waiting one of the same resource or list."""
         with self._lock:
             if self._takes(method, params):
                 self._waiting[method, params.get("uri", "")] = method, params
         self.ring()
 
     def keep_only(self, uris: Collection[str]) -> None:
-        """Queue notifications of these resources only, and drop those of others that wait."""
+        """Queue notifications of these resources only, and drop waiting ones of other resources."""
         with self._lock:
             self._uris = frozenset(uris)
             self._waiting = {key: item for key, item in self._waiting.items() if self._takes(*item)}
@@ -131,7 +131,7 @@ class Mailbox(Box):
         return self._uris is None or method != UPDATED or params["uri"] in self._uris
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return what waits, oldest first."""
+        """Take all waiting notifications, oldest first."""
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}
         return waiting
@@ -145,11 +145,11 @@ def _close(opened: "asyncio.Future[Subscription]") -> None:
 async def relay(mailbox: Mailbox, deliver: Callable[[], Awaitable[bool]], every: float | None = None) -> None:
     """Deliver notifications from a stream's queue until the queue is over.
 
-    ``deliver()`` takes what waits to the client and returns whether there was anything. It is called when there may be,
-    and after ``every`` seconds without.
+    ``deliver()`` sends the waiting notifications and returns whether there were any. It is called when there may be
+    some, and after ``every`` seconds without any.
     """
     while not mailbox.is_over:
-        # Not wait_for(), which makes a task each time.
+        # Do not use wait_for(), which creates a task each time.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(every):
                 await mailbox.wake.wait()

@@ -1,1 +1,1 @@
-"""Streamable HTTP, on both roads, and HTTP with SSE."""
+"""Streamable HTTP, as an ASGI application and as Django views, and HTTP with SSE."""

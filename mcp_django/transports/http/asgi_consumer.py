@@ -1,7 +1,7 @@
 """The ASGI consumer of one HTTP request: its connection to the client, and the steps to the answer.
 
-What a client does not read is bounded: everything goes out in pieces, each of which waits for the one before it, and a
-client that reads nothing for ``WRITE_TIMEOUT`` seconds is cut off.
+Unread output is bounded: responses are sent in pieces, each of which waits for the one before it, and a client that
+reads nothing for ``WRITE_TIMEOUT`` seconds is disconnected.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from ...runtime.thread_pools import give_up, in_thread
 from .http_exchange import BASE_HEADERS, SHORT_BODY, Exchange, Refused, Response
 from .stream_registry import registry
 
-# Seconds after which a read is watched for its client leaving: most are over sooner.
+# Seconds before the consumer starts to watch for the client disconnecting: most calls finish sooner.
 WATCH_AFTER: Final = 0.5
 
 # Seconds between the comments that keep a quiet stream open.
 KEEP_ALIVE_EVERY: Final = 15.0
-# Seconds that a client may take to read what was sent before it counts as gone; servers wait for it without end.
+# Seconds that a client has to read each piece before it counts as gone. ASGI servers themselves wait forever.
 WRITE_TIMEOUT: Final = 15.0
-# Bytes of one piece; bytes from which an answer counts as held for its client, and that are held for all connections of
-# one caller: beyond that the connection that has waited longest is cut off.
+# Maximum bytes per piece; size in bytes above which a response counts towards the caller's unsent responses; maximum
+# bytes of those for all connections of one caller. Beyond it, the connection that has waited longest is closed.
 PIECE: Final = 64 * 1024
 LARGE: Final = 256 * 1024
 MAX_HELD: Final = 32 * 1024 * 1024
-# Seconds between two looks at whether a client of daphne, which never waits itself, has read what was sent.
+# Seconds between checks whether a client has read its data under daphne, whose ``send`` does not wait for it.
 LOOK_EVERY: Final = 0.05
 DAPHNE: Final = "daphne.server"
 REACTOR: Final = "twisted.internet.reactor"
-# Where the system, unless it is Windows, lists the open files of the process.
+# The directory that lists the process's open file descriptors, on every system but Windows.
 DESCRIPTORS: Final = "/dev/fd"
 STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no"))
 
@@ -59,24 +59,24 @@ class Connection:
 
     def __init__(self, receive: Any, send: Any, client: Sequence[Any] | None = None) -> None:
         self._receive, self._send, self._client = receive, send, client
-        # The workers of ``uvicorn --workers`` share a socket for which asyncio leaves Nagle's algorithm on. Head and
-        # body of an answer are two writes there, and the second would wait 40 ms for the first to be acknowledged.
+        # The workers of ``uvicorn --workers`` share a socket for which asyncio leaves Nagle's algorithm on. Uvicorn
+        # writes head and body separately, and the body would wait 40 ms for the head to be acknowledged.
         if (transport := _transport(send)) is not None:
             connected = transport.get_extra_info("socket")
             if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.is_streaming = False
-        # Whose large answers are counted together.
+        # The caller to whom large responses on this connection are counted.
         self.owner = ""
         self._limit: asyncio.Timeout | None = None
-        # Whether daphne has to be asked what the client has read, and its transport once that is found.
+        # Whether to ask daphne how much the client has read, and daphne's transport once it is known.
         self._asks_daphne = DAPHNE in sys.modules
         self._twisted: Any = None
         self._chunks: list[bytes] = []
         self._size = 0
 
     async def read_body(self, enough: int | None = None) -> bytes | None:
-        """Read the request's body from the ASGI server; return None if ``enough`` have come and there are more."""
+        """Read the request's body from the ASGI server; return None if it is longer than ``enough`` bytes."""
         while enough is None or self._size <= enough:
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -117,14 +117,14 @@ class Connection:
     async def _write(self, *messages: Mapping[str, Any]) -> None:
         size = sum(len(message.get("body", b"")) for message in messages)
         if size > LARGE:
-            # Over the bound of one caller, whoever has not read theirs for longest is cut off.
+            # Above the caller's limit, close the connection that has waited longest for its client.
             held = _held[self.owner]
             held[self] = size
             while len(held) > 1 and sum(held.values()) > MAX_HELD:
                 oldest, _ = held.popitem(last=False)
                 if oldest._limit is not None and not oldest._limit.expired():
                     oldest._limit.reschedule(0)
-        # What is short goes out as one, and each piece of the rest has its own time.
+        # A short response is sent as a whole; each piece of a longer one has its own timeout.
         parts = [messages] if size <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
         try:
             for part in parts:
@@ -155,22 +155,22 @@ class Connection:
             await asyncio.sleep(LOOK_EVERY)
 
 
-# By caller, the connections that large answers are being sent on, and the bytes of each.
+# For each caller, the connections that are sending large responses, oldest first, and the bytes of each response.
 _held: defaultdict[str, "OrderedDict[Connection, int]"] = defaultdict(OrderedDict)
 
 
 class Runner(Protocol):
-    """Interface of work that the ASGI consumer leaves to its connection: a call, a batch, a stream."""
+    """Interface of work that runs on the ASGI consumer's connection: a call, a batch, a stream."""
 
     async def run(self, connection: Connection) -> None:
         """Answer on the consumer's connection."""
 
 
 class MCPConsumer(AsyncConsumer):
-    """Channels consumer that answers one HTTP request, of which ``exchange(scope)`` gives the exchange.
+    """Channels consumer that answers one HTTP request; ``exchange(scope)`` makes its exchange.
 
-    A consumer of Channels dispatches neither disconnects nor layer events while it answers, so its ``__call__`` is this
-    package's own: each kind of answer watches its connection while it works.
+    A Channels consumer dispatches neither disconnects nor layer events while it answers. So this class has its own
+    ``__call__``, and each kind of response watches the connection itself.
     """
 
     def __init__(self, exchange: Callable[[Mapping[str, Any]], Exchange]) -> None:
@@ -179,10 +179,10 @@ class MCPConsumer(AsyncConsumer):
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         """Answer one HTTP request with this consumer, as an ASGI application.
 
-        1. What needs neither body nor database is refused at the front door.
-        2. The body is read, a long one only when it is known who sends it.
-        3. A worker thread finds out who calls and what for, and runs it as far as it goes there.
-        4. The answer goes out as a whole, or what came of it runs on the connection: a call, a batch, a stream.
+        1. ``front_door`` refuses what it can without body and database.
+        2. The consumer reads the body; a long body only after the caller is authenticated.
+        3. A worker thread authenticates the caller, parses the message and runs as much of the call as it can.
+        4. The consumer sends the response, or lets a runner use the connection: a call, a batch or a stream.
         """
         self.exchange = exchange = self.new_exchange(scope)
         self.connection = connection = Connection(receive, send, scope.get("client"))
@@ -203,7 +203,7 @@ class MCPConsumer(AsyncConsumer):
         except Exception as error:
             response = exchange.failed(error)
             with contextlib.suppress(ClientGone):
-                # Where the head is out already, the end of the stream is for the client to come back.
+                # Once the head is sent, only the stream can be ended, so that the client reconnects.
                 await (connection.end_stream() if connection.is_streaming else connection.respond(response))
         finally:
             if not exchange.outlives_connection:
@@ -227,13 +227,13 @@ class MCPConsumer(AsyncConsumer):
             raise Refused(408, "The body did not arrive in time", remedy, {"Connection": "close"}) from None
 
     def at_the_door(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Run the ASGI consumer's first work, finding out who calls, in a thread that no call holds up."""
+        """Run the ASGI consumer's first steps, such as authentication, in threads that calls do not occupy."""
         return in_thread("door", work, thread_sensitive=self.exchange.request.mcp.site.needs_middleware)
 
     async def answered(self, body: bytes) -> Any:
-        """Have the consumer run the message in a thread; return the response, or what runs on the ASGI connection.
+        """Have the consumer run the message in a thread; return the response, or the runner for the ASGI connection.
 
-        A read has changed nothing: the wait for it ends when its client has gone, or with the time of a call.
+        Stop waiting when the client disconnects or ``CALL_TIMEOUT`` is over: what runs here only reads.
         """
         work, watch = self.at_the_door(partial(self.exchange.answer, body)), None
         try:
@@ -271,14 +271,14 @@ def _transport(send: Any) -> asyncio.Transport | None:
 
 
 def cut_off(client: Sequence[Any] | None) -> bool:
-    """Break the TCP connection of the consumer's client under any ASGI server; return whether there was one.
+    """Reset the TCP connection of the consumer's client under any ASGI server; return whether there was one.
 
-    A server that is told to close waits without end until the client has read what was sent.
+    A server that is told to close it would wait forever for the client to read what was sent.
     """
     is_cut = False
     with contextlib.suppress(OSError):
         for name in os.listdir(DESCRIPTORS) if client and client[1] else ():
-            # Of anything but a socket a copy of the descriptor would be left open.
+            # socket.fromfd() leaks its copy of a descriptor that is not a socket.
             with contextlib.suppress(OSError):
                 if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     continue
@@ -291,9 +291,9 @@ def cut_off(client: Sequence[Any] | None) -> bool:
 
 
 def _twisted_transport(client: Sequence[Any] | None) -> Any:
-    """Return daphne's transport of the connection to a client's address, None under other servers.
+    """Return daphne's transport for the connection to a client's address; None under other servers.
 
-    Its ``send`` returns at once, whatever the client reads, so its transport has to be asked.
+    Daphne's ``send`` returns at once, whether or not the client reads, but its transport knows.
     """
     if REACTOR not in sys.modules or not client:
         return None

@@ -1,9 +1,9 @@
 """Runners of calls over HTTP: on the call's own connection, in a batch, or in a session on a stream that outlives it.
 
-A call of a session runs apart from any connection. An answer that is ready at once, with nothing told before, still
-goes out as JSON and leaves no trace. Otherwise its messages are numbered in a
-:class:`~mcp_django.transports.http.event_streams.CallLog`, and the database is written behind. A failure to store never
-changes the answer: messages are sent to who is connected here, and stored as soon as the database takes them.
+A session's call does not depend on any connection. If it sends no notifications and its answer is ready soon, the
+answer is one JSON response and nothing is stored. Otherwise the messages are numbered in a
+:class:`~mcp_django.transports.http.event_streams.CallLog` and stored from there. A failure to store never changes the
+answer: clients connected to this worker get the messages, which are stored as soon as the database accepts them.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")
 
-# Seconds after which a call that is still running becomes an event stream.
+# Seconds after which the response of a call that is still running becomes an event stream.
 STREAM_AFTER: Final = 5.0
-# Seconds for which a message is tried to be stored, and between two attempts.
+# Seconds for which a runner keeps trying to store messages, and seconds between two attempts.
 KEEP_TRYING: Final = 60.0
 TRY_EVERY: Final = 0.5
 
@@ -55,7 +55,7 @@ class CallRunner:
         self.work: asyncio.Future[Reply | Asked] | None = None
 
     async def do(self, later: Later) -> Reply | Asked:
-        """Run the call's work, and return what comes of it."""
+        """Run the call's work, and return its reply or its questions."""
         exchange = self.exchange
         work = perform(exchange.request, self.call, later)
         self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
@@ -71,15 +71,15 @@ class CallRunner:
             raise
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Pass notifications of the running call to its client; none of them when the call was quiet for long."""
+        """Send notifications of the running call to its client; the list is empty when the call was quiet for long."""
         raise NotImplementedError
 
 
 class DirectCall(CallRunner):
     """Runner of a call without a session, answered on its own connection.
 
-    An answer that is ready at once goes out as JSON; one whose work runs elsewhere becomes an event stream when there
-    is something to tell or when it takes its time.
+    An answer that is ready soon is one JSON response. The response becomes an event stream when the call sends a
+    notification or takes longer than ``STREAM_AFTER`` seconds.
     """
 
     connection: Connection
@@ -115,7 +115,7 @@ class DirectCall(CallRunner):
         await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
 
     def in_this_thread(self) -> Response:
-        """Run the call to its end in this thread and return the response, as a WSGI server must."""
+        """Run the call to its end in this thread and return the response, for WSGI servers."""
         exchange = self.exchange
         return exchange.guarded(lambda: exchange.respond(conclude(exchange.request, self.call, self.outcome)))
 
@@ -136,7 +136,7 @@ class BatchCall:
                     "slow", self.in_this_thread, owner=exchange.caller, thread_sensitive=sensitive
                 )
         except TimeoutError:
-            # The thread goes no further than to the end of the message that it is at.
+            # The thread stops after the message that it is running.
             exchange.request.mcp.cancelled = True
             raise exchange.too_long() from None
         await connection.respond(response)
@@ -144,14 +144,14 @@ class BatchCall:
             await Resumed(exchange, resumption).resume()
 
     def in_this_thread(self) -> Response:
-        """Run the calls of the batch in this thread; return one response, note answered questions for :meth:`run`."""
+        """Run the calls of the batch in this thread; return one response, keep resumptions for :meth:`run`."""
         return self.exchange.guarded(self._answer)
 
     def _answer(self) -> Response:
         exchange, bodies = self.exchange, []
         for item in self.batch.items:
             if exchange.request.mcp.cancelled:
-                # The client was told that it took too long.
+                # The client already got the error that the batch took too long.
                 break
             match item:
                 case ClientResponse():
@@ -171,18 +171,18 @@ class BatchCall:
 
 
 def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
-    """Begin to run a call whose HTTP head is out, so that missing scopes become a JSON-RPC error."""
+    """Begin to run a call whose HTTP head may be sent already: missing scopes become a JSON-RPC error."""
     try:
         outcome = begin(request, call)
     except InsufficientScope as error:
         return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
-    # Only the other era listens.
+    # Only the modern era, which has no sessions, has subscriptions/listen.
     assert not isinstance(outcome, Listen)
     return outcome
 
 
 class Resumed:
-    """Runner of a call that runs again, as this request brought the last answer to its questions."""
+    """Runner of a call that runs again because this request brought the last answer to its questions."""
 
     def __init__(self, exchange: Exchange, resumption: stored_streams.Resumption) -> None:
         self.exchange, self.resumption = exchange, resumption
@@ -198,7 +198,7 @@ class Resumed:
         SessionCall(exchange, call, outcome, resumption.stream_id, resumption.last).start()
 
     def _run_again(self) -> tuple[Call, Reply | Later | Asked]:
-        """Run the call again with the answers, by the authority of this request."""
+        """Run the call again with the answers and the permissions of this request."""
         request, resumption = self.exchange.request, self.resumption
         call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
         assert isinstance(call, Call)
@@ -209,10 +209,10 @@ class Resumed:
 class SessionCall(CallRunner):
     """Runner of a session's call, which runs on whether or not its client is connected.
 
-    ``last`` is the number of the newest message of a stream that is there already.
+    ``last`` is the number of the newest message on an existing stream ``stream_id``.
     """
 
-    # Whether its stream is that of other calls, too.
+    # Whether other calls use the same stream.
     is_shared = False
 
     def __init__(
@@ -226,7 +226,7 @@ class SessionCall(CallRunner):
         super().__init__(exchange, call, outcome)
         assert exchange.session is not None
         self.session, self.stream_id, self.last = exchange.session, stream_id, last
-        # What is given as the answer when the work is stopped.
+        # The reply to send when the work is stopped.
         self.last_words: Reply | None = None
         self.keeper: asyncio.Future[None] | None = None
         self.row_task: asyncio.Future[None] | None = None
@@ -246,7 +246,7 @@ class SessionCall(CallRunner):
         if isinstance(response, Response):
             await connection.respond(response)
         elif response is None:
-            # A cancelled call has no answer, and the request must have one.
+            # A cancelled call has no answer, but the HTTP request needs a response.
             await connection.open_stream(self.exchange.cors())
             await connection.end_stream()
         else:
@@ -254,14 +254,14 @@ class SessionCall(CallRunner):
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        # The whole answer, or the log of the stream that will have it, or None for a call that was cancelled before.
+        # The response, or the log of the stream that will carry it, or None for a call that was cancelled before.
         self.started: asyncio.Future[Response | CallLog | None] = self.loop.create_future()
         self.outbox, self.hung_up = Outbox(STREAM_AFTER), asyncio.Event()
-        # Whether the database has answered, or failed to, at least once.
+        # Set after the first attempt to store a message, whether it worked or failed.
         self.was_tried = asyncio.Event()
         later = self.outcome if isinstance(self.outcome, Later) else None
         is_write = self.call.method == "tools/call" and later is not None and not later.is_async
-        # Whether nothing can be stored before the work is done, as its transaction may be the one that can write.
+        # Whether nothing can be stored before the work is done: its transaction may hold SQLite's only write lock.
         self.holds_lock = is_write and stored_streams.has_one_writer()
         self.log = CallLog(self.stream_id or stored_streams.new_id(), self.last, sends_first=self.holds_lock)
         if self.stream_id is not None:
@@ -274,7 +274,7 @@ class SessionCall(CallRunner):
         registry.keep(asyncio.ensure_future(self._run()))
 
     def hang_up(self) -> None:
-        """Have the runner close its connection, not its stream (2025-11-25, Sending Messages), from any thread."""
+        """Make the runner close its connection, not its stream (2025-11-25, Sending Messages), from any thread."""
         self.loop.call_soon_threadsafe(self.hung_up.set)
         self.outbox.ring()
 
@@ -287,7 +287,7 @@ class SessionCall(CallRunner):
             try:
                 if isinstance(outcome, Later):
                     if self.holds_lock and self.stream_id is None:
-                        # The stream's row cannot be made while the work writes.
+                        # Insert the stream's row first: it cannot be inserted while the work writes.
                         self.row_task = asyncio.ensure_future(self.make_row())
                         await asyncio.wait([self.row_task], timeout=GRACE)
                     outcome = await self.do(outcome)
@@ -322,7 +322,7 @@ class SessionCall(CallRunner):
             self.loop.call_soon_threadsafe(self.cancel)
 
     def cancel(self) -> None:
-        """Cancel the runner's work, or have it stop at its first report of progress."""
+        """Cancel the runner's work; work in a thread stops when it next reports progress."""
         self.exchange.request.mcp.cancelled = True
         if self.work is not None:
             self.work.cancel()
@@ -349,14 +349,14 @@ class SessionCall(CallRunner):
                 self.log.open()
             self.keeper = asyncio.ensure_future(self.keep())
             if not (self.holds_lock or self.log.has_row.is_set()):
-                # Who is told of the stream can come back to it.
+                # Wait for the row, so that a client that sees the stream can resume it.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.was_tried.wait(), GRACE)
         if not self.started.done():
             self.started.set_result(self.log)
 
     async def keep(self) -> None:
-        """Store the messages of the runner's call from its log, until there will be no more."""
+        """Store the messages of the runner's call from its log, until the log is complete."""
         log = self.log
         while True:
             log.changed.clear()
@@ -374,13 +374,13 @@ class SessionCall(CallRunner):
             await log.changed.wait()
 
     async def persist(self, write: Callable[[], T]) -> T:
-        """Run ``write`` for the runner, trying again for ``KEEP_TRYING`` s while the database does not answer."""
+        """Run ``write`` for the runner; retry for ``KEEP_TRYING`` seconds while the database does not answer."""
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:
                 return await in_thread("streams", write)
             except (DatabaseUnavailable, Busy) as error:
-                # Who is connected here does not wait for it.
+                # Clients that are connected here do not have to wait for the database.
                 self.log.release()
                 if self.loop.time() > deadline:
                     logger.error("What a call told is not kept, as the database did not answer", exc_info=error)
@@ -390,7 +390,7 @@ class SessionCall(CallRunner):
             await asyncio.sleep(TRY_EVERY)
 
     def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
-        """Store messages of the runner's call in a thread; return False when another worker has ended its stream."""
+        """Store messages of the runner's call, in a thread; return False if another worker has ended its stream."""
         if not self.log.has_row.is_set():
             self.write_row()
             self.loop.call_soon_threadsafe(self.log.has_row.set)
@@ -399,9 +399,9 @@ class SessionCall(CallRunner):
         return not messages or stored_streams.append(self.log.id, messages, first=first)
 
     async def conclude(self, outcome: Reply | Asked | None) -> None:
-        """Send the reply or the questions of the session's call that has run, on its stream or as one JSON response."""
+        """Send the reply or the questions of the session's call, on its stream or as one JSON response."""
         if isinstance(outcome, Asked):
-            # Questions are sent once they are stored, as the answers may reach any worker.
+            # Store questions before sending them: the answers may reach any worker.
             await self.open()
             await self.kept()
             answers, version = self.exchange.request.mcp.answers, self.call.version
@@ -420,7 +420,7 @@ class SessionCall(CallRunner):
             await self.kept()
 
     async def kept(self) -> None:
-        """Wait until all messages of the runner's call are stored, or nothing can be."""
+        """Wait until all messages of the runner's call are stored, or storing them has failed."""
         self.log.complete()
         assert self.keeper is not None
         with contextlib.suppress(DatabaseUnavailable, Busy):

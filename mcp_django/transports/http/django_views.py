@@ -1,7 +1,7 @@
 """Django views of the endpoint (the plain road): they run the ASGI consumer inside Django's own handler.
 
-Django has checked, routed and run its middleware by then; the consumer gets the body Django has read and its messages
-become Django responses. Under WSGI the same exchange runs in the calling thread, without streams.
+Django has already routed the request and run its middleware. The consumer gets the body that Django has read, and its
+messages become Django responses. Under WSGI the same exchange runs in the calling thread, without streams.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
-    """Return the Django views of an endpoint, or of the older transport, in URL patterns relative to the mount."""
+    """Return URL patterns, relative to the mount, with the Django views of an endpoint or of HTTP with SSE."""
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
@@ -47,7 +47,7 @@ def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
-    """Return the Django view of a site's endpoint. Its ``mcp_site`` is how the fast road finds it."""
+    """Return the Django view of a site's endpoint. The fast road finds the view by its attribute ``mcp_site``."""
 
     async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         attributes = hook_attributes(request)
@@ -79,13 +79,13 @@ def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
 
 
 def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the attributes of a Django view's request that hooks get: what middleware added, and the URL match."""
+    """Return the attributes of a Django view's request that hooks get: those set by middleware, and the URL match."""
     return {**middleware_attributes(request), "resolver_match": request.resolver_match}
 
 
-# Bytes of a body that are handed on at once.
+# Bytes of a request body that the consumer receives at once.
 CHUNK: Final = 64 * 1024
-# The status where nobody is there to see it.
+# The status of a response that no client is left to read.
 GONE: Final = 499
 
 
@@ -103,7 +103,7 @@ async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBa
         return {"type": "http.request", "body": chunk, "more_body": not is_read}
 
     def leave() -> None:
-        # Django cancels the view when the client goes; what that means for the call is the consumer's to decide.
+        # Django cancels the view when the client disconnects; the consumer decides what that means for the call.
         has_left.set()
         outgoing.open()
 
@@ -120,15 +120,15 @@ async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBa
     if not more:
         return _copy_headers(HttpResponse(body, status=start["status"]), start)
     stream = StreamingHttpResponse(_chunks(body, outgoing, leave, request.scope.get("client")), status=start["status"])
-    # GZipMiddleware would hold events back, and compress each piece by itself; it leaves alone what is encoded already.
+    # GZipMiddleware would delay events and compress each piece by itself. It skips responses that are encoded already.
     stream["Content-Encoding"] = "identity"
     return _copy_headers(stream, start)
 
 
 async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
-    """Return the head of the Django view's response, and its body or the beginning of a long one or a stream.
+    """Return the head of the Django view's response, its body or the beginning of it, and whether more follows.
 
-    A consumer that ends before has nobody to answer.
+    A consumer that ends without a response has no client left to answer: the status is ``GONE``.
     """
     start = message = await outgoing.get()
     is_answer = any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
@@ -142,14 +142,14 @@ async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
 
 
 class Outgoing:
-    """Queue of what a Django view sends: messages of the consumer within, one of which waits at a time."""
+    """Queue of the messages that a Django view gets from the consumer inside it; one message waits at a time."""
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._room, self._is_open = asyncio.Semaphore(1), False
 
     async def put(self, message: dict[str, Any]) -> None:
-        """Give the Django view a message to send, once it has taken the one before."""
+        """Queue a message for the Django view, once it has taken the one before."""
         if not self._is_open:
             await self._room.acquire()
         self._messages.put_nowait(message)
@@ -160,7 +160,7 @@ class Outgoing:
         return message
 
     def open(self) -> None:
-        """Let nobody wait any longer to give the Django view a message, as it sends no more."""
+        """Stop waiting for the Django view to take messages, because it sends no more."""
         self._is_open = True
         self._room.release()
 
@@ -179,7 +179,7 @@ async def _chunks(
 
     try:
         while True:
-            # Django waits without end for a client that does not read.
+            # Django itself waits forever for a client that does not read.
             limit = loop.call_later(WRITE_TIMEOUT, cut)
             try:
                 yield body
@@ -189,8 +189,8 @@ async def _chunks(
                 return
             message = await outgoing.get()
             if message["type"] != "http.response.body":
-                # The client was cut off: an end would say that the answer is whole. Django hears of it from the server
-                # and cancels this.
+                # The client was disconnected. Do not end the stream, which would make the response look complete: the
+                # server tells Django, which cancels this generator.
                 await asyncio.sleep(WRITE_TIMEOUT)
                 return
             body, more = message.get("body", b""), message.get("more_body", False)
@@ -216,7 +216,7 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
                 outcome = exchange.failed(exchange.too_large())
             else:
                 outcome = run_through(lambda: exchange.answer(body))
-        # Whatever needs a stream was refused before.
+        # The exchange has already refused everything that needs a stream.
         response: Response = outcome if isinstance(outcome, Response) else outcome.in_this_thread()
     finally:
         exchange.close()

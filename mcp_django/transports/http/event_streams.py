@@ -1,11 +1,11 @@
 """Event streams on an HTTP connection: of changes (``subscriptions/listen``, the GET of a session), and of calls.
 
-Each message of a session goes out on one of its streams (basic/transports, Multiple Connections). Which of them has
-the place is kept in Django's default cache, for as long as its holder renews it. Where workers do not share a cache,
-each of them lets one stream have it, and a message may reach a client twice.
+Each message of a session is sent on only one of its streams (basic/transports, Multiple Connections): the one that
+holds the session's lease, which it keeps renewing in Django's default cache. If workers do not share a cache, one
+stream in each worker holds a lease, and a client can receive a message twice.
 
-The messages of a session's call are numbered in the worker that runs it, in a :class:`CallLog`. :class:`Tail` sends
-them to whichever connection the client has: from the log where it is of this worker, otherwise from the database.
+The worker that runs a session's call numbers the call's messages in a :class:`CallLog`. :class:`Tail` sends them to the
+client's current connection: from the log if the call runs in this worker, otherwise from the database.
 """
 
 import asyncio
@@ -43,25 +43,25 @@ from .stream_registry import OpenStream, registry
 
 logger = logging.getLogger("mcp_django")
 
-# Seconds after which a place that was not renewed is free: twice the time between two signs of life of a stream.
+# Seconds after which a lease expires unless renewed: twice the time between a stream's keep-alive comments.
 TTL: Final = 30
-# Milliseconds after which a client may come back to a stream that broke: of changes, and of a call.
+# Milliseconds that a client waits before it reconnects to a broken stream of changes, and to one of a call.
 RETRY: Final = 1_000
 CALL_RETRY: Final = 500
-# Messages of a call, and bytes of them, that are kept here although they are stored; bytes of those that are not yet.
+# Maximum number and bytes of a call's stored messages kept in memory; maximum bytes of those not stored yet.
 MAX_KEPT: Final = 64
 MAX_KEPT_BYTES: Final = 64 * 1024
 MAX_UNSTORED_BYTES: Final = 512 * 1024
-# Seconds that a message waits to be stored before it is sent, where it is stored first.
+# Seconds that sending a message waits for the message to be stored.
 GRACE: Final = 1.0
-# Seconds between two looks at a stream whose news do not come through the bus, as without a shared channel layer.
+# Seconds between checks for new messages of a stream when the bus brings none, as without a shared channel layer.
 LOOK_EVERY: Final = 2.0
-# Seconds that a call has left when its worker stops.
+# Seconds that a running call has to finish when its worker stops.
 LAST_WORDS: Final = 2.0
 
 
 class Lease:
-    """The lease, in the cache, by which one of a session's event streams gets the session's messages."""
+    """The lease, in the cache, that decides which of a session's event streams sends the session's messages."""
 
     def __init__(self, session_id: str) -> None:
         self.key = lease_key(session_id)
@@ -89,15 +89,15 @@ class Lease:
 
 
 class SessionChanges:
-    """What feeds the event stream of a session's changes: mailbox, subscription and lease, kept up to date."""
+    """Source of the event stream of a session's changes: mailbox, subscription and lease, kept up to date."""
 
     def __init__(self, exchange: Exchange, session: ClientSession, mailbox: Mailbox) -> None:
         self.exchange, self.session, self.mailbox = exchange, session, mailbox
         self.lease = Lease(session.id)
         self.subscription: Subscription | None = None
-        # What the session is subscribed to since it changed, and what whoever changed it waits for.
+        # New lists of the session's subscribed resources, each with the token that the changing request waits for.
         self.news: deque[tuple[Sequence[str], str]] = deque()
-        # Whether that has to be looked up again, as something was lost.
+        # Whether the list has to be read from the database again because the bus lost messages.
         self.is_stale = False
 
     @contextlib.asynccontextmanager
@@ -116,19 +116,19 @@ class SessionChanges:
             await in_thread("reads", self.lease.release)
 
     async def hold(self, *, take_over: bool = False) -> bool:
-        """Return whether this event stream is the one by which the session's messages go out."""
+        """Take or renew the lease; return whether this event stream sends the session's messages."""
         return await in_thread("reads", lambda: self.lease.hold(take_over=take_over))
 
     def heard(self, news: Any) -> None:
-        """Receive news of the session (ended, other resources) for its event stream; in the bus's thread."""
+        """Receive a message about the session (ended, other resources) for its event stream; in the bus's thread."""
         if not isinstance(news, dict):
-            # The subscription tells what it may have missed; what it is to is looked up again.
+            # The subscription reports changes that it may have missed; its resources are read again.
             self.is_stale = True
         elif news.get("ended"):
             self.mailbox.end()
         elif "uris" in news:
             uris, token = news["uris"], news["token"]
-            # What the session is not subscribed to is not told any more, whatever waits.
+            # Drop waiting notifications of resources that the session is no longer subscribed to.
             self.mailbox.keep_only(uris)
             self.news.append((uris, token))
             if self.subscription is not None and set(uris).issubset(self.subscription.uris):
@@ -136,7 +136,7 @@ class SessionChanges:
         self.mailbox.ring()
 
     async def catch_up(self) -> None:
-        """Subscribe the event stream to the resources that the session subscribes to by now."""
+        """Subscribe the event stream to the resources that the session is now subscribed to."""
         if not (self.is_stale or self.news):
             return
         assert self.subscription is not None
@@ -153,12 +153,12 @@ class SessionChanges:
             self.say_known(token)
 
     def say_known(self, token: str) -> None:
-        """Say that the event stream knows a session's new resources, for which the request that changed them waits."""
+        """Confirm that the event stream has the session's new resources; the request that changed them waits for it."""
         if token:
             bus.publish(sessions.topic(self.session.id), {"known": token})
 
     def tell_all(self) -> None:
-        """Tell on the event stream of everything that may have changed meanwhile."""
+        """Notify the client on the event stream of everything that may have changed meanwhile."""
         for kind in sorted(LISTS):
             self.mailbox.put(f"notifications/{kind}/list_changed", {})
         for uri in self.subscription.uris if self.subscription is not None else ():
@@ -168,7 +168,7 @@ class SessionChanges:
 class ChangeStream:
     """Base of event streams of changes; subclasses render notifications, begin and end the stream."""
 
-    # What opens it, for whoever looks at what is open.
+    # The method that opens the stream, for the list of open streams.
     method: ClassVar[str]
     connection: Connection
     mailbox: Mailbox
@@ -192,7 +192,7 @@ class ChangeStream:
         leave_registry = registry.enter(self.mailbox.end, stream)
         watch = asyncio.ensure_future(self._watch())
         try:
-            # A task of its own, so that news do not wake the whole way from the server to here.
+            # Use a task, so that a notification does not resume the whole chain of coroutines from the server to here.
             await asyncio.ensure_future(relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY))
         finally:
             leave_registry()
@@ -260,8 +260,8 @@ class ListenStream(ChangeStream):
 class SessionStream(ChangeStream):
     """The event stream that a GET of a session opens (2025-11-25, Listening for Messages from the Server).
 
-    Of several that a session has open, one has the messages and the others wait to take its place. ``missed`` says that
-    the client had it before, and what came meanwhile.
+    If a session has several open, one sends the messages and the others wait to take its place. ``missed`` says that
+    the client is reconnecting and may have missed changes.
     """
 
     method = "GET"
@@ -273,7 +273,7 @@ class SessionStream(ChangeStream):
     async def tell(self) -> None:
         self.changes = SessionChanges(self.exchange, self.session, self.mailbox)
         async with self.changes.followed(take_over=self.missed):
-            # Whoever sees that the stream is open misses nothing from then on.
+            # Open the stream after subscribing: a client that sees it open misses no change from then on.
             await self.connection.open_stream(self.exchange.cors())
             if self.session.version in PRIMED:
                 await self.connection.send_event(priming(event_id(self.session.id, 0), RETRY))
@@ -302,15 +302,15 @@ class SessionStream(ChangeStream):
 class CallLog:
     """The numbered messages of one call's event stream in its worker: unstored ones, and the newest stored ones.
 
-    With ``sends_first`` a message is sent without being stored; otherwise it is stored first, if that takes no longer
-    than ``GRACE``. All of it happens on one loop.
+    With ``sends_first`` messages are sent before they are stored; otherwise they are stored first, if that takes no
+    longer than ``GRACE``. All methods run on one event loop.
     """
 
     def __init__(self, stream_id: str, last: int = 0, *, sends_first: bool = False) -> None:
         self.id, self.sends_first = stream_id, sends_first
-        # Numbers of the newest message, the newest that is stored, that may be sent, and that is not here any more.
+        # Numbers of the newest message, the newest stored, the newest that may be sent, and the newest dropped one.
         self.last = self.stored = self.sendable = self.gone = last
-        # Whether nothing will be added, whether nothing will be sent that was not, and whether the stream ends with it.
+        # Whether no message will be added, whether the log is closed, and whether the last message ends the stream.
         self.is_complete = self.is_closed = self.is_over = False
         self.changed, self.has_row = asyncio.Event(), asyncio.Event()
         self.followers: set[asyncio.Event] = set()
@@ -318,13 +318,13 @@ class CallLog:
         self._loop = asyncio.get_running_loop()
 
     def open(self) -> None:
-        """Let connections of this worker find the call's event stream, and begin its signs of life."""
+        """Let connections of this worker find the call's event stream, and start to mark it as alive."""
         registry.logs[self.id] = self
         if not stored_streams.has_one_writer():
             _alive.wake()
 
     def add(self, *messages: bytes, is_over: bool = False) -> None:
-        """Number messages of the call's event stream and have them sent; ``is_over`` ends the stream."""
+        """Number messages of the call's event stream and queue them for sending; ``is_over`` ends the stream."""
         self._messages.extend(messages)
         self.last += len(messages)
         self.is_over |= is_over
@@ -336,7 +336,7 @@ class CallLog:
         self.changed.set()
 
     def _forget(self) -> None:
-        """Drop the oldest messages of a call's event stream from memory beyond the bounds, never the newest."""
+        """Drop the oldest messages of a call's event stream beyond the memory limits, but never the newest."""
         size = sum(map(len, self._messages))
         while len(self._messages) > 1:
             is_stored = self.gone < self.stored
@@ -347,7 +347,7 @@ class CallLog:
             self.gone += 1
 
     def release(self, number: int | None = None) -> None:
-        """Let messages of a call's event stream be sent up to a number, or all of them."""
+        """Allow messages of a call's event stream to be sent up to a number, or all of them."""
         self.sendable = max(self.sendable, self.last if number is None else number)
         for wake in self.followers:
             wake.set()
@@ -370,7 +370,7 @@ class CallLog:
         self._leave()
 
     def abandon(self) -> None:
-        """Send nothing more of the call's event stream, as another worker took this one for dead and ended it."""
+        """Send no more of the call's event stream: another worker took this one for dead and ended the stream."""
         while self.last > self.sendable and self._messages:
             self._messages.pop()
             self.last -= 1
@@ -385,7 +385,7 @@ class CallLog:
         self.release(self.last)
 
     def read(self, after: int) -> stored_streams.Events | None:
-        """Return what a call's event stream may send after a number; None where the database has to be asked."""
+        """Return what a call's event stream may send after a number; None if only the database has it."""
         if after < min(self.gone, self.stored):
             return None
         start = max(after, self.gone)
@@ -398,10 +398,10 @@ class CallLog:
 
 
 def say_alive() -> float | None:
-    """Give a sign of life for all event streams of calls in this worker; return the seconds until the next."""
+    """Mark all event streams of calls in this worker as alive; return the seconds until the next time."""
     if not (running := list(registry.logs)):
         return None
-    # The calls go on, and so do the attempts.
+    # The calls go on without the database, and the next attempt may succeed.
     with contextlib.suppress(DatabaseUnavailable):
         stored_streams.keep_alive(running)
     return stored_streams.ALIVE_EVERY
@@ -411,7 +411,7 @@ _alive: Final = Worker("mcp-alive", say_alive)
 
 
 class Tail:
-    """Sends a call's event stream to a connection, from event number ``after`` on, until it ends or is closed."""
+    """Sends a call's event stream to a connection, after event number ``after``, until it ends or is closed."""
 
     def __init__(
         self, exchange: Exchange, stream_id: str, after: int, version: str, log: CallLog | None = None
@@ -420,7 +420,7 @@ class Tail:
         self.version, self.log = version, log
         self.is_leaving = self.is_taken = self.was_silent = False
         self.wake = asyncio.Event()
-        # Later connections have greater tokens: news of an earlier one may come after those of this one.
+        # Newer connections have greater tokens: the bus may bring the message of an older one late.
         self.token = f"{time.time_ns():020d}.{secrets.token_hex(4)}"
 
     async def run(self, connection: Connection) -> None:
@@ -430,11 +430,11 @@ class Tail:
     async def send(self, connection: Connection, hung_up: asyncio.Event | None = None) -> None:
         """Send stored and new messages of a call's event stream, until the call hangs up or the worker stops.
 
-        A message goes out on one connection (Multiple Connections): the one that was there before is closed.
+        A message is sent on one connection only (Multiple Connections), so an older connection is closed.
         """
         self.connection, self.loop = connection, asyncio.get_running_loop()
         exchange, news = self.exchange, {"taken": self.token}
-        # News of the bus come later than the next message may.
+        # Tell an older connection in this worker directly: the bus may be slower than the next message.
         if before := registry.tails.get(self.stream_id):
             before.heard(news)
         registry.tails[self.stream_id] = self
@@ -443,7 +443,7 @@ class Tail:
         if hung_up is None:
             leave_registry = registry.enter(self.leave, OpenStream.of(exchange.request, exchange.session, "GET"))
         else:
-            # A call that this worker runs has its last words first.
+            # The call runs in this worker: let it send that it was interrupted first.
             leave_registry = registry.enter(lambda: self.loop.call_later(LAST_WORDS + 0.8, self.leave))
         happenings = [connection.closed, *([hung_up.wait] if hung_up is not None else [])]
         watch = [asyncio.ensure_future(self.leave_after(happened)) for happened in happenings]
@@ -472,14 +472,14 @@ class Tail:
         self.wake.set()
 
     def heard(self, news: Any) -> None:
-        """Read the call's event stream again, or leave it to a newer connection; called in the bus's thread."""
+        """Have the call's event stream read again, or leave it to a newer connection; in the bus's thread."""
         if isinstance(news, dict) and news.get("taken", self.token) > self.token:
             self.is_leaving = self.is_taken = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
 
     async def follow(self) -> bool:
-        """Send messages of the call's event stream as they come; return whether the stream is over."""
+        """Send messages of the call's event stream as they arrive; return whether the stream is over."""
         quiet_since = self.loop.time()
         while True:
             self.wake.clear()
@@ -501,7 +501,7 @@ class Tail:
                 quiet_since = self.loop.time()
 
     async def read(self) -> stored_streams.Events:
-        """Return what the call's event stream sends next: from this worker's log, or from the database."""
+        """Return the next messages of the call's event stream, from this worker's log or from the database."""
         self.log = registry.logs.get(self.stream_id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)

@@ -1,7 +1,7 @@
-"""Links to files: the upload URLs that ``create_upload`` gives, and the download URLs of files of records.
+"""Links to files: the upload URLs that ``create_upload`` returns, and the download URLs of records' files.
 
-They are plain views of Django below the endpoint, on either road, that a ticket in the path opens. It is no proof that
-its user may still have what it is for: the user and their token are looked up again.
+They lead to plain Django views below the endpoint, on either road, and have a ticket in their path. A ticket does not
+prove that its user is still allowed to use it: each request checks the user and their token again.
 """
 
 import contextlib
@@ -47,9 +47,9 @@ from ...tools.create_update_delete import UPLOADS, CreateUpload
 from .http_exchange import Refused
 
 NOTHING: Final = "There is nothing here, or no more."
-# Seconds; a link that old has a cause of its own.
+# Seconds for which an expired link is still recognised, so that the log can say that it is too old.
 LONG_AGO: Final = 30 * 24 * 3600
-# Why a link is good for nothing, which only the log may say.
+# Reasons why a link does not work; only the log may tell them.
 TOO_OLD: Final = Problem(f"it is older than {MAX_AGE // 60} minutes", "The client asks for another one.")
 NOT_MADE_HERE: Final = Problem(
     "it was not made here", "Do all workers, those before a deployment too, share SECRET_KEY or its fallbacks?"
@@ -77,7 +77,7 @@ Answer = Callable[[HttpRequest, MCPRequest, tuple[str, ...]], HttpResponseBase]
 def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -> Callable[..., HttpResponseBase]:
     """Return the view of a file's upload or download link, which checks the ticket in its URL.
 
-    ``answer`` gets Django's request, that of the user who asked for the ticket as hooks get it, and what it is about.
+    ``answer`` gets Django's request, an ``MCPRequest`` of the user who got the ticket, and the ticket's ``about``.
     It may raise :class:`Refused`, ``NotFound``, ``LimitExceeded`` and ``ToolError``.
     """
 
@@ -99,11 +99,11 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
                 case CallRefused():
                     refusal = Refused(403, error.message, SWITCHED_OFF)
                 case ToolError():
-                    # The database took too long, or was asked to do too much.
+                    # A query took too long or was too expensive.
                     refusal = Refused(503, error.message, "STATEMENT_TIMEOUT bounds what a read costs.")
                 case _:
                     refusal = _gone(TAKEN_AWAY)
-            # The ticket itself would let whoever reads the log in.
+            # Do not log the ticket: anyone who reads the log could use it.
             report(refusal.status, f"a link to {use}: {refusal.seen}", refusal.remedy)
             response = said(refusal.status, refusal.text, **refusal.headers)
         for name, value in HEADERS.items():
@@ -124,7 +124,7 @@ def said(status: int, text: str, **headers: str) -> HttpResponse:
 def _as_caller(
     original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
 ) -> tuple[MCPRequest, tuple[str, ...]]:
-    """Return the request of the user who got the file link, counted as a call, and what the link's ticket is about."""
+    """Return a request of the user who got the file link, counted as a call, and the ticket's ``about``."""
     ticket, scopes = read_ticket(site.name, use, text), expand([scope])
     if ticket is None:
         is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
@@ -185,7 +185,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     except ValueError:
         raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
     if announced is None and not isinstance(original, ASGIRequest):
-        # WSGI has no end of a body but its length.
+        # Under WSGI, only the length tells where the body ends.
         remedy = "Under WSGI a client must announce the length; an ASGI server needs none."
         raise Refused(411, "Content-Length is missing.", remedy)
     if announced is not None and announced > settings.MAX_FILE_BYTES:
@@ -207,14 +207,14 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     except Refused:
         raise
     except Exception as error:
-        # A full disk, or whatever a storage says: what it has of the file must not spend the URL.
+        # A full disk or any error of the storage: delete the partial file, so that the URL can be used again.
         identifier = log_failure("An upload", error)
         with contextlib.suppress(Exception):
             storage.delete(name)
         text = f"{NOT_KEPT} (error {identifier})"
         raise Refused(507, text, "The error of that number, logged before this, says why the storage failed.") from None
     if kept != name:
-        # Another one was faster.
+        # Another upload to this URL was faster, so the storage chose a different name.
         storage.delete(kept)
         raise Refused(409, TAKEN, ASK_ANEW)
     remember_sent(name)
@@ -249,9 +249,9 @@ def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     stream = found.open()
     response = FileResponse(stream, as_attachment=True, filename=name, content_type=found.type)
     if isinstance(original, ASGIRequest):
-        # Django would read the whole of it before it sends any.
+        # With a synchronous iterator, Django would read the whole file before sending any of it.
         response.streaming_content = _chunks(stream)
-    # GZipMiddleware would drop the length.
+    # GZipMiddleware would remove Content-Length.
     response["Content-Encoding"] = "identity"
     return response
 

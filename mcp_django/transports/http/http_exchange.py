@@ -1,8 +1,8 @@
 """One HTTP exchange, request and response, without I/O: checks of host, origin, size and token, limits, and refusals.
 
-The order is the one clients rely on (a probe without a token is told how to get one, whatever its method or version):
-host, origin, size; then the token; then method, content type, and the message itself. What a message asks for is
-:mod:`~mcp_django.transports.http.streamable_http`'s.
+Clients rely on the order of the checks: host, origin, size; then the token; then method, content type and the message
+itself. So a request without a token always learns how to get one, whatever its method or version.
+:mod:`~mcp_django.transports.http.streamable_http` handles the messages.
 """
 
 import json
@@ -68,15 +68,15 @@ logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")
 
-# In the scope, the request that Django has made of it.
+# The key of the ASGI scope under which the Django views pass on Django's request.
 DJANGOS_REQUEST: Final = "mcp_django.request"
-# Bytes of a body that are read before it is known who sends it.
+# Maximum bytes of a body that are read before the caller is authenticated.
 SHORT_BODY: Final = 8 * 1024
-# Characters of a client's header that it is told.
+# Maximum characters of a client's header that an error repeats.
 SHOWN: Final = 100
-# Browsers name it first; programs that take anything do not name it.
+# Browsers name text/html first in Accept; programs that take anything do not name it.
 HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
-# Seconds, as text, after which a client may come back to a server that is busy.
+# The header that tells a client to try again in 5 seconds when the server is busy.
 RETRY_AFTER: Final = {"Retry-After": "5"}
 BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
     ("Cache-Control", "no-store"),
@@ -87,7 +87,7 @@ BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The whole HTTP response of an exchange: status, body and the headers beside those that every response has."""
+    """The whole HTTP response of an exchange: status, body, and headers in addition to ``BASE_HEADERS``."""
 
     status: int
     body: bytes = b""
@@ -99,16 +99,16 @@ class Response:
         found = [*BASE_HEADERS, *self.headers.items()]
         if self.body:
             found.append(("Content-Type", self.content_type))
-        # RFC 9110, section 8.6: a 204 has none.
+        # RFC 9110, section 8.6: a 204 must not have Content-Length.
         if self.status != 204:
             found.append(("Content-Length", str(len(self.body))))
         return found
 
 
 class Refused(Exception):
-    """Refusal of an HTTP exchange with this status and text; the log gets ``seen``, or else the text, and ``remedy``.
+    """Refusal of an HTTP exchange with this status and text; the log gets ``remedy``, and ``seen`` or else the text.
 
-    ``remedy`` is one fixed text for each cause.
+    ``remedy`` is a constant text for each cause.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Refused(Exception):
 class Exchange:
     """One HTTP exchange: a request to the endpoint and its response. A subclass takes the message (:meth:`take`).
 
-    ``attributes`` are what the project's middleware put on the request that Django made, for hooks to find.
-    ``can_stream`` is False under a server that cannot.
+    ``attributes`` are the attributes that the project's middleware set on Django's request, for hooks to use.
+    ``can_stream`` is False under a server that cannot stream.
     """
 
     def __init__(
@@ -136,24 +136,24 @@ class Exchange:
     ) -> None:
         self.request: MCPRequest
         self.request, self.headers = read_scope(scope, site)
-        # The value of a header, None when it is absent or given more than once.
+        # Returns the value of a header; None if it is absent or given more than once.
         self.header = {name: values[0] for name, values in self.headers.items() if len(values) == 1}.get
         self.version_header = self.header(VERSION_HEADER)
-        # Which may come in several lines.
+        # Accept may be given in several header lines.
         self.accept = ",".join(self.headers.get("accept", [])) or None
         self.request.__dict__.update(attributes or {})
         self.request.mcp.can_stream = can_stream
         self.can_stream = can_stream
-        # Where the URLconf has the endpoint that tokens are for.
+        # The path of the endpoint for which tokens are issued.
         self.resource_path = self.request.path_info
-        # It may narrow what the call reaches, and says nothing of what a token has to be for.
+        # The query string may narrow what the call reaches; it is not part of the resource of a token.
         self.query = scope.get("query_string", b"").decode("latin1")
         self.original: Any = scope.get(DJANGOS_REQUEST)
         self.session: ClientSession | None = None
         self.began = time.monotonic()
-        # As far as it has been read.
+        # Empty until the body has been read.
         self.body = b""
-        # Whether a call goes on when its connection is over, and gives its place back itself.
+        # Whether a call continues after its connection closes, and closes this exchange itself.
         self.outlives_connection = False
         self._places: list[Held] = []
         self._is_closed = False
@@ -166,7 +166,7 @@ class Exchange:
 
     @property
     def wants_page(self) -> bool:
-        """Whether the HTTP exchange is a person's visit to the endpoint by browser, who wants an HTML page."""
+        """Whether the HTTP exchange is a person's visit to the endpoint in a browser, to be answered with a page."""
         is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
         return not is_client and HTML.match(self.accept or "") is not None
 
@@ -177,12 +177,12 @@ class Exchange:
 
     @property
     def time_left(self) -> float:
-        """The seconds that the HTTP exchange has left of ``CALL_TIMEOUT``, counted since the request came."""
+        """The seconds of ``CALL_TIMEOUT`` that the HTTP exchange has left, counted from when the request came."""
         return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
 
     @cached_property
     def caller(self) -> str:
-        """Whose limits the exchange counts against."""
+        """The caller against whose limits the exchange counts."""
         return caller_of(self.request)
 
     def close(self) -> None:
@@ -192,12 +192,12 @@ class Exchange:
 
     def _hold(self, held: Held) -> None:
         self._places.append(held)
-        # A thread may still be at a request that was given up.
+        # A thread may still work on an abandoned request whose exchange is closed.
         if self._is_closed:
             self._give_back()
 
     def _give_back(self) -> None:
-        # Two threads may do it at once.
+        # Two threads may give back places at the same time.
         with suppress(IndexError):
             while True:
                 self._places.pop().give_back()
@@ -212,7 +212,7 @@ class Exchange:
         except LimitExceeded as limit:
             raise self._over(limit, "Too many open streams") from None
 
-    # On the loop, before the body
+    # Checks on the event loop, before the body is read
 
     def front_door(self) -> Response | None:
         """Check host, origin and size of the HTTP request, and return a response that needs no body and no database."""
@@ -232,13 +232,13 @@ class Exchange:
             raise Refused(400, "Content-Length is given twice", "The client and a proxy may add one each.")
         if length is not None and length > settings.MAX_BODY_BYTES:
             raise self.too_large()
-        # Whether somebody is signed in, the database says.
+        # With session middleware, the page needs the database to know who is signed in: answer() returns it.
         return self._endpoint_page() if self.wants_page and not hasattr(self.original, "user") else None
 
     def _endpoint_page(self) -> Response:
         """Return the HTML response of the HTTP exchange to a person who opens the endpoint in a browser.
 
-        Who is signed in by the project's middleware sees what a client would see; without it no cookie is read.
+        A user whom the project's middleware signed in sees what a client would see; otherwise no cookie is read.
         """
         elsewhere = came_to(self.request) if django_settings.DEBUG else None
         if elsewhere is not None:
@@ -256,10 +256,10 @@ class Exchange:
                     context["seen"] = seen_by(visitor, self.request.mcp.site)
             return _page("mcp_django/endpoint.html", context, visitor=visitor)
 
-    # In a worker thread
+    # Steps in a worker thread
 
     def admit_body(self) -> None:
-        """Authenticate the HTTP request that has a long body, and hold room for the body, before it is read."""
+        """Authenticate an HTTP request with a long body, and reserve room for the body, before it is read."""
         self.admit()
         if self.request.method != "POST":
             raise self.not_allowed()
@@ -268,7 +268,7 @@ class Exchange:
         self.check_types()
 
     def answer(self, body: bytes) -> Any:
-        """Authenticate the HTTP request, take its message, and return a response or what has to run elsewhere."""
+        """Authenticate the HTTP request, take its message, and return a response or work that runs elsewhere."""
         self.body = body
         try:
             if self.wants_page:
@@ -279,11 +279,11 @@ class Exchange:
             return self.failed(error)
 
     def take(self) -> Any:
-        """Take the message of an authenticated HTTP exchange; exceptions are answered."""
+        """Take the message of an authenticated HTTP exchange; :meth:`answer` turns exceptions into responses."""
         raise NotImplementedError
 
     def admit(self) -> None:
-        """Admit the HTTP request: authenticate its token, once, count it against the rate, and hold a place for it."""
+        """Admit the HTTP request, once: authenticate it, count it against the rate limit, and hold a place for it."""
         if self._is_admitted:
             return
         self._is_admitted = True
@@ -295,7 +295,7 @@ class Exchange:
         try:
             authenticate(request, self.resource_path)
         except DatabaseUnavailable:
-            # The first query of a call: nothing has run that would run twice.
+            # This is the call's first query, so nothing runs twice when it is repeated.
             if not renew_connections():
                 raise
             authenticate(request, self.resource_path)
@@ -303,7 +303,7 @@ class Exchange:
             record.token_check = (time.perf_counter() - began) * 1000
         request.META.pop("HTTP_AUTHORIZATION", None)
         if self.original is not None:
-            # Middleware that has kept the request asks it for the user when something is saved.
+            # Middleware that kept Django's request may read the user from it when something is saved.
             self.original.user = self.original._acached_user = request.user
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
@@ -311,10 +311,10 @@ class Exchange:
         count_call(self.caller)
         self._hold(concurrent(self.caller))
 
-    # Messages of either transport
+    # Messages of both transports
 
     def enter(self, text: str | None) -> None:
-        """Begin the exchange proper: check its types, and find its session by this id, if one is named."""
+        """Check the exchange's content types, and find its session if ``text`` is a session id."""
         if self.request.method == "POST":
             self.check_types()
         if text is None:
@@ -325,7 +325,7 @@ class Exchange:
             raise self.session_not_found() from None
 
     def take_notification(self, call: Call) -> None:
-        """Take a client's notification in an HTTP exchange: cancel a call of its session."""
+        """Take a client's notification in an HTTP exchange: ``notifications/cancelled`` cancels a session's call."""
         session, request_id = self.session, call.params.get("requestId")
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
@@ -344,25 +344,25 @@ class Exchange:
         if not takes_answers:
             raise self.not_acceptable(f"{JSON} and {EVENTS}")
 
-    # Answers
+    # Responses
 
     def respond(self, reply: Reply) -> Response:
         if reply.status >= 400:
             error = json.loads(reply.body)["error"]
-            # There are few codes.
+            # There are few error codes, so there are few different remedies.
             report(reply.status, error["message"], f"The client's program sent it (JSON-RPC error {error['code']}).")
         return Response(reply.status, reply.body, headers=self.cors())
 
     def rejected(self, rejected: Rejected) -> Reply:
         error, context = rejected.error, self.request.mcp
         if context.record.duration:
-            # Others of a batch have the same request.
+            # Other calls of a batch share this request.
             context.record = CallRecord()
         refused(self.request, f"error:{error.code}", error.message, method=self._asked_for())
         return rejection(rejected)
 
     def cors(self) -> dict[str, str]:
-        """Return the CORS headers of the HTTP exchange's response, for a browser's page of an allowed origin."""
+        """Return the CORS headers of the HTTP exchange's response, for pages of an allowed origin."""
         given = self.header("origin")
         if given is None:
             return {}
@@ -404,7 +404,7 @@ class Exchange:
         headers = {"Retry-After": str(limit.retry_after)}
         return Refused(429, told, limit.remedy, headers, seen=f"{self.caller}: {message}")
 
-    # The one mapping of exceptions to answers
+    # Mapping of exceptions to responses
 
     def guarded(self, work: Callable[[], T]) -> T | Response:
         """Return the result of ``work`` in the HTTP exchange, or the HTTP response for its exception."""
@@ -434,7 +434,7 @@ class Exchange:
         record = self.request.mcp.record
         log_failure("The request", error, record)
         status = 503 if isinstance(error, DatabaseUnavailable) else 500
-        # While a setting is wrong, nobody knows whether there is a log.
+        # If a setting is wrong, it may be the one that the call log needs.
         with suppress(ImproperlyConfigured):
             refused(self.request, outcome_of(status), method=self._asked_for())
         body = encode(error_response(None, InternalError(data={"errorId": record.error_id}), modern=True))
@@ -445,12 +445,12 @@ class Exchange:
         report(refusal.status, refusal.seen, refusal.remedy)
         refused(self.request, outcome_of(refusal.status), refusal.text, method=self._asked_for(), cause=refusal.remedy)
         if self.wants_page:
-            # The text is in English, as client programs get it.
+            # The message stays in English, the same text that client programs get.
             phrase = HTTPStatus(refusal.status).phrase
             with page_language(self.request):
                 context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
                 return _page("mcp_django/error.html", context, refusal.status)
-        # Some clients show no error without the id of their request, if it was read.
+        # Some clients show an error only if it has the id of their request.
         body = encode(error_response(readable_id(self._message()), InvalidRequest(refusal.text), modern=True))
         return Response(refusal.status, body, headers=refusal.headers)
 
@@ -486,8 +486,8 @@ class Exchange:
         return self._refuse(Refused(401, reason.told or "Authentication required", remedy, headers, seen=seen))
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
-        """Return the exchange's HTTP 403 response to a call that takes more scopes than the token has."""
-        # All that the token has, whatever the call was narrowed to: what is not named here, a client loses.
+        """Return the exchange's HTTP 403 response to a call that needs more scopes than the token has."""
+        # All scopes of the token, even if the URL narrows the call: clients lose the scopes that are not listed here.
         granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
         told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
         header = challenge(

@@ -1,8 +1,8 @@
 """HTTP with SSE, the transport of 2024-11-05, mounted by ``path("sse", site.sse_urls)``.
 
-A GET opens the stream that every message of the server goes out on; its first event names where the client posts to.
-A post may reach any worker: the stream is the same log in the database as the streams of calls are. Nobody is asked
-anything here: a client of this transport confirms by token.
+A GET opens the stream on which the server sends every message; its first event names the URL that the client posts to.
+A POST may reach any worker, so the stream is stored in the database like the streams of calls. The server asks no
+questions on this transport: its clients confirm with a confirmation token.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from .http_exchange import Exchange, Refused, Response
 
 MESSAGES: Final = "/messages"
 PARAMETER: Final = "session_id"
-# For the log.
+# The remedy in the log for a wrong method or body.
 WITH_SSE: Final = "Is it a client of HTTP with SSE? Others have a mount of their own (site.urls)."
 
 Outcome = Response | Runner
@@ -112,7 +112,7 @@ class SharedStream:
         tail, is_listening = Tail(exchange, self.stream_id, 0, session.version), asyncio.Event()
         forwarding = asyncio.ensure_future(self.forward(tail, is_listening))
         try:
-            # Whoever knows where to post misses nothing from then on.
+            # Send the URL after subscribing: a client that knows it misses no change from then on.
             await is_listening.wait()
             await connection.send_event(endpoint_event(where))
             await tail.send(connection)
@@ -121,13 +121,13 @@ class SharedStream:
             await run(session.end)
 
     async def forward(self, tail: Tail, is_listening: asyncio.Event) -> None:
-        """Write notifications to the session's SSE stream (HTTP with SSE), and signs of life, until cancelled."""
+        """Write notifications and signs of life to the session's SSE stream (HTTP with SSE) until cancelled."""
         try:
             async with self.changes.followed():
                 is_listening.set()
                 await relay(self.mailbox, self.deliver, stored_streams.ALIVE_EVERY)
         except Exception as error:
-            # The stream ends for it, and its client opens another.
+            # Log the error and end the stream; the client opens another one.
             self.exchange.failed(error)
         finally:
             is_listening.set()
@@ -135,7 +135,7 @@ class SharedStream:
 
     async def deliver(self) -> bool:
         """Write waiting notifications, or a sign of life, to the stream of HTTP with SSE; return whether any waited."""
-        # Whoever changes what the session is subscribed to waits for a stream that has the place.
+        # A request that changes the session's subscriptions waits only for a stream that holds the lease.
         await self.changes.hold()
         await self.changes.catch_up()
         return await in_thread("reads", self.write)

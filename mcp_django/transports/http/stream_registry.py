@@ -1,11 +1,11 @@
 """Registry of open streams and running calls in this worker: list them, disconnect them, end them at shutdown.
 
-Servers wait for connections to close, or cut them, without telling the application, and nothing here may need ASGI's
-lifespan: so the first request of a process puts a handler before the server's own for SIGTERM and SIGINT. It has the
-log of calls written, as some servers end by the signal itself, ends what is open, and then hands the signal on.
+At shutdown, servers wait for connections to close, or cut them, without telling the application, and ASGI's lifespan
+is not always available. So the first request of a process installs a handler for SIGTERM and SIGINT in front of the
+server's. It writes the call log (some servers exit on the signal), ends open streams and then calls the server's.
 
-Nothing is written down while a stream is open. Whoever wants to know asks through the bus, and each worker that has
-streams answers; where workers share no channel layer, the answer is that of this process alone.
+Open streams are not stored anywhere. To list them, the registry asks through the bus, and each worker that has streams
+answers. Without a shared channel layer, only this process answers.
 """
 
 import asyncio
@@ -33,21 +33,21 @@ from ...server.sessions import ClientSession
 from ...subscriptions.bus import bus, shared_layer
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-# Seconds that streams have to end before the server is told to stop, and between two looks at them.
+# Seconds that streams have to end before the server gets the signal, and seconds between checks whether they have.
 PATIENCE: Final = 3.0
 LOOK_EVERY: Final = 0.05
 
 TOPIC: Final = "roll"
-# Streams that one worker tells of: its answer has to fit into one message of the bus.
+# Maximum number of streams that one worker lists, so that its answer fits into one message of the bus.
 MAX_TOLD: Final = 100
 MAX_NAME: Final = 60
-# Seconds in which workers answer.
+# Seconds to wait for the workers' answers.
 ANSWER_WITHIN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """An open stream: whose it is, since when (ISO 8601), and in which ``worker`` ("host:pid")."""
+    """An open stream: its caller, its start (ISO 8601), and its ``worker`` ("host:pid")."""
 
     id: str
     since: str
@@ -67,7 +67,7 @@ class OpenStream:
     def of(cls, request: MCPRequest, session: ClientSession | None, method: str) -> "OpenStream":
         context, record = request.mcp, replace(request.mcp.record)
         describe_caller(request, record)
-        # A GET names neither its client nor its revision: its session does.
+        # A GET does not name the client and can omit the protocol version; its session knows both.
         client = session.client.get("name", "") if session is not None else ""
         return cls(
             secrets.token_hex(8),
@@ -92,7 +92,7 @@ class OpenStreams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """An entry in the registry of open streams and running calls: how it is ended, and on which event loop."""
+    """An entry in the registry of open streams and running calls: the function that ends it, and its event loop."""
 
     end: Callable[[], object]
     loop: asyncio.AbstractEventLoop
@@ -101,12 +101,12 @@ class Entry:
 
 class Registry:
     def __init__(self) -> None:
-        # What runs apart from its connection: the event loop itself holds tasks weakly.
+        # Tasks that outlive their connection: the event loop only has weak references to them.
         self.tasks: set[asyncio.Future[Any]] = set()
-        # Of the streams of calls, by id: what a call of this worker has told, and who sends it to a client here.
+        # For each call's stream, by its id: the CallLog of a call in this worker, and the Tail that sends it from here.
         self.logs: dict[str, Any] = {}
         self.tails: dict[str, Any] = {}
-        # Whether the worker is about to stop and opens no more streams, and whether it would be known.
+        # Whether the worker is stopping and opens no more streams; whether the signal handlers are installed.
         self.is_closing = self.watches_signals = False
         self._previous: dict[int, Any] = {}
         self._open: dict[Entry, None] = {}
@@ -118,9 +118,9 @@ class Registry:
         task.add_done_callback(self.tasks.discard)
 
     def enter(self, end: Callable[[], object], stream: OpenStream | None = None) -> Callable[[], None]:
-        """Register an open stream or running call, whose ``end()`` is called at shutdown; return what removes it.
+        """Register an open stream or running call, whose ``end()`` is called at shutdown; return its remove function.
 
-        A ``stream`` is told to those who ask, and ended when somebody disconnects it.
+        A ``stream`` is listed by :meth:`ask_workers`, and :meth:`disconnect` can end it.
         """
         self.watch_signals()
         entry = Entry(end, asyncio.get_running_loop(), stream)
@@ -133,7 +133,7 @@ class Registry:
             unsubscribe = None
             with self._lock:
                 self._open.pop(entry, None)
-                # A process in which nobody listens has no news to take part in.
+                # Without open streams, this worker has nothing to answer on the bus.
                 if not self._streams():
                     unsubscribe, self._unsubscribe = self._unsubscribe, None
             if unsubscribe is not None:
@@ -141,14 +141,14 @@ class Registry:
 
         return leave
 
-    # The end of the worker
+    # Shutdown of the worker
 
     def watch_signals(self) -> None:
-        """Put a handler before the server's, once."""
+        """Install a signal handler in front of the server's, once."""
         if self.watches_signals:
             return
         self.watches_signals = True
-        # Only the main thread may set handlers; a loop elsewhere is some program's own, which stops it as it likes.
+        # Only the main thread may set handlers. A program that runs a loop in another thread stops it itself.
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 self._previous[number] = signal.signal(number, self._close)
@@ -157,7 +157,7 @@ class Registry:
         first, self.is_closing = not self.is_closing, True
         if first:
             drain()
-        # Without the lock, which this very thread may hold.
+        # Do not take the lock: this thread may hold it already.
         entries = list(self._open)
         if not first or not entries:
             self._hand_on(number, frame)
@@ -186,7 +186,7 @@ class Registry:
         return [(entry.stream, entry) for entry in list(self._open) if entry.stream is not None]
 
     def _heard(self, news: Any) -> None:
-        """List or disconnect open streams when another worker asks by the bus."""
+        """List or disconnect open streams when a worker asks for it on the bus."""
         if not isinstance(news, Mapping):
             return
         with self._lock:
@@ -200,7 +200,7 @@ class Registry:
                 entry.loop.call_soon_threadsafe(entry.end)
 
     def ask_workers(self, patience: float = ANSWER_WITHIN) -> OpenStreams:
-        """Ask all workers for their open streams, and return the answers that come within ``patience`` seconds."""
+        """Ask all workers for their open streams; return the answers that arrive within ``patience`` seconds."""
         answers: list[Mapping[str, Any]] = []
         told, token = threading.Event(), secrets.token_hex(8)
 
@@ -228,7 +228,7 @@ class Registry:
         return OpenStreams(count, len(answers), tuple(newest_first))
 
     def disconnect(self, stream_id: str) -> None:
-        """Disconnect an open stream in whichever worker it is. Its client may open another one."""
+        """Disconnect an open stream in any worker. Its client can open another one."""
         bus.publish(TOPIC, {"end": stream_id})
 
 

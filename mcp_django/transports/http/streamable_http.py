@@ -1,7 +1,7 @@
-"""Streamable HTTP: what a request of this transport asks for (a call, an answer, a stream, the end of a session).
+"""Streamable HTTP: handles the requests of this transport (a call, an answer, a stream, the end of a session).
 
-It is found out in a worker thread, and comes to a whole answer or to what has to run on the connection. A session is
-looked up before the message is read: it knows the revision and the client.
+A worker thread parses the request and returns a response, or a runner that needs the connection. It looks the session
+up before it parses the message, because the session knows the protocol version and the client.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from .http_exchange import Exchange, Refused, Response
 
 SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
-# For the log: what mends a refusal.
+# Remedies for refusals, for the log.
 NEEDS_ASGI: Final = "Streams need an ASGI server: uvicorn or daphne."
 NO_SESSION: Final = "Clients that have none go on without it."
 
@@ -42,7 +42,7 @@ class StreamableExchange(Exchange):
     """One request of Streamable HTTP."""
 
     def take(self) -> Outcome | Handover[Outcome]:
-        """Take a POST, GET or DELETE of Streamable HTTP: return a response, or what has to run elsewhere."""
+        """Handle a POST, GET or DELETE of Streamable HTTP: return a response, or work that runs elsewhere."""
         take = {"POST": self._post, "GET": self._get, "DELETE": self._delete}.get(self.request.method or "")
         if take is None:
             raise self.not_allowed()
@@ -52,7 +52,7 @@ class StreamableExchange(Exchange):
         if not self.can_stream or self.version_header in SESSIONLESS:
             return None
         values = self.headers.get(SESSION)
-        # Two ids are none that was ever given.
+        # Two ids, joined, match no session.
         return ",".join(values) if values else None
 
     def _post(self) -> Outcome | Handover[Outcome]:
@@ -64,7 +64,7 @@ class StreamableExchange(Exchange):
                 resumption = answer_question(session, response)
                 return Response(202) if resumption is None else Resumed(self, resumption)
             case Batch() as batch:
-                # All of them are counted before any is run: the request itself was the first.
+                # Count the whole batch before any of it runs; the request itself counted as the first call.
                 for _ in batch.items[1:]:
                     count_call(self.caller)
                 return BatchCall(self, batch)
@@ -102,7 +102,7 @@ class StreamableExchange(Exchange):
             return ListenStream(self, call, outcome)
         if self.session is not None and self.accepts_events:
             return SessionCall(self, call, outcome)
-        # Without a session nobody can be asked on the way, so that there is nothing to wait for.
+        # Without a session, a call cannot ask its client while it runs, so the outcome is not Asked.
         assert isinstance(outcome, Later)
         return DirectCall(self, call, outcome)
 

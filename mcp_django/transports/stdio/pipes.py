@@ -1,7 +1,7 @@
-"""Pipes of stdio: messages as lines on standard input and output, taken away from everything else in the process.
+"""Pipes of stdio: messages as lines on standard input and output, which nothing else in the process can use.
 
-Reading and writing have a thread each, as descriptors of any kind (pipes, files, terminals) can be waited for in one.
-Both are bounded: no line is longer than ``limit``, and no more is read while too much waits to be written.
+One thread reads and one writes, because a thread can wait for any kind of descriptor (pipes, files, terminals).
+Both are bounded: lines are at most ``limit`` bytes long, and reading pauses while too much waits to be written.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from queue import SimpleQueue
 from typing import Final
 
 CHUNK: Final = 65_536
-# Lines that are read ahead.
+# Maximum number of lines that are read ahead.
 AHEAD: Final = 16
-# Bytes that may wait to be written before what can be left out is left out, and no more is read.
+# Bytes waiting to be written above which notifications are dropped and no more input is read.
 FULL: Final = 4 * 1024 * 1024
 
 
@@ -30,28 +30,28 @@ class LineTooLong(Exception):
 def claim() -> tuple[int, int]:
     """Take over the pipes of standard input and output for messages; return their new file descriptors.
 
-    Whatever else the process or its children write to standard output goes to standard error, and standard input is
-    empty for them. What was printed before and not written yet goes there too.
+    Everything else that the process or its children write to standard output goes to standard error, including output
+    that is still buffered, and their standard input is empty.
     """
     empty = os.open(os.devnull, os.O_RDWR)
-    while empty <= 2:  # one of the three was closed, and is this from now on
+    while empty <= 2:  # a standard stream was closed, so open() reused its number
         empty = os.open(os.devnull, os.O_RDWR)
     messages_in, messages_out = os.dup(0), os.dup(1)
     os.dup2(empty, 0)
     os.dup2(2, 1)
     os.close(empty)
     for descriptor in (messages_in, messages_out):
-        # A parent's program may have set the other mode on what both share.
+        # The parent process may have made the shared descriptor non-blocking.
         with contextlib.suppress(OSError):
             os.set_blocking(descriptor, True)
-    with contextlib.suppress(AttributeError, ValueError):  # someone has put another object there
+    with contextlib.suppress(AttributeError, ValueError):  # sys.stdout was replaced or closed
         sys.stdout.flush()
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     return messages_in, messages_out
 
 
-# A thread has a descriptor of its own and closes it itself: one that is closed while a thread waits for it may be given
-# to another file, which the thread would go on with.
+# Each thread duplicates its descriptor and closes the copy itself. If another thread closed it, the number could be
+# reused for another file while this thread still waits for it.
 
 
 class Input:
@@ -61,7 +61,7 @@ class Input:
         self.descriptor, self.limit = os.dup(descriptor), limit
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | LineTooLong | None] = asyncio.Queue(AHEAD)
-        # A daemon, as nothing can interrupt a read when the process is to end.
+        # A daemon thread, because nothing can interrupt its read when the process exits.
         threading.Thread(target=self._read, name="mcp-input", daemon=True).start()
 
     async def line(self) -> bytes | None:
@@ -72,7 +72,7 @@ class Input:
         return found
 
     def _read(self) -> None:
-        # The loop may end before the input does.
+        # The event loop may be closed before the input ends.
         with contextlib.suppress(RuntimeError, CancelledError):
             self._read_lines()
             self._hand_over(None)
@@ -102,7 +102,7 @@ class Input:
     def _chunk(self) -> bytes:
         try:
             return os.read(self.descriptor, CHUNK)
-        except OSError:  # the other end was torn away, or a terminal is gone
+        except OSError:  # the other end of the pipe or the terminal is gone
             return b""
 
     def _hand_over(self, item: "bytes | LineTooLong | None") -> None:
@@ -117,7 +117,7 @@ class Input:
 class Output:
     """Writes lines to a pipe's file descriptor in a thread.
 
-    Made on the event loop that writes them; ``broken`` is called there when nobody reads any more.
+    Create it on the event loop that sends the lines; ``broken`` is called there when the reader is gone.
     """
 
     def __init__(self, descriptor: int, broken: Callable[[], None]) -> None:
@@ -133,7 +133,7 @@ class Output:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many bytes wait for the pipe of standard output that notifications are left out."""
+        """Whether so many bytes wait for the pipe of standard output that notifications are dropped."""
         return not self._room.is_set()
 
     def send(self, message: bytes) -> None:
@@ -154,7 +154,7 @@ class Output:
             await asyncio.wait_for(self._done.wait(), timeout)
 
     def _write(self) -> None:
-        # The loop may end before the output does.
+        # The event loop may be closed before all output is written.
         with contextlib.suppress(RuntimeError):
             while (line := self._waiting.get()) is not None:
                 view = memoryview(line)

@@ -1,8 +1,8 @@
 """The stdio server: a client on the same machine talks to it by standard input and output (basic/transports, stdio).
 
-The process acts as one Django user, whose account and permissions are read anew for each call. Messages are lines;
-calls run at the same time, and what they tell is interleaved with the answers. Both eras are served: a request with the
-``_meta`` of 2026-07-28 is complete in itself; ``initialize`` begins the process's one session of the handshake era.
+The process acts as one Django user, whose account and permissions are read again for each call. Messages are lines.
+Calls run concurrently, so notifications are interleaved with answers. The server supports both eras: a request with the
+``_meta`` of 2026-07-28 stands alone; ``initialize`` begins the only session of the handshake era in this process.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ from ..local_client import LocalUser
 from ..notification_queues import LISTS, Mailbox, relay
 from .pipes import Input, LineTooLong, Output
 
-# These read what the session remembers before they write it: one after the other, in the order in which they came.
+# These methods read the session's state before they change it, so they run one at a time, in the order of arrival.
 IN_TURN: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-# Seconds that calls have to end when the client is gone, then streams, then what is left to be written. Clients wait
-# two seconds before they use force.
+# Seconds for running calls to finish once the client is gone, then for streams, then for waiting output. Clients wait
+# two seconds before they kill the process.
 CALLS_END: Final = 1.0
 STREAMS_END: Final = 0.3
 OUTPUT_END: Final = 0.3
@@ -96,8 +96,8 @@ class MemorySession:
 class StdioServer:
     """The stdio server: serves one client as one user.
 
-    ``user`` is whom the process acts as, ``scopes`` what it may do at most. :meth:`run` returns when the input ends,
-    when nobody reads the output, or on SIGTERM or SIGINT.
+    The process acts as ``user``, with ``scopes`` as the upper limit of its rights. :meth:`run` returns when the input
+    ends, when nobody reads the output, or on SIGTERM or SIGINT.
     """
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str], streams: tuple[int, int]) -> None:
@@ -113,14 +113,14 @@ class StdioServer:
         self._stop: asyncio.Event
 
     async def run(self) -> None:
-        """Run the stdio server until input ends or a signal comes, then end what is running."""
+        """Run the stdio server until the input ends or a signal arrives, then end running calls and streams."""
         descriptor, output = self.descriptors
         self._stop = asyncio.Event()
         self.output = Output(output, self._stop.set)
         self._input = Input(descriptor, settings.MAX_BODY_BYTES)
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            # Not on every system, and in the main thread alone.
+            # Not every system supports this, and only the main thread may do it.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._stop.set)
         try:
@@ -173,7 +173,7 @@ class StdioServer:
                 self._spawn(self._answer(message))
 
     def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
-        """Note in the log of calls that the stdio server refused a message or call."""
+        """Record in the call log that the stdio server refused a message or call."""
         refusal = call.request if call is not None else self.user.new_request()
         refusal.mcp.record.user = str(self.user.user_pk)
         method = call.call.method if call is not None else ""
@@ -211,7 +211,7 @@ class StdioServer:
             self.output.send(body)
 
     async def _run(self, call: Call, *, has_place: bool = False) -> bytes | None:
-        """Run a call of the stdio server in a task of its own, so that it can be cancelled; None when it was."""
+        """Run a call of the stdio server in its own task and return the answer; None if the call was cancelled."""
         assert call.id is not None
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
@@ -228,7 +228,7 @@ class StdioServer:
         return None if task.cancelled() else task.result()
 
     async def _initialize(self, call: Call) -> None:
-        """Begin the stdio server's session; no other message is read before the answer."""
+        """Begin the stdio server's session; no other message is read before this one is answered."""
         if self.session is not None:
             self._refuse(InvalidRequest("Invalid request: the session is initialized already"), call_id=call.id)
             return
@@ -260,7 +260,7 @@ class StdioServer:
         if answers := [body for body in bodies if body is not None]:
             self.output.send(b"[" + b",".join(answers) + b"]")
 
-    # Questions to the client, and what has no answer
+    # Questions to the client, and notifications
 
     def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
         """Return an id for a request from the stdio server to its client, and the future of the response."""
@@ -269,7 +269,7 @@ class StdioServer:
         return identifier, self._questions[identifier]
 
     def forget_questions(self, identifiers: Iterable[Id]) -> None:
-        """Have the stdio server expect no more responses to its requests, and cancel them at the client."""
+        """Stop waiting for responses to these requests of the stdio server, and tell the client to cancel them."""
         for identifier in identifiers:
             future = self._questions.pop(identifier, None)
             if future is not None:
@@ -289,11 +289,11 @@ class StdioServer:
             self._spawn(self._tell_changes(self.session, self.session.mailbox))
 
     def _cancel(self, identifier: Any) -> None:
-        # True is a key like 1, and a list is none.
+        # True would match the key 1, and a list is not hashable.
         if not isinstance(identifier, (str, int)) or isinstance(identifier, bool) or identifier not in self._calls:
             return
         running, task = self._calls[identifier]
-        # Nothing more is told of it.
+        # Send no more notifications of the call.
         running.is_over = True
         task.cancel()
 
@@ -325,13 +325,13 @@ class StdioServer:
 
         await relay(mailbox, deliver)
 
-    # The end
+    # Shutdown
 
     async def _end(self) -> None:
         """End the stdio server: calls first, then streams, then waiting output; each within its time."""
         running = list(self._calls.values())
         for call, task in running:
-            # The client can answer nothing any more.
+            # The client can no longer answer questions.
             if call.is_asking:
                 task.cancel()
         await _wait([task for call, task in running if call.mailbox is None], CALLS_END)
@@ -359,7 +359,7 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
 
 
 def _wants_answer(line: bytes) -> bool:
-    """Return whether a line that the stdio server refused is a request: others are never answered."""
+    """Return whether the stdio server must answer a line that it refused: only requests get an answer."""
     try:
         value = decode(line)
     except ProtocolError:
@@ -372,7 +372,7 @@ def _too_many(limit: LimitExceeded) -> InvalidRequest:
 
 
 class StdioCall:
-    """One call at the stdio server. ``has_place`` says that it runs within a batch that holds the caller's place."""
+    """One call of the stdio server. ``has_place`` says that it is part of a batch that holds the caller's place."""
 
     def __init__(self, server: StdioServer, call: Call, *, has_place: bool = False) -> None:
         self.server, self.call, self.has_place = server, call, has_place
@@ -391,7 +391,7 @@ class StdioCall:
                     outcome = await self._round(None)
                     while isinstance(outcome, Asked):
                         outcome = await self._round(await self._ask(outcome))
-            # What an async tool told last is still on its way through the loop.
+            # Let the event loop send the last notification of an async tool first.
             await asyncio.sleep(0)
             return outcome.body if isinstance(outcome, Reply) else await self._listen(outcome)
         except Cancelled:
@@ -417,7 +417,7 @@ class StdioCall:
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
 
     async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:
-        """Run the stdio call from its beginning with the answers so far, by the authority that its user has now."""
+        """Run the stdio call from its beginning with the answers so far and the user's current permissions."""
         self.request = self.server.user.new_request()
         context = self.request.mcp
         context.session, context.live = self.session, self.session is not None
@@ -441,12 +441,12 @@ class StdioCall:
             self._loop.call_soon_threadsafe(self._tell, message)
 
     def _tell(self, message: bytes) -> None:
-        # Nothing may be sent for a call after its answer, or after it was cancelled; and while nobody reads, answers
-        # are all that is kept.
+        # Nothing may be sent for a call after its answer or its cancellation. While the client does not read, only
+        # answers are queued.
         if not (self.is_over or self.server.output.is_full):
             self.server.output.send(message)
 
-    # Asking (client/elicitation, client/sampling, client/roots of the handshake era)
+    # Questions (client/elicitation, client/sampling, client/roots of the handshake era)
 
     async def _ask(self, asked: Asked) -> Answers:
         state = self.request.mcp.answers.state(asked.questions)
@@ -471,7 +471,7 @@ class StdioCall:
         }
         return Answers(given, state)
 
-    # Listening (2026-07-28, basic/patterns/subscriptions)
+    # Subscriptions (2026-07-28, basic/patterns/subscriptions)
 
     async def _listen(self, wanted: Listen) -> bytes:
         """Stream changes over stdio for ``subscriptions/listen``; return the answer that ends the stream."""
