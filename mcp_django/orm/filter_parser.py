@@ -280,7 +280,8 @@ class FilterReader(FilterSuggestions):
         # A null value means "isnull", without a declaration of "exact".
         is_known = lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups)
         if not is_known and isinstance(value, dict) and lookup.lower() in ("not", "$not"):
-            return Junction("not", (_all_of(in_fixed_order(self._conditions(name, value))),))
+            denied = self._conditions(name.rpartition("__")[0] if is_path else name, value)
+            return Junction("not", (_all_of(in_fixed_order(denied)),))
         meant = None if is_known else lookup_meant(lookup, value, lookups)
         if meant is not None:
             found = self._compared(name, path, lookups, meant.lookup, meant.value, part)

@@ -314,10 +314,10 @@ def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
     def mend(arguments: Arguments) -> dict[str, Any]:
         given = _opened(arguments.get("model"))
         several = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
-        named = [right if item == wrong else item for item in several] if isinstance(several, list) else []
+        if not isinstance(several, list) or wrong not in several:
+            several = [wrong]
+        named = [right if item == wrong else item for item in several]
         named = [item for place, item in enumerate(named) if item not in named[:place]]
-        if right not in named:
-            named = [right]
         found: Any = ",".join(named) if isinstance(given, str) else named
         return {"model": right, **arguments} | {"model": found if len(named) > 1 else right}
 

@@ -197,6 +197,7 @@ A, B, C = ({"title": letter} for letter in "abc")
         ({"not": A}, "bcdef"),
         ({"not": {"or": [A, B]}}, "cdef"),
         ({"not": {"rating__gt": 2}}, "abf"),
+        ({"rating__not": {"field": "rating"}}, "f"),
         ({"not": {"rating": None}}, "abcde"),
         ({"not": {"not": {"rating__gt": 2}}}, "cde"),
         ({"rating__gt": 1, "or": [A, B, {"year": 1986}]}, "b"),

@@ -26,6 +26,7 @@ from mcp_django.orm.suggestions import (
         (with_model("b", "c"), {"model": "a, b"}, {"model": "a,c"}),
         (with_model("b", "c"), {"model": ["a", "b"]}, {"model": ["a", "c"]}),
         (with_model("b", "a"), {"model": "a, b", "detail": True}, {"model": "a", "detail": True}),
+        (with_model("a, b", "a"), {"model": "a, b", "pk": 1}, {"model": "a", "pk": 1}),
         (with_model("b", "c"), {"model": ["c", "b", "a", "b"]}, {"model": ["c", "a"]}),
         (with_field("totl", "total", ["fields"]), {"fields": "id,totl"}, {"fields": "id,total"}),
         (with_field("totl", "total", ["fields"]), {"fields": ["totl", "totls"]}, {"fields": ["total", "totls"]}),
