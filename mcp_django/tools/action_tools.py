@@ -27,9 +27,9 @@ from ..scopes import READ, WRITE
 from .base import IDEMPOTENCY_KEY, Tool, safe_name
 from .model_overview import choice_words
 
-# Of an admin that describes its actions in words of their own to each caller.
+# Maximum number of cached action tools: an admin can describe an action differently to each caller.
 MAX_TOOLS: Final = 1_000
-# Characters from which on a parameter's schema is not repeated.
+# Characters of JSON from which a parameter's schema is not repeated in other action tools.
 LONG: Final = 100
 FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Fields it asks for"}
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {"type": "string", "description": "From its question"}
@@ -66,10 +66,10 @@ class ActionTool(Tool):
         self.takes_key = not action.only_looks and "idempotency_key" not in parameters
         if clashing := parameters.keys() & RESERVED:
             raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
-        # What is equal in all tools of actions is described in run_action alone, and what is rare declared there.
+        # To save tokens, only run_action describes what all action tools share, and declares the rare arguments.
         asking: dict[str, Any] = {}
         if action.has_form:
-            # The fields of its form, with choices of which none is a row.
+            # Describe the fields of its form with their declared choices: computed choices could be rows.
             words = []
             for name, field in action.fields.items():
                 mark = "*" if field is None or is_required(field) else ""
@@ -115,7 +115,7 @@ class ActionTool(Tool):
         return self.action.atomic
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        # An action that asks without having said so takes the answers, too.
+        # An action can ask without having declared it, so accept answers with any token.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
         known = {**EVERYTHING, **self.input_schema["properties"], **asked}
         given = given_arguments(arguments, known, keeping=self.parameters)
@@ -151,7 +151,7 @@ class ActionTools:
     def named(self, request: MCPRequest, name: str) -> ActionTool | None:
         """Return the caller's action tool of this name."""
         exposure, action_name = self._known().get(name, (None, ""))
-        # One that is switched off is found, so that the caller is told why.
+        # Find actions that are switched off too, so that the caller is told why.
         model = access_of(request)[exposure] if exposure is not None else None
         if model is not None and model.may("view") and (action := model.permitted_actions.get(action_name)):
             return self._tool(action)
@@ -162,14 +162,14 @@ class ActionTools:
         return name in self._known()
 
     def _known(self) -> dict[str, tuple[ModelExposure, str]]:
-        # Asked first: exposures that have changed clear what is kept here.
+        # Read the exposures first: if they have changed, this clears the cache.
         self.site.exposures  # noqa: B018
         if self._by_name is None:
             self._by_name = dict(self.declared())
         return self._by_name
 
     def _tool(self, action: Action) -> ActionTool:
-        # Whatever the tool says of the action: an admin can describe it to each caller in other words.
+        # The key has all that the tool shows: an admin can describe an action differently to each caller.
         key = (action.exposure.label, action.name, action.description, action.options)
         tool = self._made.get(key)
         if tool is None:
@@ -180,7 +180,7 @@ class ActionTools:
 
     @staticmethod
     def listed(tools: Iterable[ActionTool]) -> list[ActionTool]:
-        """Return the action tools as clients list them: a long parameter of several stands in the first."""
+        """Return the action tools as clients list them: later ones refer to the first that has a long parameter."""
         first: dict[str, str] = {}
         found = []
         for tool in tools:

@@ -149,7 +149,7 @@ def _grouped(
     if place is not None:
         names[PLACE] = place
     found = rows.annotate(**names).values(*names)
-    # What is made of others comes after them.
+    # Annotate derived measures after those that they are derived from.
     for depth in sorted({measure.depth for measure in measures}):
         found = found.annotate(**{item.alias: item.expression for item in measures if item.depth == depth})
     return found
@@ -159,8 +159,8 @@ def _grouped(
 class Question:
     """Arguments of one ``aggregate_records`` call, parsed: groups and their measures, in an order, at most ``limit``.
 
-    With ``top``, of only so many values of the first group: those that ``rank`` puts first; or, where ``per`` names a
-    group, so many groups for each of its values. With ``fill``, periods without rows are among the groups.
+    ``top`` keeps only the values of the first group that ``rank`` puts first or, if ``per`` names a group, only the
+    first groups for each value of that group. ``fill`` adds the periods without rows.
     """
 
     groups: tuple[Group, ...]
@@ -175,7 +175,7 @@ class Question:
 
     @classmethod
     def read(cls, call: RecordCall) -> "Question":
-        """Return what the arguments ask."""
+        """Parse the arguments of a call; raise ``ToolError`` for those that do not fit together."""
         model, given = call.model, call.given
         wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
         named = _path(given.get("per"))
@@ -205,9 +205,9 @@ class Question:
         elif top is not None:
             order = [(term, way) for term, way in order if term is not rank[0]]
             if len(groups) == 1:
-                # The best values of the only group are simply the first rows.
+                # The top values of a single group are simply the first rows.
                 order, limit, top = [rank, *order], min(limit, top), None
-        # By all groups in the end, so that the order is total.
+        # End with all groups, so that the order is total.
         total: dict[str, Way] = {}
         for term, way in (*order, *((group, UP) for group in groups)):
             total.setdefault(term.alias, way)
@@ -245,7 +245,7 @@ class Question:
             return Answer(question._filled(shown))
         if not more and not others:
             return Answer(shown)
-        # How many other groups there are, and what those measures come to that can be told from their parts.
+        # Count the other groups, and combine those measures whose values for several groups can be combined.
         combined = {f"mcp_r{measure.alias}": measure.combined() for measure in question.measures}
         known = {name: expression for name, expression in combined.items() if expression is not None}
         return Answer(shown, more, found[len(shown) :].aggregate(mcp_groups=Count("*"), **known))
@@ -263,7 +263,7 @@ class Question:
                 found[measure] = source.amount * Value(100.0 / total) if total else Cast(Value(None), FLOAT)
             elif measure.function == "change" and source is not None and period is not None:
                 others: list[Any] = [F(group.alias) for group in self.groups if group is not period]
-                # Rows without a date are of no period, neither before nor after one.
+                # Rows without a date form a partition of their own: they are neither before nor after a period.
                 others.append(IsNull(F(period.alias), True))
                 before = Window(Lag(source.amount), partition_by=others, order_by=F(period.alias).asc())
                 found[measure] = (source.amount - before) * Value(100.0) / NullIf(before, Value(0.0))
@@ -273,7 +273,7 @@ class Question:
         return replace(self, measures=measures, rank=(made.get(measure, measure), way))
 
     def _meeting(self, found: QuerySet[Any], condition: Q) -> QuerySet[Any]:
-        """Filter the aggregated records; a change is from the group before, whether or not the condition keeps that."""
+        """Filter the aggregated records, after each change was computed from the group before."""
         if condition and self.has_change:
             return found.filter(AfterWindows(condition, output_field=BooleanField()))
         return found.filter(condition)
@@ -283,7 +283,7 @@ class Question:
         assert self.per is not None
         measure, way = self.rank
         rest = [group.alias for group in self.groups if group is not self.per]
-        # Those are counted that meet the condition.
+        # A condition on a change applies after the ranking, so rank the groups that meet it by themselves.
         parts: list[Any] = [F(self.per.alias)]
         if self.having and self.has_change:
             parts.append(OverGroups(self.having, output_field=BooleanField()))
@@ -297,7 +297,7 @@ class Question:
         """Return an expression for ``top`` of ``aggregate_records``: the place of a row by the value of its first
         group; and whether some rows have no place.
 
-        The expression is None where no place is asked for, or there is nothing to place.
+        The expression is None without ``top``, or if there are no groups.
         """
         if self.top is None:
             return None, False
@@ -426,7 +426,7 @@ class AggregateRecords(RecordTool):
         call.search()
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Run ``aggregate_records``: a row for each group, and one for those left out together."""
+        """Run ``aggregate_records``: return a row for each group, and totals of the groups left out."""
         call = RecordCall.read(request, self, arguments)
         given, exposure = call.given, call.exposure
         go_to(request, exposure, "changelist")

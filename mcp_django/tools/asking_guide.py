@@ -1,4 +1,4 @@
-"""Resources that tools and clients without resources read too: how to ask, and files that actions made."""
+"""Resources that ``get_record`` returns too: the guide on how to ask, and the files that actions made."""
 
 from typing import Any, Final, TypeGuard
 
@@ -9,7 +9,7 @@ from ..exceptions import NotFound
 from ..orm.access import access_of
 from ..protocol.content import EmbeddedResource
 
-# No model has a URI of one part.
+# The URI of every model has more than one part, so this one cannot clash.
 URI: Final = "django://asking"
 TYPE: Final = "text/markdown"
 TEXT: Final = """\
@@ -69,7 +69,7 @@ def is_text(uri: Any) -> TypeGuard[str]:
 
 
 def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the resource of such a URI."""
+    """Return the resource of a URI for which :func:`is_text` is true."""
     if uri != URI:
         return kept(request, uri)
     if not access_of(request).may_any("view"):

@@ -34,12 +34,12 @@ def safe_name(wanted: str) -> str:
 class Tool:
     """Base class of all tools. Subclasses set the attributes and write :meth:`call`.
 
-    ``input_schema`` and ``output_schema`` are JSON Schemas of type "object"; the four hints are always sent, because
-    clients read an absent one as the dangerous value. ``slow`` runs the call in the pool for the project's own code;
-    ``is_async`` says that :meth:`call` gives an awaitable, which runs on the event loop. With ``takes_key`` the
-    argument ``idempotency_key`` is the kernel's, and never reaches :meth:`call`. ``example`` are arguments that end
-    the description. ``permission`` is what the caller must be allowed to do with some model: "view", "add", "change"
-    or "delete" rows, or "run" actions.
+    ``input_schema`` and ``output_schema`` are JSON Schemas of type "object". The four hints are always sent, because
+    clients assume the worst of a missing one. ``slow`` runs the call in the thread pool for the project's own code;
+    ``is_async`` says that :meth:`call` returns an awaitable, which runs on the event loop. With ``takes_key`` the
+    kernel handles the argument ``idempotency_key``, and :meth:`call` does not get it. ``example`` has arguments to show
+    at the end of the description. ``permission`` is what the caller must be allowed to do with at least one model:
+    "view", "add", "change" or "delete" rows, or "run" actions.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Tool:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "has_permission" in vars(cls):
-            # A class that decides by itself is asked.
+            # Do not inherit ``permission``: the class decides by its own has_permission().
             cls.permission = vars(cls).get("permission", "")
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may see and call the tool; the base class checks ``permission``."""
-        # A process that only declares tools does without.
+        # Imported here, because a process that only declares tools does not need it.
         from ..orm.access import access_of
 
         is_offered = self.read_only or not settings.READ_ONLY
@@ -88,14 +88,14 @@ class Tool:
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
         """Run the tool; every subclass implements this.
 
-        The method validates the client's ``arguments``; a ``ToolError`` is for the model to mend.
+        The method validates the client's ``arguments``; the text of a ``ToolError`` tells the AI model what to correct.
         """
         raise NotImplementedError
 
     def definition(self) -> dict[str, Any]:
         """Return the definition of any tool: the ``Tool`` object of ``tools/list``, without empty optional keys.
 
-        Free objects are declared as their text where the setting ``SCHEMAS`` is "plain".
+        If the setting ``SCHEMAS`` is "plain", free-form objects are declared as texts with JSON.
         """
         wire: dict[str, Any] = {"name": self.name}
         if self.title:
@@ -125,8 +125,8 @@ class Tool:
     def encoded(self, *, structured: bool = True) -> orjson.Fragment:
         """Return the definition of the tool as JSON, made once.
 
-        It is without output schema for revisions without ``structured`` content: their clients insist on what one
-        promises.
+        Revisions without ``structured`` content get no output schema, because their clients would insist on the
+        content that it promises.
         """
         kind = (settings.SCHEMAS, structured)
         if kind not in self._encoded:

@@ -1,6 +1,6 @@
 """``search`` and ``fetch``: the two tools that ChatGPT's connectors and deep research look for.
 
-A result is a row: its ``id`` is the URI of its resource, and its ``url`` the admin's page where the caller can open it.
+A result is a row: its ``id`` is the URI of its resource, and its ``url`` is its admin page if the caller can open that.
 ``site.add_chatgpt_tools()`` adds them.
 """
 
@@ -26,7 +26,7 @@ from .base import RecordTool
 from .get_record import Record, find_row_by_uri
 from .model_search import found_models, stem, telling_words
 
-# Models that one call searches, rows of one model, and rows of a result.
+# Maximum number of models that one call searches, of rows from one model, and of rows in a result.
 MAX_MODELS: Final = 20
 MAX_ROWS: Final = 5
 MAX_RESULTS: Final = 20
@@ -74,7 +74,7 @@ class Search(RecordTool):
 
 
 def _rows(model: ModelAccess, text: str) -> list[Model]:
-    """Search one model for ChatGPT's ``search``: first rows with all words, or all but the model's name."""
+    """Search one model for ChatGPT's ``search``, by all words and then by all except the model's name."""
     request, exposure = model.request, model.exposure
     go_to(request, exposure, "changelist")
     for term in _terms(exposure, text):
@@ -82,7 +82,7 @@ def _rows(model: ModelAccess, text: str) -> list[Model]:
             with all_readable():
                 rows = list(narrowed(request, exposure, (), term).order_by("pk")[:MAX_ROWS])
         except ToolError:
-            # The search of this model does not take the words.
+            # The search of this model refuses these words.
             continue
         if seen := [row for row in rows if model.may_row("view", row)]:
             return seen

@@ -1,6 +1,6 @@
 """``connection_info``: who the caller is, what it may do, what is switched off for it, and what is left of its budget.
 
-It is offered where there is more to say than a refusal does: each tool in the list costs every client tokens.
+It is offered only if budgets or switches give it something to tell, because each listed tool costs every client tokens.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ class ConnectionInfo(Tool):
     read_only = True
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether it is offered."""
+        """Return whether ``connection_info`` is offered: there are budgets, or more than callers is switched off."""
         off = request.mcp.off
         return bool(settings.BUDGETS) or (off is not None and not off.kinds <= CALLERS)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return what is known of the caller."""
+        """Return who the caller is, what it may do, what is switched off, and what is left of its budget."""
         check_names(arguments, self.input_schema["properties"])
         context, record = request.mcp, request.mcp.record
         found: dict[str, Any] = {

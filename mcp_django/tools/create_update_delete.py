@@ -1,8 +1,8 @@
 """``create_record``, ``update_record`` and ``delete_record``: rows written as the admin writes them.
 
-Each runs in one transaction together with its entry in the admin's history, so that an error means that nothing was
-changed. A row that is changed or deleted is locked first, where the database can do that. Deleting calls
-``delete_model``, and so the model's own ``delete()``, for one row; with it goes what the admin's page would show.
+Each call runs in one transaction together with its entry in the admin's history, so an error means that nothing was
+changed. The row to change or delete is locked first, if the database supports that. Deleting one row calls
+``delete_model``, and so the model's own ``delete()``; it deletes what the admin's confirmation page would list.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class WriteTool(Tool):
 
     permission: Literal["add", "change", "delete"]
     scopes = frozenset({WRITE})
-    # A write runs the project's own code, and may wait for the lock of a row.
+    # A write runs the project's own code, and can wait for the lock of a row.
     slow = True
     takes_key = True
 
@@ -133,12 +133,12 @@ class WriteTool(Tool):
             head["messages"] = saving.messages
         go_to(request, exposure, "change", row.pk)
         try:
-            # Read anew: what the caller may see of it, with what the queryset adds.
+            # Read the row again as the caller sees it, with the annotations of the queryset.
             found = find_row(request, exposure, pk_text(row.pk))
         except NotFound:
             head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
             return ToolResult(structured=head)
-        # Who wrote a long text knows it; any other is read by get_record.
+        # Cut long texts: the caller knows those that it wrote, and can read others with get_record.
         record = Record(access_of(request)[exposure], found.row, found.labels, text_limit=settings.TEXT_CHARS)
         shown = record.full(inlines=saving.values)
         return ToolResult(structured={**head, **shown})
@@ -253,7 +253,7 @@ class DeleteRecord(WriteTool):
             return ToolResult(structured={"deleted": True, **shown, **said})
 
 
-# The use of its tickets, and the part of the path.
+# What the signed tickets of upload URLs are for, which is also a part of the URL.
 UPLOADS = "uploads"
 SEND = (
     "Send the bytes, as in: curl -T manual.pdf '<url>'. Then give the field of a record the value "

@@ -37,8 +37,8 @@ class FunctionTool(Tool):
     The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
     whether the result is sent as structured content: by default when the return annotation is neither text nor
     content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says that
-    the function uses ``request.mcp.ask()``: the schema then has the arguments with which clients that cannot ask their
-    user answer; one with a parameter of :class:`~mcp_django.functions.asked_parameters.Ask` has them anyway.
+    the function uses ``request.mcp.ask()``: the schema then has arguments for the answers of clients that cannot ask
+    their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FunctionTool(Tool):
         self.slow = not self.is_async
         annotation, signature = None, signature_of(function)
         if signature.return_annotation is not signature.empty:
-            # What cannot be read promises nothing.
+            # An annotation that cannot be resolved gives no output schema.
             with suppress(ImproperlyConfigured):
                 scope = getattr(inspect.unwrap(function), "__globals__", {})
                 annotation = result_annotation(resolve_hint(signature.return_annotation, scope))
@@ -170,9 +170,9 @@ def _holds_blocks(annotation: Any) -> bool:
 
 # Questions for clients that cannot ask their user: a result that asks, and arguments that answer
 #
-# The result has the questions as a JSON Schema and a token. The same call, with ``answers`` and ``confirm_token``
-# beside its own arguments, goes on. The token is bound to the user, the tool, the arguments and the questions, expires
-# after ``QUESTION_TIMEOUT`` seconds and is used up by the call that brings it.
+# The result has the questions as a JSON Schema, and a token. The client repeats the call with two more arguments,
+# ``answers`` and ``confirm_token``. The token is bound to the user, the tool, the arguments and the questions, expires
+# after ``QUESTION_TIMEOUT`` seconds and can be used once.
 
 METHOD: Final = "tools/call"
 NEXT: Final = (
@@ -220,5 +220,5 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
     }
     if tool.output_schema is None:
         return ToolResult(structured=result, is_error=bool(failed))
-    # Clients check structured content against the schema, those of the TypeScript SDK that of errors too.
+    # Clients check structured content against the output schema, and the TypeScript SDK does so for errors too.
     return ToolResult(content=[Text(orjson.dumps(result).decode())], is_error=True)

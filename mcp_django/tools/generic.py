@@ -20,7 +20,7 @@ GENERIC_TOOLS: tuple[type[Tool], ...] = (
     DeleteRecord,
     RunAction,
 )
-# Those that are there whatever the project registers; the last one is offered where there is a storage for it.
+# Tools that exist whatever the project registers. The last one is offered only with a storage for uploads.
 OWN_TOOLS: tuple[type[Tool], ...] = (*GENERIC_TOOLS, CreateUpload)
-# Those that are offered where there is reason, and that give way to the project's own of the same names.
+# Tools that are offered only when they are useful, and that a project's tool of the same name replaces.
 MODEST_TOOLS: tuple[type[Tool], ...] = (ConnectionInfo,)

@@ -59,7 +59,7 @@ class Record:
     """Record for ``get_record``: one row as a caller sees it; ``labels`` are those that
     :func:`~mcp_django.orm.row_reading.find_row` found.
 
-    Long texts are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
+    Long texts are cut only at ``text_limit``, or if the whole record would be longer than ``RESULT_CHARS``.
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class Record:
             return self.full()
         request, exposure, row = self.request, self.exposure, self.row
         shown = self.access.fields_of(row)
-        # The URL is there anyway.
+        # The admin URL is always in the result.
         wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
         inlines = {inline.name for inline in PageInlines(request, exposure, row).all}
-        # The page of this row may show what pages of others do not.
+        # The page of this row can show fields that the pages of other rows do not.
         others = [name for name in wanted if name not in inlines and name not in shown]
         columns = RowArguments(self.access, {"fields": others}).columns() if others else ()
         names = [name for name in wanted if name in shown and name not in inlines]
@@ -165,7 +165,7 @@ class Record:
 
 def _cut(values: dict[str, Any], limit: int) -> list[str]:
     """Cut the longest values of a record until it fits into the result of ``get_record``; return their names."""
-    # Whole, they have commas too: where all of it fits, each need not be measured.
+    # If all values together fit, they need not be measured one by one.
     if len(orjson.dumps(list(values.values()))) <= limit:
         return []
     sizes = {name: len(orjson.dumps(value)) for name, value in values.items()}
@@ -203,7 +203,7 @@ class GetRecord(RecordTool):
         """Return the row."""
         given = check_names(arguments, (*self.input_schema["properties"], "uri"))
         if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
-            # The contents of a resource that is no record.
+            # The URI is that of a text or file, not of a record.
             try:
                 text = text_of(request, uri)
             except NotFound:
@@ -214,7 +214,7 @@ class GetRecord(RecordTool):
         exposure, found = self._find(request, given)
         record = Record(access_of(request)[exposure], found.row, found.labels)
         payload = record.chosen(given.get("fields"))
-        # A URL for each file, where there are such URLs.
+        # Add a download URL for each file, if the site has such URLs.
         links = {
             name: url
             for name, value in payload["fields"].items()
@@ -254,7 +254,7 @@ def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelExposure, Found
     """Find the row to get by the URI of its record, and move the request to the row's admin page.
 
     Raises:
-        NotFound: it is no URI of a record, or the caller cannot see the row.
+        NotFound: the URI is not that of a record, or the caller cannot see the row.
     """
     address = parse_uri(uri)
     exposure = access_of(request).get_exposure(address.label)

@@ -26,7 +26,7 @@ from .measures_and_having import rounded, shown_values
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-# What computes a period from a column, and how its value is written.
+# The database function that computes each period, and the function that formats its values.
 PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
     "year": (functions.TruncYear, lambda value: value.isoformat()[:4]),
     "quarter": (functions.TruncQuarter, lambda value: f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"),
@@ -41,7 +41,7 @@ PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = 
     "day_of_month": (functions.ExtractDay, str),
     "hour_of_day": (functions.ExtractHour, str),
 }
-# Those that are stretches of time, one after the other.
+# Periods that follow one another, unlike recurring ones such as weekday.
 STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
 _WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
 
@@ -51,7 +51,7 @@ def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
     months = {"month": 1, "quarter": 3, "year": 12}.get(period)
     step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
     yield first
-    # Nothing is made that comes after the last: after year 9999 there is no date.
+    # Compute no period after the last one: there is no date after the year 9999.
     while first < last:
         if step is not None:
             first += step
@@ -65,7 +65,7 @@ def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
 class Group:
     """One column of ``group_by``: its ``title`` for the caller, its ``alias`` in the query.
 
-    The alias is made here: what a client writes is never a name in SQL.
+    The alias is generated: text from a client is never a name in SQL.
     """
 
     title: str
@@ -91,7 +91,7 @@ class Group:
         if self.width is not None:
             return step(self.target.expression, stored_field(self.target.column.field), self.width)
         function, _ = PERIODS[self.period]
-        # As dates, the values of all but hours can be compared without regard to time zones.
+        # Use dates for all but hours, because comparing dates involves no time zones.
         options = {"output_field": DateField()} if self.period in STRETCHES[:-1] else {}
         return function(self.target.expression, **options)
 
@@ -114,7 +114,7 @@ class Group:
 
 
 def group_of(model: ModelAccess, given: Any, position: int) -> Group:
-    """Return what ``status``, ``customer__country`` or ``created:month`` groups by."""
+    """Parse one text in ``group_by``: ``status``, ``customer__country`` or ``created:month``."""
     if not isinstance(given, str):
         raise ToolError('group_by is a list of fields, a date also as "created:month".')
     name, _, period = group_meant(given, PERIODS).partition(":")

@@ -36,11 +36,11 @@ from .model_search import found_models
 from .query_records import ALWAYS_LOAD
 
 MAX_CHOICES: Final = 30
-# Models of one call.
+# Maximum number of models that one call can name.
 MAX_MODELS: Final = 50
-# Characters of a question that are read.
+# Maximum characters that are read of a query.
 MAX_QUERY: Final = 500
-# What finds rows by a column of the type, where no choice does.
+# Lookup and value for an example filter, by the type of a column without choices.
 LOOKUPS: Final[Mapping[str, tuple[str, Any]]] = {
     "boolean": ("", True),
     "date": ("__gte", "start of last year"),
@@ -114,7 +114,7 @@ class Description(Overview):
     """A model described in full."""
 
     def in_lines(self) -> dict[str, Any]:
-        """Return what ``describe_model`` tells: one line for each field, in display order."""
+        """Return the description for ``describe_model``: one line for each field, in display order."""
         request, exposure = self.request, self.exposure
         payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
         if exposure.description:
@@ -155,9 +155,9 @@ class Description(Overview):
         return payload
 
     def in_full(self) -> dict[str, Any]:
-        """Return what ``describe_model`` tells in full: also the JSON Schema of the values that the caller may write.
+        """Return the full description for ``describe_model``, with the JSON Schema of values that the caller may write.
 
-        ``update_schema`` stands beside it where the change page has other fields than the add page.
+        ``update_schema`` is added if the change page has other fields than the add page.
         """
         payload = self.in_lines()
         add, change = self.forms
@@ -170,14 +170,14 @@ class Description(Overview):
 
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-        """Return the filters that ``describe_model`` tells: name and lookups of each, by the path of its column."""
+        """The filters that ``describe_model`` lists: name and lookups of each, by the path of its column."""
         return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
 
     def _line(self, column: Column) -> str:
         request, exposure = self.request, self.exposure
         words = [self._type(column)]
         if column.kind == "computed" and (word := computed_word(access_of(request)[exposure], column.name)):
-            # One that is shown alone has no word.
+            # Computed columns that can only be shown have no word.
             uses = ["filtered"] if find_filter(access_of(request)[exposure], column.name) is not None else []
             words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
         if column.name == exposure.opts.pk.name:
@@ -212,7 +212,7 @@ class Description(Overview):
         return word + null if column.kind == "field" else "computed"
 
     def _filter_words(self, column: Column) -> list[str]:
-        """For ``describe_model``, tell what a field can be filtered by, unless that is usual for its type."""
+        """Return the lookups of a field for ``describe_model``, [] if they are the usual ones for its type."""
         found = self.lookups.get(column.path) if column.is_plain else None
         if found is None:
             return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
@@ -244,7 +244,7 @@ def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
 class Examples:
     """Example calls for ``describe_model``; each works for the caller as it stands.
 
-    Values are those that the model declares. None is read from a row.
+    Their values are choices that the model declares, or constants: none is read from a row.
     """
 
     def __init__(self, access: ModelAccess) -> None:
@@ -281,7 +281,7 @@ class Examples:
             ({**conditional, "where": where} for where in conditions), lambda item: reader.read([measure, item])
         )
         periods = (f"{column.name}:month" for column in columns if column.is_period())
-        # Of few values.
+        # Columns with few different values.
         names = (
             column.name
             for column in columns
@@ -369,7 +369,7 @@ class DescribeModel(RecordTool):
             raise ToolError(f"model names 1 to {MAX_MODELS} models.")
         models = []
         for number, label in enumerate(labels, 1):
-            # An error says which, in the same words whatever was written.
+            # With several names, the error says which of them is wrong.
             try:
                 models.append(access_of(request)[exposure_argument(request, label)])
             except ToolError as error:
@@ -378,7 +378,7 @@ class DescribeModel(RecordTool):
         return list(dict.fromkeys(models)), flag_argument(given.get("detail"), "detail")
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the description, of several models as ``models``."""
+        """Return the description of the model, or those of several models as ``models``."""
         models, detail = self._read(request, arguments)
         described = [Description(model).in_full() if detail else Overview(model).in_short() for model in models]
         if detail or len(described) == 1:
@@ -386,7 +386,7 @@ class DescribeModel(RecordTool):
                 payload["examples"] = Examples(model).calls()
         if len(described) == 1:
             return ToolResult(structured=described[0])
-        # As many as a result holds, but one at least.
+        # Return as many descriptions as fit into a result, but at least one.
         sizes = accumulate(len(orjson.dumps(entry, default=str)) for entry in described)
         kept = max(1, sum(size <= request.mcp.result_chars for size in sizes))
         hint = {"hint": "Ask for the others by themselves."} if kept < len(described) else {}

@@ -46,20 +46,20 @@ _SPELLING: Final = (
     'An aggregate is "count", "sum:field", "sum:quantity*price", or {"function", "field", "where", "as"}; '
     'of two of them {"ratio": ["refunded", "count"]}. Several are a list.'
 )
-# Members of an aggregate as an object, beside those of what is made of other aggregates.
+# Members of an object that describes an aggregate of rows.
 _MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit", "order"})
 SHARES: Final = "a share between 0 and 1, such as 0.9"
 DEFAULT_UNIT: Final = "days"
-# Kinds of values.
+# Kinds of values, as in ``Measure.kind``.
 NUMBER: Final = "number"
 DATES: Final = ("date", "datetime")
 UNIT_SPELLING: Final = (
     'A duration is a number in a unit: {"function": "sum", "field": "working_time", "unit": "hours", "as": "hours"}.'
 )
-# How aggregates are compared in ``having``, and how many conditions it takes.
+# Lookups that ``having`` accepts, and the maximum number of its conditions.
 COMPARISONS: Final = (*BETWEEN, "range", "isnull")
 MAX_COMPARISONS: Final = 10
-# Characters of a value that is shown.
+# Maximum characters of a value that is shown.
 MAX_TEXT: Final = 200
 
 
@@ -67,9 +67,9 @@ MAX_TEXT: Final = 200
 class Measure:
     """One measure (aggregate) of ``aggregate_records``: its ``title`` for the caller, its ``alias`` in the query.
 
-    The alias is made here: what a client writes is never a name in SQL. ``result`` is the type of the values. One that
-    is made of others (``sources``) has an expression of their aliases, and ``derive`` makes it of their values. A
-    duration is shown as a number of ``unit``, where there is one, and a value of one row as those of its ``column``.
+    The alias is generated: text from a client is never a name in SQL. ``result`` is the type of the values. A measure
+    derived from others (``sources``) has an expression of their aliases, and ``derive`` computes it from their values.
+    With a ``unit``, a duration is shown as a number; with a ``column``, values are shown as in that column.
     """
 
     title: str
@@ -106,7 +106,7 @@ class Measure:
         return found / Value(self.unit.total_seconds()) if self.unit is not None else found
 
     def number(self, value: Any) -> float | None:
-        """Return what :attr:`amount` gives of a value."""
+        """Return a value of the measure as the number that :attr:`amount` is in SQL."""
         if isinstance(value, timedelta):
             return value / (self.unit or timedelta(seconds=1))
         return None if value is None else float(value)
@@ -151,7 +151,7 @@ def rounded(value: Any) -> Any:
     return short if short else Decimal(0)
 
 
-# As they are asked for
+# Parsing
 
 
 class Asked(NamedTuple):
@@ -242,7 +242,7 @@ class MeasureReader:
     def read(self, given: Sequence[Any]) -> tuple[Measure, ...]:
         """Parse measures: ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}``.
 
-        Some are made of others, in whichever order these were asked for.
+        Some are derived from others, which can come before or after them.
         """
         asked = list(map(_asked, given))
         found = {
@@ -255,18 +255,18 @@ class MeasureReader:
                 for position in waiting
                 if all(find_title(titles, name) is not None for name in asked[position].sources)
             )
-            # Where none is ready, the first one tells what it lacks.
+            # If none is ready, the first one raises an error that names what it lacks.
             position = next(ready, waiting[0])
             later = [asked[number].title for number in waiting if asked[number].title]
             found[position] = _derived(asked[position], f"mcp_a{position}", list(found.values()), later)
         return tuple(found[position] for position in range(len(asked)))
 
     def measure(self, asked: Asked, alias: str) -> Measure:
-        """Return an aggregate of rows."""
+        """Return the measure that aggregates rows, not other measures."""
         name, text = asked.function, asked.field
         if name not in FUNCTIONS:
             message, meant = f"Unknown aggregate {name[:40]!r}.", aggregate_meant(name)
-            # A function without a field may as well be a field without its function.
+            # An unknown function without a field may be a field without its function.
             near = ([meant] if meant in FUNCTIONS else None) if text else []
             given = f"{name}:{text}" if text else name
             if meant not in FUNCTIONS and (turned := _turned(given)):
@@ -287,7 +287,7 @@ class MeasureReader:
                 share = float(asked.share)
             except (TypeError, ValueError):
                 share = -1.0
-            # "90" and "p90" are what people say.
+            # Accept percent too: people write 90 for 0.9.
             share = share / 100 if 1 < share <= 100 else share
             if not 0 <= share <= 1:
                 raise ToolError(
@@ -342,7 +342,7 @@ class MeasureReader:
     def to_several(self, text: str) -> tuple[Link, str] | None:
         """Return the relation to several rows with which all fields of a measure begin, and the rest.
 
-        None stands for an expression of fields of the row itself.
+        Return None for an expression of fields of the row itself.
         """
         paths = re.findall(r"[^\W\d][\w.]*", text)
         roots = {path.replace(".", "__").partition("__")[0] for path in paths}
@@ -367,7 +367,7 @@ def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None,
     return unit, "_" + next(name for name, length in UNITS.items() if length == unit)
 
 
-# What is made of other aggregates of the call
+# Derived measures
 
 
 def alike(*measures: Measure) -> list[Measure]:
@@ -401,7 +401,7 @@ def _less(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
     return (plain, exact, derive) if exact is not None else (one.amount - other.amount, FLOAT, derive)
 
 
-# How many aggregates each takes, and what it makes of them.
+# The derived functions, and how many measures each takes.
 DERIVED: Final[Mapping[str, int]] = {"ratio": 2, "difference": 2, "percent_of_total": 1, "change": 1}
 
 
@@ -449,7 +449,7 @@ def _derived(asked: Asked, alias: str, measures: Sequence[Measure], later: Seque
 def having_of(measures: Sequence[Measure], value: Any) -> Q:
     """Parse the ``having`` of measures: ``{"sum_total__gte": 1000}`` or ``{"sum_total": {"gte": 1000}}``.
 
-    An aggregate is compared with a value, or with another one of the call: ``{"sum_total__gt": {"field": "budget"}}``.
+    A measure is compared with a value, or with another measure: ``{"sum_total__gt": {"field": "sum_paid"}}``.
     """
     value = json_or_text(value)
     if value is None or value == "":
@@ -511,7 +511,7 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
         if lookup == "isnull":
             return Q((f"{measure.alias}__isnull", parse_boolean(measure.result, given)))
         if is_dated(measure.result):
-            # A relative date, or one that names a whole day.
+            # A date can be relative, or stand for a whole day.
             found = parse_condition(FieldPath(measure.alias, measure.result, False, True), lookup, given)
             single = found.values[0] if found.lookup not in ("in", "range") else list(found.values)
             return Q((f"{measure.alias}__{found.lookup}", single))
@@ -530,7 +530,7 @@ def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
     except ValueError:
         if kind_of(measure.result).word != "decimal":
             raise
-        # A number with more digits than values of this type have.
+        # The number has more digits than the type of the measure: compare as floats.
         numbers = [parse_operand(FLOAT, item) for item in given]
         lookups = ("gte", "lte") if lookup == "range" else (lookup,)
         found = Q()

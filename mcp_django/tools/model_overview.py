@@ -29,7 +29,7 @@ from ..scopes import WRITE
 
 MAX_LINE: Final = 120
 MAX_CHOICES: Final = 12
-# A stored value of as many characters says what it means.
+# Minimum characters of a stored choice that is shown without its label.
 SPEAKING: Final = 4
 
 
@@ -114,7 +114,7 @@ class Overview:
     def in_short(self) -> dict[str, Any]:
         """Return the model overview in few words: text unless a type is given, ``*`` required, ``ro`` read-only.
 
-        The type of a relation is the label of the model that it leads to; who may add, change and delete may ``write``.
+        The type of a relation is the label of the related model; ``write`` stands for add, change and delete together.
         """
         request, exposure = self.request, self.exposure
         may = may_words(self.access).replace("view add change delete", "write")
@@ -133,7 +133,7 @@ class Overview:
             payload["inlines"] = ", ".join(inlines)
         if related := self.related():
             payload["related"] = ", ".join(related)
-        # Those that are not simply the fields, and those that the project wrote.
+        # Filters that are not simply the fields, and filters that the project wrote.
         own, narrowed = {column.path for column in self.columns}, exposure.get_filter_fields(request) is not None
         filters = [name for name, path, _ in filters_of(self.access) if narrowed or path.column not in own]
         filters += [
@@ -156,7 +156,7 @@ class Overview:
         use = self.uses.get(column.name)
         words = [column.name + "*" * (use is not None and use.required), *type_words(self.request, column)]
         if column.kind == "computed" and (word := computed_word(self.access, column.name)):
-            # Those without a type are shown alone.
+            # Computed columns that can only be shown have no type.
             words.append(word)
         if column.name == self.exposure.opts.pk.name:
             return words[0] if words[1:] == ["integer"] else " ".join(words)
@@ -179,14 +179,14 @@ class Overview:
         shown = set(self.access.fields)
         return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
 
-    # What the caller may write
+    # Writable fields
 
     @cached_property
     def forms(self) -> tuple[Writing | None, Writing | None]:
         """The add form and the change form for the model overview, None for each that the caller may not use.
 
-        The second is of an empty row, or of one of the caller's where that lets them set more. Those are tried where
-        the empty row's lets them set nothing, or not all that they set in a new one.
+        The change form is that of an empty row, or of a sample row where the caller can set more. Sample rows are tried
+        if the empty row's form has nothing to set, or lacks fields of the add form, and the project decides by row.
         """
         if not may_write(self.request):
             return None, None
@@ -204,17 +204,17 @@ class Overview:
 
     def _form(self, row: Model | None) -> Writing:
         request, exposure = self.request, self.exposure
-        # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
+        # With change=True, the admin's form has no fields if the caller cannot change this row: others may allow it.
         change, page = row is not None and self.access.may_row("change", row), RowPage(request, exposure, row)
         form: Any = exposure.get_form(request, row, change=change)(instance=row)
         if row is not None:
-            # New rows get these in the list, once they are there.
+            # Only the admin's list edits these fields, so a page never requires them.
             for name, field in page.listed_fields(form).items():
                 form.fields[name] = copy(field)
                 form.fields[name].required = False
         for field in form.fields.values():
             if isinstance(field, ModelChoiceField):
-                # Rows are named by their primary key, whatever the column stores.
+                # Callers name rows by primary key, whatever the column stores.
                 field.to_field_name = None
         known = page.nameable()
         return Writing(form, writable_names(form, known))
@@ -269,7 +269,7 @@ class Overview:
             yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
 
     def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
-        """Return what the model overview tells of a new inline row: its form fields."""
+        """Return the form fields of a new inline row for the model overview."""
         hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
         formset = call_hook(self.exposure.label, hook, ask, self.request, row, default=None)
         return formset.form.base_fields if formset is not None else {}

@@ -1,7 +1,7 @@
 """Search for the models that a question is about, ranked by its words, among those that the caller sees.
 
 Only words that the caller could read elsewhere count: names of models, fields, choices, relations and actions as
-``describe_model`` gives them. How rare a word is, is counted over the same models.
+``describe_model`` gives them. The rarity of a word is computed over the same models.
 """
 
 import re
@@ -25,26 +25,26 @@ from ..orm.fields import choices_of
 from ..runtime.failing_hooks import call_hook
 from .model_overview import Overview, may_write
 
-# What a word counts for, by where it stands; a title is divided among its words.
+# Weights of a word by the kind of text that it is in. The more words a title or term has, the less each of them weighs.
 TITLE: Final = 10.0
 TERM: Final = 7.0
 NAME: Final = 2.0
 PROSE: Final = 1.5
 APP: Final = 0.5
-# The most that a word counts for which is not in a title.
+# Maximum weight that a word has from texts other than titles and terms.
 MOST_OTHERS: Final = 4.0
-# How soon further places of the same word count for less.
+# Weight at which a word scores half of its maximum: further occurrences add less and less.
 SATURATION: Final = 6.0
-# Models that score less than this share of the best are left out after the first, and those after so many.
+# Share of the best score that a model needs unless it is among the first ALWAYS; at most MAX_FOUND are returned.
 LEAST_SHARE: Final = 0.4
 ALWAYS: Final = 3
 MAX_FOUND: Final = 10
-# Choices of one field that are read.
+# Maximum number of choices read from one field.
 MAX_CHOICES: Final = 50
-# Characters of a description or a help text that are read.
+# Maximum characters read from a description or a help text.
 MAX_PROSE: Final = 500
 
-# A text, and what its words count for.
+# A text and the weight of its words.
 Part = tuple[str, float]
 
 
@@ -60,7 +60,7 @@ def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query:
     for asked_for in question_stems(query, names):
         means = matches(asked_for, spread)
         for position, words in enumerate(weights):
-            # What a word adds to a model: by where it stands, and by how many of the models have it.
+            # Score of each matching word: its weight in this model times its rarity among all models.
             told = (
                 sure * (log(1 + 1 / (spread[word] / len(weights))) * words[word] / (words[word] + SATURATION))
                 for word, sure in means.items()
@@ -103,7 +103,7 @@ def _weights(
     for spoken in dict.fromkeys([language, django_settings.LANGUAGE_CODE]):
         with translation.override(spoken):
             opts = exposure.opts
-            # The model's name is as it is written in a label.
+            # model_name is the name of the model as labels spell it.
             own = [str(opts.verbose_name), str(opts.verbose_name_plural), opts.object_name, opts.model_name]
             for text, weight in [*((name or "", TITLE) for name in own), *((term, TERM) for term in terms)]:
                 stems = stems_of(text, all_words=True)
@@ -128,21 +128,21 @@ def _said(exposure: ModelExposure, columns: Iterable[Column]) -> Iterator[Part]:
         yield f"{column.name} {getattr(field, 'verbose_name', '')}", NAME
         yield str(getattr(field, "help_text", ""))[:MAX_PROSE], PROSE
         if column.kind == "field" and not isinstance(getattr(field, "choices", None), CallableChoiceIterator):
-            # What code makes anew for each call is not kept for others.
+            # Choices from a callable are left out: they can differ from call to call, and this result is cached.
             for stored, label in choices_of(field)[:MAX_CHOICES]:
                 yield f"{stored} {label}", NAME
 
 
-# Words of one question; what comes after them is not read.
+# Maximum number of words read from one question, and maximum characters of a word.
 MAX_WORDS: Final = 24
 MAX_WORD: Final = 40
-# How near a misspelt word is to the right one (of difflib), and what it counts for.
+# Minimum similarity of a misspelt word to the right one (by difflib), and how sure such a match is.
 LEAST_LIKE: Final = 0.78
 MISSPELT: Final = 0.7
-# What another word for the same thing counts for.
+# How sure a match by a synonym is, and by a synonym of a word that may be misspelt.
 OTHER_WORD: Final = 0.6
 UNSURE: Final = 0.4
-# Characters that two words have in common at their beginning, and the share of the longer one.
+# Minimum characters that two similar words share, and the minimum share of a common beginning in the longer word.
 COMMON: Final = 4
 COMMON_SHARE: Final = 0.55
 
@@ -156,7 +156,7 @@ _ENDINGS: Final = (
 )
 LEAST_STEM: Final = 3
 
-# Words of questions that say nothing of what is asked about: English, German, French, Spanish, Italian, Portuguese.
+# Stop words of questions: English, German, French, Spanish, Italian, Portuguese.
 _EMPTY: Final = """
     a about above across after again all also am an and any are as ask at be been before being below between both but by
     can could count counts did do does doing down during each ever every few find for from further get give had has have
@@ -183,7 +183,7 @@ _EMPTY: Final = """
     ao aos as até com da das dos e ela ele em entre essa esse foi isso já mais mas me na nas não no nos num o os ou
     para pela pelo qual quais quando quantos quantas que quem se sem ser seu sua são também tem um uma à é
 """
-# Words that businesses use for the same things, each line one thing.
+# Synonyms that businesses use, one group on each line.
 _FAMILIES: Final = """
     customer client buyer consumer purchaser shopper patron
     order purchase checkout buy buying bought sale sold sell selling
@@ -242,7 +242,7 @@ def stems_of(text: str, *, all_words: bool = False) -> set[str]:
 def question_stems(text: str, names: Collection[str]) -> list[str]:
     """Return the stems of a question to the model search, each once.
 
-    Words that say little count where their stem is one of ``names``, and where the question has no others.
+    A stop word counts only if its stem is one of ``names``, or if the question has nothing but stop words.
     """
     words = list(dict.fromkeys(words_of(text)))[: 4 * MAX_WORDS]
     telling = [word for word in words if word not in _STOPS or stem(word) in names] or words
@@ -254,10 +254,10 @@ def stem(word: str) -> str:
     """Stem a word for the model search: "deliveries", "delivered" and "delivery" have one stem."""
     if not word.isascii():
         return word
-    # "cities" ends in "es" and then in "i".
+    # Twice, because "cities" ends in "es" and then in "i".
     for _ in range(2):
         ends = (end for end in _ENDINGS if word.endswith(end))
-        # A longer ending leaves a longer stem: "order" is no "ord".
+        # A longer ending must leave a longer stem, so that "order" does not become "ord".
         found = next((end for end in ends if len(word) - len(end) >= LEAST_STEM + (len(end) > 1)), None)
         if found is None or (found == "s" and word.endswith("ss")):
             break
@@ -279,8 +279,8 @@ def _families() -> Mapping[str, frozenset[str]]:
 def matches(word: str, known: Collection[str]) -> dict[str, float]:
     """Match a stem of a question with the stems of a model search: return those meant, and how sure it is (0 to 1).
 
-    A stem that is known means itself, and less so other words for it. Of another one, those count that share their
-    beginning or contain one another, and those that it could be a misspelling of.
+    A known stem matches itself and, less surely, its synonyms. An unknown stem matches its synonyms or else stems with
+    the same beginning, stems that contain it or that it contains, and stems that it may be a misspelling of.
     """
     found = _other_words(word, known, OTHER_WORD)
     if word in known:

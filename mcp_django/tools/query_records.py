@@ -47,16 +47,16 @@ from .base import RecordTool
 
 ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
 NAMES: Final = {"type": "array", "items": {"type": "string"}}
-# Characters of a value in a row that is too large for a result by itself.
+# Maximum characters of a value in a row that is too large for a result by itself.
 LAST_RESORT: Final = 60
-# Rows of a table whose order is worth a word, seconds for which it is known whether there are so many, and orders that
-# are named as faster ones.
+# Number of rows above which a slow order gets a hint, seconds for which the size of a table is cached, and maximum
+# number of faster orders that the hint names.
 LONG_TABLE: Final = 10_000
 KNOWN_FOR: Final = 3_600
 MAX_QUICK: Final = 3
-# Of the time of the call, for counting what the page does not show.
+# Share of the call's time that counting the matching rows can take.
 COUNT_SHARE: Final = 0.5
-# The last value of a cursor whose filters have relative dates: the time of the first page.
+# Last value of a cursor if the filters have relative dates: the time when the first page was read.
 MOMENT: Final = OrderKey("", DateTimeField(), False, False)
 
 
@@ -121,15 +121,15 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     """Return the result of ``query_records``: a page as ``{model, count?, returned, next_cursor?, truncated?, hint?,
     uri, columns, rows}``.
 
-    What a reader must not miss stands before the rows: some clients cut the end of a long result. ``notes`` are what
-    there is to say of the call.
+    Everything important stands before the rows, because some clients cut off the end of a long result. ``notes`` are
+    hints about the call, for ``hint``.
     """
     page = read_page(query)
     if query.search and not page.rows and query.after is None:
         similar = similar_query(query)
         found = read_page(similar) if similar is not None else page
         if found.rows:
-            # They are no page of the search that a cursor could go on with.
+            # These rows do not match the search, so no cursor can continue them.
             found.keys = []
             found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
         else:
@@ -142,7 +142,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     kept = _fitting(page, query.request.mcp.result_chars)
     payload: dict[str, Any] = {"model": query.exposure.label}
     if count:
-        # As exactly as is cheap: the page is there already, and is worth more.
+        # Never lose the page, which has been read already, to a slow count.
         try:
             with read_limits(COUNT_SHARE):
                 total = query.count()
@@ -153,7 +153,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     payload["returned"] = kept
     hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(query))]
     if (kept < len(page.rows) or page.more) and page.keys:
-        # All pages see dates from one moment.
+        # Relative dates mean the same on all pages.
         last = page.keys[kept - 1] if query.moment is None else (*page.keys[kept - 1], query.moment)
         try:
             payload["next_cursor"] = _cursor(query).write(_cursor_keys(query), last)
@@ -210,7 +210,7 @@ def _key_hints(query: PageQuery) -> Iterator[str]:
 
 
 def _fitting(page: Page, limit: int) -> int:
-    """Return how many queried records fit into the result of ``query_records``; one always does, with texts cut."""
+    """Return how many queried records fit into the result of ``query_records``: at least one, with its texts cut."""
     if len(orjson.dumps(page.rows)) <= limit:
         return len(page.rows)
     used = 0

@@ -1,6 +1,6 @@
 """The error result of a refused call: why it was refused, and the right call if one is clearly meant.
 
-The error brings the repair that makes the right call of the refused one. The tool checks that call without running it.
+The error has a repair that turns the refused call into the right one. The tool checks that call without running it.
 """
 
 import logging
@@ -20,26 +20,26 @@ from .base import RecordTool, Tool
 
 logger = logging.getLogger("mcp_django.tools")
 
-# Of the time of a call, for finding the one that is meant.
+# Share of a call's time that finding the right call can take.
 PROPOSAL_SHARE: Final = 0.25
-# Things that are mended in one call.
+# Maximum number of repairs to one call.
 MAX_REPAIRS: Final = 6
-# Characters of the call.
+# Maximum characters of the right call as JSON.
 MAX_PROPOSAL: Final = 600
 
 
 def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any]:
     """Return the error result of a refused call; the right call can end it: ``next: {"tool", "arguments"}``.
 
-    Tools without an output schema have the same as structured content, ``{"error", "next"}``. Where there is such a
-    schema, clients of the official TypeScript SDK check structured content against it even if ``isError`` is true.
+    A tool without an output schema also returns ``{"error", "next"}`` as structured content. With an output schema
+    that would fail: the official TypeScript SDK checks structured content against it even if ``isError`` is true.
     """
     request.mcp.record.settle(error.outcome)
     try:
         with read_limits(PROPOSAL_SHARE) if isinstance(tool, RecordTool) else nullcontext():
             call = proposal(request, tool, arguments, error)
     except Exception:
-        # The refusal stands, whatever the project's own code or the database make of the other call.
+        # Return the refusal even if the project's code or the database fails on the proposed call.
         logger.warning("No call could be proposed for one of %s", tool.name, exc_info=True)
         call = None
     if call is None:
@@ -52,7 +52,7 @@ def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], er
 def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any] | None:
     """Return the right call in place of a refused call, None if none is clearly meant or the call is too long.
 
-    Of a call that writes, only the spelling of one name is mended. One that reads can be wrong in several places.
+    In a call that writes, only the spelling of one name is repaired. A call that reads can be wrong in several places.
     """
     given = understood_names(arguments, tool.input_schema["properties"]) if isinstance(tool, RecordTool) else arguments
     refused: ToolError | None = error
