@@ -48,6 +48,8 @@ logger = logging.getLogger("mcp_django")
 
 # The keys of each algorithm: their kind and their curve.
 KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
+# A tuple, as a header can name something that has no hash.
+ALGORITHMS: Final = tuple(KINDS)
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
 MAX_KEYS: Final = 50
@@ -245,8 +247,8 @@ def verify(
     ``required`` are claims that it has to have, as text.
     """
     header = assertion.header
-    if header.get("alg") not in KINDS:
-        raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(KINDS)}.")
+    if header.get("alg") not in ALGORITHMS:
+        raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(ALGORITHMS)}.")
     found = [name for name in REFUSED_HEADERS if name in header]
     if found:
         raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
