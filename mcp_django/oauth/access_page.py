@@ -74,7 +74,7 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
 def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any] | None:
     """Return the access page in figures: how many models, fields and actions an AI model would reach as the user.
 
-    None where it cannot be told: a site needs middleware of its own, or a hook of the project fails.
+    None if it cannot be computed: there is no site, a site needs middleware of its own, or a hook of the project fails.
     """
     found = list(sites)
     if not found or any(site.needs_middleware for site in found):

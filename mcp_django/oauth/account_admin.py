@@ -16,9 +16,9 @@ from ..conf import settings
 from ..models import LinkedIdentity, ServiceAccount
 from ..scopes import READ
 
-# Every process of the project loads this, and few show these pages: what only they need is loaded there.
+# Every process of the project imports this module: what only these pages need is imported within functions.
 
-# A host and a path, in what a request line can hold.
+# An https URL with a host and a path, in characters that an HTTP request line can hold.
 HTTPS: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*/[\x21-\x7e]+", re.IGNORECASE)
 
 
@@ -50,7 +50,7 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         fields: dict[str, Any] = self.fields
         for name, known in (("scopes", oauth2_settings.SCOPES), ("endpoints", endpoints())):
-            # And what the account has that the site has no more.
+            # Also offer the account's own values that the site no longer has.
             fields[name].choices = [(value, value) for value in dict.fromkeys([*known, *getattr(self.instance, name)])]
         fields["public_key"].help_text = _("For a program that signs in with its own key: PEM, or JSON (JWK or JWKS).")
         fields["jwks_uri"].help_text = _("For a program that publishes its keys itself. Use this or the field above.")
@@ -95,7 +95,7 @@ class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
         try:
             is_on = bool(getattr(settings, self.setting))
         except ImproperlyConfigured:
-            # A setting that is wrong must not take the whole admin's index with it.
+            # An invalid setting must not break the index page of the admin.
             return False
         return is_on and bool(user.is_active and getattr(user, "is_superuser", False))
 
@@ -149,12 +149,12 @@ class ServiceAccountAdmin(ForSuperusers):
         return self._shown(request, obj) or super().response_change(request, obj)
 
     def _shown(self, request: HttpRequest, account: Any) -> HttpResponse | None:
-        # A message would lie in the session or a cookie until it is shown; no cache keeps the admin's pages.
+        # Not a message, which would stay in the session or a cookie until it is shown. Admin pages are never cached.
         if not account.shown_secret:
             return None
         context = {**self.admin_site.each_context(request), "account": account, "opts": self.opts}
         context |= {"title": gettext("The secret of the service account"), "secret": account.shown_secret}
-        # Links lead to the admin that shows this, of several.
+        # If there are several admin sites, links must lead to the one that shows this page.
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "mcp_django/oauth/secret.html", context)
 
@@ -166,7 +166,7 @@ class ServiceAccountAdmin(ForSuperusers):
 class LinkedIdentityAdmin(ForSuperusers):
     """Admin page of linked identities, users' accounts at identity providers: each subject and its user.
 
-    Changes revoke tokens.
+    Every change revokes the tokens that were issued through the link.
     """
 
     setting = "IDENTITY_PROVIDERS"

@@ -1,6 +1,6 @@
 """The toolkit's admin lists of applications and access tokens, with columns and filters for MCP.
 
-``provider_settings`` names these classes. They are the toolkit's own, which registers them, with other columns.
+``provider_settings`` names these subclasses of the toolkit's admin classes, and the toolkit registers them.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -29,12 +29,12 @@ from oauth2_provider.models import get_access_token_model
 
 from ..context.untrusted_text import plain
 
-# Every process of the project loads this, and few show these pages: what only they need is loaded there. The tables of
-# this app are too: where it is not installed, the toolkit's admin loads this before anyone says what is missing.
+# Every process of the project imports this module: what only these pages need is imported within functions. So are the
+# models of this app: without it, the toolkit's admin imports this module before a check can say what is missing.
 LISTED: Final = ("person", "client", "kind", "scope", "records", "last_use", "ends", "created", "place", "endpoint")
-# Of what is to be revoked, so much is told one by one.
+# Maximum number of tokens that the page before a revocation lists one by one.
 TOLD: Final = 20
-# Users and applications that a filter names: those with the most access. Links in the list lead to all others.
+# Maximum users or applications in a filter, those with the most tokens. Links in the list lead to all others.
 SHOWN: Final = 20
 PERSON, SERVICE, COMMAND, ISSUER = "person", "service", "command", "issuer:"
 
@@ -178,14 +178,14 @@ def _column(attribute: str, description: Any) -> Any:
 class AccessTokenAdmin(toolkit.AccessTokenAdmin):
     """Admin list of access tokens by user and application, to view and to revoke; token texts are never shown.
 
-    Viewing takes the view permission, revoking the permission to change or to delete tokens.
+    Viewing needs the view permission; revoking needs the permission to change or to delete tokens as well.
     """
 
     list_display = ("pk", *LISTED)
     list_select_related = ("application", "user", "refresh_token")
     list_filter = ("scope",)
     list_per_page = 50
-    # They would take a query for each user and application of the filters.
+    # Facets would run a query for each user and application in the filters.
     show_facets = admin.ShowFacets.NEVER
     ordering = ("-created", "-pk")
     date_hierarchy = "created"
@@ -262,7 +262,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         if request.method != "POST":
             return self._ask(request, list(queryset))
         with transaction.atomic(using=router.db_for_write(get_access_token_model())):
-            # First, so that none becomes a token that is not seen here.
+            # Drop codes first, so that none becomes a token that the query below misses.
             if set(request.GET) <= {"user", "application"} and queryset.exists():
                 drop_codes(**request.GET.dict())
             self._revoke(request, list(queryset))

@@ -1,11 +1,11 @@
 """Signed assertions: JSON Web Tokens by which clients and identity providers say who asks (RFC 7519, 7521, 7523).
 
-The *keys* that check them are written down by administrators, or fetched from where their owner publishes them. A set
-that is fetched is kept for ten minutes. A signature that none of its keys fits has it fetched again, at most once a
-minute: so a new key works at once, and nobody can have it fetched without end.
+Administrators enter the *keys* that check assertions, or the server fetches a set from the URL where their owner
+publishes it. A fetched set is cached for ten minutes. If none of its keys fits a signature, the server fetches the set
+again, at most once a minute: a new key works at once, and nobody can make the server fetch without end.
 
-Nothing of an *assertion* is believed before its signature is checked, and its header never says by which key: ``kid``
-chooses among the keys that were configured for its issuer, and is compared with theirs and nothing else.
+Nothing in an *assertion* is trusted before its signature is checked, and its header cannot bring a key: ``kid`` only
+chooses among the keys configured for its issuer.
 """
 
 import base64
@@ -46,18 +46,17 @@ from .resource_urls import issuer, origin
 
 logger = logging.getLogger("mcp_django")
 
-# The keys of each algorithm: their kind and their curve.
+# Key type (kty) and curve (crv) for each algorithm.
 KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
 # A tuple, as a header can name something that has no hash.
 ALGORITHMS: Final = tuple(KINDS)
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
 MAX_KEYS: Final = 50
-# The members of a key that are taken, and those that nobody else may have (RFC 7518, section 6; RFC 8037).
+# Members that are read from a JSON Web Key, and those that only its owner may have (RFC 7518, section 6; RFC 8037).
 PUBLIC: Final = frozenset({"kty", "n", "e", "crv", "x", "y", "kid", "use", "alg"})
 PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-# Seconds for which a set is taken as it was fetched, for which it is taken while it cannot be fetched, and between two
-# tries.
+# Seconds for which a fetched set is used as it is, for which it is used while fetching fails, and between two attempts.
 FRESH: Final = 600
 STALE: Final = 3600
 PAUSE: Final = 60
@@ -75,7 +74,7 @@ def read_keys(text: str) -> list[JWK]:
         found = JWK.from_pem(text.strip().encode()).export(as_dict=True)
     except (JWException, ValueError, TypeError, RecursionError) as error:
         raise InvalidKeys("This is neither PEM nor a JSON Web Key nor a set of them.") from error
-    # Its id is made up from the key, and no signature has to name it.
+    # jwcrypto makes up an id from the key, which signers need not name.
     return _public_keys({name: value for name, value in found.items() if name != "kid"})
 
 
@@ -116,7 +115,7 @@ def _usable(member: dict[str, Any]) -> JWK | None:
     return key if is_good else None
 
 
-# Sets that are fetched
+# Fetched key sets
 
 
 class FetchedLately(Exception):
@@ -143,7 +142,7 @@ _sets: dict[tuple[str, Fetcher], _KeySet] = {}
 def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
     """Return the keys that check assertions, published at an https URL and cached; ``again`` fetches them anew.
 
-    There are none where they cannot be fetched, which is logged.
+    While fetching fails, which is logged, the last keys serve for an hour, then none.
     """
     known = _sets.setdefault((url, fetcher), _KeySet())
     with known.lock:
@@ -167,23 +166,23 @@ def _forget(**kwargs: Any) -> None:
 setting_changed.connect(_forget)
 
 
-# Characters of an assertion, of one of its names, and keys that are tried.
+# Maximum characters of an assertion, of a claim or key id in it, and maximum keys tried for one signature.
 MAX_SIZE: Final = 16 * 1024
 MAX_NAME: Final = 255
 MAX_TRIES: Final = 8
-# Seconds by which clocks may differ.
+# Seconds by which the clocks of the signer and of this server may differ.
 LEEWAY: Final = 30
-# A time as JSON writes it: later ones, fractions without end and truth values are none.
+# Upper bound for times in claims, in seconds since 1970. It refuses infinity too.
 LATEST: Final = 10**11
-# What of a header would have its reader do more, or take a key from it.
+# Header parameters that would require more processing or bring a key of their own.
 REFUSED_HEADERS: Final = ("crit", "b64", "jwk", "jku", "x5u", "cty", "enc", "zip")
 PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 
-# Gives the keys that may have signed; True asks for those of now, when the ones that were known do not fit.
+# Returns the keys that may have signed. True asks for current ones, after no known key fitted the signature.
 KeySource = Callable[[bool], Iterable[JWK]]
 
 
-# What mends it.
+# Remedies for administrators
 MALFORMED: Final = "The program that signs the assertion makes it in another way than RFC 7523 says."
 CLOCKS: Final = "Do the clocks of this server and of the signer agree? mcp_doctor tells this server's time."
 AUDIENCE: Final = "The signer has to name this server by its issuer alone. Is BASE_URL right?"
@@ -195,8 +194,8 @@ NO_KEY: Final = "No key of its issuer has signed the assertion."
 class InvalidAssertion(Exception):
     """The assertion is refused; the text says why, to the client that sent it too.
 
-    It is one of the package's own, as ``remedy`` is: "" where that depends on whose keys they are. ``wait`` are the
-    seconds after which the same could be accepted, 0 for never.
+    Neither it nor ``remedy`` quotes the assertion; ``remedy`` is "" where it depends on who owns the keys. ``wait`` is
+    the number of seconds after which the same assertion could be accepted, 0 for never.
     """
 
     def __init__(self, text: str, remedy: str = MALFORMED, *, wait: int = 0) -> None:
@@ -243,8 +242,8 @@ def verify(
 ) -> None:
     """Check an assertion's signature by the keys of ``signer``, its audience, its lifetime and its required claims.
 
-    ``max_life`` is in seconds. ``typ`` is the type that its header has to name, "" for any that is not an ID-JAG's.
-    ``required`` are claims that it has to have, as text.
+    ``max_life`` is in seconds. ``typ`` is the type that the header must name, "" for a plain or client authentication
+    JWT. ``required`` names claims that must be non-empty text.
     """
     header = assertion.header
     if header.get("alg") not in ALGORITHMS:
@@ -255,7 +254,7 @@ def verify(
     kid, named = header.get("kid", ""), header.get("typ", "")
     if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(named, str):
         raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
-    # The media type may be written in full, and in any case (RFC 7515, section 4.1.9).
+    # The media type may be written in full and in upper or lower case (RFC 7515, section 4.1.9).
     kind = named.lower().removeprefix("application/")
     if typ and kind != typ:
         raise InvalidAssertion(f"The type (typ) of the assertion must be {typ}.")
@@ -272,7 +271,7 @@ def verify(
         if not 0 < len(assertion.text(name)) <= MAX_NAME or not assertion.text(name).isprintable():
             raise InvalidAssertion(f"The assertion needs {name}, a text of at most {MAX_NAME} characters.")
     audience = assertion.claims.get("aud")
-    # One that is for several could be handed on by each of them.
+    # Each of several audiences could pass the assertion on to the others.
     if isinstance(audience, list) and len(audience) == 1:
         [audience] = audience
     if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in audiences}:
@@ -312,7 +311,7 @@ def clear_used_assertions() -> int:
 
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
-        # Strictly: two readers could take two values for one name (RFC 7519, section 4).
+        # Refuses a repeated name, of which two parsers could read different values (RFC 7519, section 4).
         found = decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, ProtocolError):
         found = None
@@ -343,14 +342,14 @@ def _time(assertion: Assertion, name: str) -> float | None:
     return float(value)
 
 
-# How a client program proves to the token endpoint who it is
+# Client authentication at the token endpoint
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 MAX_ID: Final = 255
-# Seconds that an assertion of a client may be good for; its own key makes another at any time.
+# Maximum lifetime of a client's assertion, in seconds. The client can sign another at any time.
 MAX_LIFE: Final = 600
 NOT_THE_CLIENT: Final = "The subject (sub) of the assertion is not the client."
-# Parameters that can be told to the sender by their names: others are the sender's.
+# Parameters that errors may name; other names are the sender's own text, which is not repeated.
 PARAMETERS: Final = frozenset(
     {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
     | {"code", "code_verifier", "redirect_uri", "refresh_token", "token"}
@@ -367,8 +366,8 @@ class Credentials:
 
 
 def require_once(request: HttpRequest) -> None:
-    """Refuse a client's request that repeats a parameter, whose readers could each take another (RFC 6749, 3.2)."""
-    # A token can be for several endpoints (RFC 8707, section 2).
+    """Refuse a client's request that repeats a parameter: two parsers could read different values (RFC 6749, 3.2)."""
+    # A request may name several endpoints for one token (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:
         named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
@@ -389,7 +388,7 @@ def read_credentials(request: HttpRequest) -> Credentials:
             assertion = read_assertion(request.POST.get("client_assertion", ""))
         except InvalidAssertion as refusal:
             raise errors.InvalidClientError(description=str(refusal)) from None
-        # It says the client's id too (RFC 7523, section 3); nothing of it is believed yet.
+        # The assertion has the client's id too (RFC 7523, section 3); it is not verified yet.
         found = Credentials(assertion.text("sub"), assertion=assertion)
     elif has_header:
         kind, _, encoded = request.META["HTTP_AUTHORIZATION"].partition(" ")
@@ -426,7 +425,7 @@ def keys_of(holder: Any) -> KeySource:
 
 def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
     """Verify a client's signed assertion by its keys: for this server, not used before (RFC 7523, section 3)."""
-    # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
+    # The audience is the issuer (RFC 7523bis) or, still accepted, the token endpoint (RFC 7523, section 3).
     verify(assertion, keys, client_id, [issuer(request), origin(request) + reverse("mcp_oauth:token")], MAX_LIFE)
     if assertion.text("sub") != client_id:
         raise InvalidAssertion(NOT_THE_CLIENT)

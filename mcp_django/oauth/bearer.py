@@ -1,7 +1,7 @@
 """Bearer tokens at the MCP endpoint: :func:`authenticate` checks them, :func:`challenge` answers a bad one.
 
-A token is looked up with its user, its client and its facts by one compiled query (:func:`find_token`). When a token
-was used last is kept in the shared cache, to the minute, without delaying a call.
+One compiled query (:func:`find_token`) looks up a token with its user, its client and its facts. The shared cache keeps
+the time of each token's last use, to the minute.
 """
 
 import ipaddress
@@ -50,15 +50,15 @@ from .resource_urls import own_resource, same_resource
 from .stored_tokens import beside_tokens, checksum_of, facts_of, stands
 
 MAX_HEADER: Final = 8192
-# Tokens of one query.
+# Maximum number of tokens looked up in one query.
 QUERY: Final = 500
-# token68 of RFC 7235, section 2.1: neither a comma nor a space, so two joined credentials are none.
+# token68 (RFC 7235, section 2.1) has no comma and no space, so two joined credentials do not match.
 CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
-# Facts of tokens that no user agreed to: they hold as long as what they were issued for.
+# Facts of tokens that no user agreed to. Such a token is valid while its service account or linked identity is.
 REASONS: Final = frozenset({SERVICE_ACCOUNT, LINKED_IDENTITY})
-# Whoever presents a token that is stored here holds its secret and may know why it is refused. An unknown token tells
-# nobody anything.
+# Whoever presents a stored token holds its secret, so the answer can say why it is refused. For an unknown token the
+# answer gives no reason.
 SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be made anew."
 REVOKED: Final = "The token was revoked, or has expired and was removed. Sign in again."
 MALFORMED: Final = Problem(
@@ -87,8 +87,8 @@ NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token"
 def authenticate(request: MCPRequest, path: str) -> None:
     """Authenticate a request to the MCP endpoint at ``path`` by the first class that knows its bearer token.
 
-    Sets ``request.user`` and ``request.auth``, and on ``request.mcp`` the scopes, the client, the facts, and as
-    ``resource`` the URL that a token must be for.
+    Sets ``request.user`` and ``request.auth``. Sets on ``request.mcp`` the scopes, the client, the facts, and
+    ``resource``, the URL that a token must be for.
     """
     resource, context = own_resource(request, path), request.mcp
     if resource is None:
@@ -112,7 +112,7 @@ def authenticate(request: MCPRequest, path: str) -> None:
     if classes and not user.is_active:
         raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
     request.user, request.auth = user, auth  # type: ignore[attr-defined]
-    # A class of the project's own may give nothing of the kind: its callers have every scope.
+    # The credentials of a project's own class may have no scopes: its callers get all of them.
     context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
     context.client_id, context.facts = getattr(auth, "client_id", ""), getattr(auth, "facts", {})
     if isinstance(auth, Token):
@@ -123,8 +123,8 @@ def authenticate(request: MCPRequest, path: str) -> None:
 class Token:
     """A valid bearer token: ``scopes`` with the scopes that they imply, the client, and the time of expiry.
 
-    ``checksum`` is the SHA-256 (hexadecimal) under which it is stored, "" for one that is not. ``facts`` are stored
-    with it.
+    ``checksum`` is the hexadecimal SHA-256 under which the token is stored, "" if it is not stored here. ``facts`` are
+    those stored with the token.
     """
 
     scopes: frozenset[str]
@@ -177,8 +177,8 @@ class BearerAuthentication(BaseAuthentication):
 def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     """Return the user and the grant of a bearer token that is valid for ``resource``, the URL of an endpoint.
 
-    The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
-    Restriction) and to an active user, who has the password that they had then.
+    The token must be live and issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
+    Restriction), to an active user whose password has not changed since.
     """
     checksum = checksum_of(token)
     if plannable():
@@ -195,7 +195,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
         except AuthenticationFailed as failure:
             reason = failure.reason
     else:
-        # What is kept beside tokens stays a while longer than they do.
+        # Facts are kept for a while after their token is gone.
         reason = FORMER if TokenFacts._default_manager.filter(pk=checksum).exists() else UNKNOWN
     raise AuthenticationFailed(invalid=True, reason=reason)
 
@@ -213,7 +213,7 @@ def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBase
         told = f"The token expired{since}. Refresh it, or sign in again."
         reason = Problem(f"the token expired{since}", f"Clients refresh it by themselves. {SIGN_IN_AGAIN}", told)
     elif oauth2_settings.DCR_REGISTRATION_SCOPE in row.scope.split():
-        # It manages a client: it is no one's permission to read data.
+        # The token manages a client's registration; it does not allow reading data.
         reason = FOR_REGISTRATION
     elif resource not in bound and not any(same_resource(resource, url) for url in bound):
         urls = plain(" and ".join(map(str, bound)), 300) or "no endpoint"
@@ -229,7 +229,7 @@ def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBase
     raise AuthenticationFailed(invalid=True, reason=reason)
 
 
-# Most tokens have the same few.
+# Most tokens have one of a few scope strings.
 @lru_cache(maxsize=256)
 def _expanded(scope: str) -> frozenset[str]:
     return expand(scope.split())
@@ -246,7 +246,7 @@ def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
     found, facts = asked.access_token, None
     is_stored = getattr(found, "pk", None) is not None
     if is_stored:
-        # By a query of its own where the validator has not brought it.
+        # Takes another query, unless the validator has already fetched the facts.
         facts = found.kept_facts if hasattr(found, "kept_facts") else facts_of(checksum_of(token))
     client_id = found.application.client_id if found.application else ""
     return TokenRow(found.user, found.expires, found.scope, found.resource, client_id, facts), is_stored
@@ -257,8 +257,8 @@ def challenge(
 ) -> str:
     """Return the value of the ``WWW-Authenticate`` header for a bearer token (RFC 6750, section 3; RFC 9728, 5.1).
 
-    ``scopes`` are all that the operation needs; for ``error="insufficient_scope"`` those already granted belong to it,
-    or clients lose them. Give ``error="invalid_token"`` only when a token was sent.
+    ``scopes`` are all that the operation needs. For ``error="insufficient_scope"``, include those already granted, or
+    clients lose them. Give ``error="invalid_token"`` only when a token was sent.
     """
     params = {"resource_metadata": resource_metadata_url, "scope": join(scopes), "error": error}
     params["error_description"] = description
@@ -266,10 +266,10 @@ def challenge(
     return "Bearer " + ", ".join(f'{key}="{UNQUOTABLE.sub("", value)}"' for key, value in params.items() if value)
 
 
-# The token as the database has it
+# Token lookup
 
 TOKEN_FIELDS: Final = ("expires", "scope", "resource", "application__client_id", "user__pk")
-# What decides on a token in the toolkit, and the classes whose answer the plan reproduces.
+# Validators, and methods of models, whose checks the compiled query reproduces while nothing overrides them.
 VALIDATORS: Final = ("mcp_django.oauth.validator.MCPValidator", "oauth2_provider.oauth2_validators.OAuth2Validator")
 VERDICTS: Final = (
     (get_access_token_model, AbstractAccessToken, ("is_valid", "is_expired", "allow_scopes", "allows_audience")),
@@ -279,9 +279,9 @@ VERDICTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What a bearer token is checked by. ``expires`` is None where it cannot be read, else aware with ``USE_TZ``.
+    """The stored data that a bearer token is checked by. ``expires`` is None if unreadable, else aware with ``USE_TZ``.
 
-    ``facts`` are those stored with it, None for none.
+    ``facts`` are those stored with the token, None if there are none.
     """
 
     user: AbstractBaseUser | None
@@ -292,8 +292,8 @@ class TokenRow:
     facts: Any = None
 
 
-# By database: the query, whether what is kept with the token is its last column, the user's model, and its columns.
-# Those of the user's permissions come behind them, if there are any.
+# By database: the query, whether its last column has the token's facts, the user model, and that model's columns.
+# Columns with the user's permissions, if any, follow these.
 _plans: dict[str, tuple[CompiledQuery, bool, Any, tuple[str, ...]]] = {}
 
 
@@ -318,7 +318,7 @@ def find_token(checksum: str) -> TokenRow | None:
 
 @lru_cache(maxsize=1)
 def plannable() -> bool:
-    """Return whether one query can check bearer tokens as the toolkit would: nothing of that is overridden."""
+    """Return whether one query can check bearer tokens as the toolkit would: none of its checks is overridden."""
     validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
     if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
         return False
@@ -360,16 +360,16 @@ def _forget(**kwargs: Any) -> None:
     _token_model.cache_clear()
 
 
-# Any setting may bear on it: time zone, databases, models, the toolkit's own.
+# Many settings affect the query: time zone, databases, models, those of the toolkit.
 setting_changed.connect(_forget)
 
 
 # The last use
 
-# Seconds within which a worker notes one use of a token, and for which it is known.
+# Seconds between two notes of a token's use by one worker, and seconds for which the cache keeps a note.
 EVERY: Final = 60
 KEPT: Final = 90 * 24 * 3600
-# Tokens that a worker remembers having noted.
+# Maximum number of tokens whose notes a worker remembers.
 MAX_NOTED: Final = 10_000
 
 _noted: dict[str, float] = {}

@@ -26,12 +26,12 @@ from .stored_tokens import facts_of_many, until_of
 
 logger = logging.getLogger("mcp_django")
 
-# Names under which a country's registry gives out names, as in shop.co.uk: the list of all is not worth its upkeep.
+# Labels under which country registries sell domains, as in shop.co.uk. A complete list is not worth its upkeep.
 SECOND_LEVEL: Final = frozenset(
     {"ac", "co", "com", "edu", "gen", "gob", "gouv", "gov", "go", "gub", "id", "ind", "info", "ltd", "me", "mil", "ne"}
     | {"net", "nom", "nsw", "or", "org", "plc", "res", "sch"}
 )
-# Entries of a user's history that are looked through for the last of each client.
+# Maximum number of a user's LogEntry rows that are searched for the last change by each client.
 LOOKED_AT: Final = 300
 
 
@@ -59,7 +59,7 @@ def shown_target(uri: str) -> Target:
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return Target("app", "", plain(f"{parts.scheme}://{parts.netloc}"))
-    # Without letters that look like others: punycode (RFC 3492) for what is not ASCII.
+    # Show non-ASCII labels in punycode (RFC 3492), so that no letter passes for another.
     names = (parts.hostname or "").split(".")
     labels = [name if name.isascii() else f"xn--{name.encode('punycode').decode()}" for name in names]
     host = plain(".".join(labels), limit=255)
@@ -87,7 +87,7 @@ def described_by(client: Any) -> Target | None:
 def hosts_of(client: Any) -> list[str]:
     """Return the verified hosts of a client for display; none for a client on the user's device.
 
-    It is the host of the document that describes it, else those it sends people back to.
+    It is the host of the document that describes the client, or else the hosts of its redirect URIs.
     """
     described = described_by(client)
     targets = targets_of(client) if described is None else [described]
@@ -129,10 +129,10 @@ def scope_words(scopes: Iterable[str]) -> list[str]:
 def describe(tokens: Collection[Any]) -> None:
     """Set the display attributes of tokens and their clients, by one request to the cache and one query in all.
 
-    ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` are of their client, ``words`` say their
-    scopes. ``used`` is when they were last used, and ``place`` from where, as far as that is known, ``until`` when
-    access ends, None for never; ``labels`` are the apps and models that it is for, None for all; ``chosen`` is what the
-    user chose beside. ``facts`` are what is kept with each.
+    ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` describe the client; ``words`` are the
+    texts of the scopes. ``used`` and ``place`` are time and network of the last use, if known. ``until`` is when access
+    ends, None for never. ``labels`` are the apps and models that the token is limited to, None for all. ``chosen`` is
+    what else the user chose, and ``facts`` are those stored with the token.
     """
     uses = last_uses(token.token_checksum for token in tokens)
     kept = facts_of_many(token.token_checksum for token in tokens)

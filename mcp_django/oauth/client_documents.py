@@ -1,14 +1,14 @@
 """Client ID metadata documents: clients that describe themselves at an https URL, their client id (SEP-991).
 
-Which *hosts* they may come from is said by settings and by the admin; ``.example.com`` stands for a domain and all
-below it. A *document* is fetched when a signed-in user is asked for consent, and what it says is stored as an
-application of the toolkit. It is fetched again when it is out of date; where that fails for reasons that pass, the
-stored one is good for another day. Requests for tokens look at it again too, so that keys and the need to sign are
-those of now; a client that needs no proof goes on with what was stored.
+Settings and the admin decide which *hosts* documents may come from; ``.example.com`` stands for a domain and all its
+subdomains. The server fetches a *document* when a signed-in user is asked for consent, and stores it as an application
+of the toolkit. It fetches an outdated document again; if that fails for a passing reason, the stored one serves for
+another day. Token requests renew the document too, so that keys and the duty to sign are current; if that fails, a
+public client continues with what was stored.
 
-Such clients do not fall back to registration, so documents are *announced* only while they can be fetched. Whether they
-can is looked at when metadata is asked for: the server connects to a host whose documents it takes, and asks it for
-nothing. What it saw is kept for a while, for all workers.
+Such clients do not fall back to registration, so the server *announces* documents only while it can fetch them. It
+tests this when somebody asks for metadata: it connects to a host whose documents it accepts, without sending a request.
+The result is kept for a while, for all workers.
 """
 
 import hashlib
@@ -43,16 +43,16 @@ from .stored_tokens import hashed_secret, unused_clients
 
 PREFIX: Final = "https://"
 MAX_DOCUMENT_URIS: Final = 50
-# Ways of proving who one is that need a secret of both sides.
+# Authentication methods that need a shared secret.
 SHARED_SECRETS: Final = ("client_secret_basic", "client_secret_post", "client_secret_jwt")
-# The way that needs none: an assertion that the client signs (RFC 7523).
+# The authentication method without one: the client signs an assertion (RFC 7523).
 SIGNED: Final = "private_key_jwt"
-# Of the hosts that wait, more are not noted: whoever may sign in can make them up.
+# Maximum number of waiting hosts that are recorded: anybody who can sign in can make hosts up.
 MAX_WAITING: Final = 200
 ALLOWED: Final = ClientHost.Decision.ALLOWED
 BLOCKED: Final = ClientHost.Decision.BLOCKED
 WAITING: Final = ClientHost.Decision.WAITING
-# Hosts of the documents of clients that many use.
+# Hosts of the documents of widely used clients.
 WELL_KNOWN: Final = ("claude.ai", "chatgpt.com", "vscode.dev")
 
 
@@ -107,7 +107,7 @@ def ask_for(host: str, url: str, user: Any) -> None:
 def is_admitted(client: Any) -> bool:
     """Return whether a stored client may go on: one described by a document, only while its host is allowed.
 
-    A project that leaves documents to the toolkit, with a fetcher of its own, has its own rules.
+    If the project lets the toolkit handle documents (``CIMD_ENABLED``), its own rules apply.
     """
     if client.registration_source != client.RegistrationSource.CIMD:
         return True
@@ -129,12 +129,12 @@ def forget_clients_of(host: str) -> int:
     return len(found)
 
 
-# Seconds for which what was seen is kept: that documents can be fetched, and that they cannot.
+# Seconds for which the cache keeps that documents can be fetched, and that they cannot.
 GOOD: Final = 900
 BAD: Final = 300
-# Seconds for which a worker knows it by itself, where the cache does not.
+# Seconds for which a worker itself remembers the result, in case the cache does not.
 ALONE: Final = 60
-# Seconds that a look takes at most.
+# Maximum seconds that it takes to try the hosts, shared among them.
 PATIENCE: Final = 3.0
 MAX_HOSTS: Final = 3
 REMEDY: Final = (
@@ -142,7 +142,7 @@ REMEDY: Final = (
     "CLIENT_DOCUMENTS['hosts'] to 'off', and clients register instead."
 )
 
-# By the key of the cache: until when it is known here, and what.
+# By cache key: the monotonic time until which this worker remembers the result, and the result.
 _known: dict[str, tuple[float, str]] = {}
 _looking = threading.Lock()
 
@@ -150,7 +150,7 @@ _looking = threading.Lock()
 def announces_documents() -> bool:
     """Return whether the server announces to clients that it takes client documents (client ID metadata documents).
 
-    Where clients cannot register instead it says so in any case: their users then see a page with the cause.
+    If clients cannot register instead, it always does: their users then see a page with the cause.
     """
     return takes_documents() and (settings.REGISTRATION != "open" or not why_not_fetched())
 
@@ -188,7 +188,7 @@ def forget() -> None:
     """Forget whether client documents can be reached, after one could not be."""
     key = _key()
     _known.pop(key, None)
-    with suppress(Exception):  # it is looked at again when its time is over
+    with suppress(Exception):  # the cached result expires by itself
         cache.delete(key)
 
 
@@ -216,15 +216,15 @@ def _keep(key: str, found: str) -> None:
 
 logger = logging.getLogger("mcp_django.oauth.described")
 
-# For which a document that is out of date is good where a new one cannot be had.
+# Time for which an outdated document serves while a new one cannot be fetched.
 STALE: Final = timedelta(days=1)
-# Seconds in which one that could not be had is not asked for again.
+# Seconds before the server tries again to fetch a document that it could not fetch.
 FAILED: Final = 60
 MAX_CLIENTS: Final = 1_000
-# Fetched at the same time by one worker.
+# Limits how many documents one worker fetches at the same time.
 SLOTS: Final = threading.BoundedSemaphore(4)
 
-# By what is wrong: the status of the page, and what mends it.
+# By kind of refusal: the status of the page, and the remedy for the log.
 REFUSALS: Final = {
     "address": (400, "The makers of the client give it another client_id."),
     "document": (400, "The makers of the client mend its metadata document."),
@@ -236,7 +236,7 @@ REFUSALS: Final = {
     "busy": (429, "RATES['documents'] is the limit."),
     "uncounted": (503, NO_CACHE.remedy),
 }
-# What may be otherwise in a moment.
+# Kinds of refusal that may be over in a moment.
 PASSING: Final = frozenset({"away", "unreachable", "uncounted", "busy"})
 
 
@@ -252,7 +252,7 @@ def is_document_id(client_id: str) -> bool:
 def check_url(url: str, named: frozenset[str]) -> SplitResult:
     """Check the URL of a client's metadata document, which is the client id, and return the URL's parts.
 
-    ``named`` are hosts of the project's own, of which a port and a name without a dot are taken too.
+    ``named`` are the project's own hosts, which may have a port or a name without a dot.
     """
     if len(url) > MAX_ID or URI.fullmatch(url) is None or "\\" in url:
         raise InvalidDocument(f"A client_id is at most {MAX_ID} characters of printable ASCII; a host is in punycode.")
@@ -294,7 +294,7 @@ def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
         raise InvalidDocument("In the document, redirect_uris has to be an array with at least one URI.")
     if len(uris) > MAX_DOCUMENT_URIS:
         raise InvalidDocument(f"The document has more than {MAX_DOCUMENT_URIS} redirect_uris.")
-    # A client that has others for other servers loses none of those that a code may be sent to.
+    # Drop the others instead of refusing the document: they may be for other servers.
     acceptable = tuple(dict.fromkeys(uri for uri in uris if is_acceptable(uri, schemes)))
     if not acceptable:
         raise InvalidDocument("None of the document's redirect_uris is https, loopback, or a scheme of a known client.")
@@ -343,7 +343,7 @@ class DocumentRefused(Exception):
         super().__init__(detail)
         self.kind, self.detail = kind, detail
         self.status, remedy = REFUSALS[kind]
-        # Letters that look like others are shown as what they are.
+        # Escape letters that look like others.
         self.url = plain(url, MAX_ID).encode("ascii", "backslashreplace").decode()
         self.reason = Problem(f"the metadata document {self.url}: {detail}", remedy)
 
@@ -387,7 +387,7 @@ class Document:
         """Fetch the client's document and store the client; a failure is cached for a minute."""
         key = f"mcp_django:document:{hashlib.sha256(self.url.encode()).hexdigest()}"
         known = None
-        with suppress(Exception):  # it is fetched again
+        with suppress(Exception):  # without the cache, fetch again
             known = cache.get(key)
         if known is not None:
             raise self.refused(known[0], known[1])
@@ -438,7 +438,7 @@ class Document:
         source, url = model.RegistrationSource.CIMD, self.url
         stored = model._default_manager.filter(registration_source=source)
         if not stored.filter(client_id=url).exists() and stored.count() >= MAX_CLIENTS:
-            # Of those that nobody uses, the ones that were looked at longest ago.
+            # Delete unused clients, those that were fetched longest ago first.
             unused = unused_clients(source).order_by("updated").values_list("pk", flat=True)
             stored.filter(pk__in=list(unused[: MAX_CLIENTS // 10])).delete()
             if stored.count() >= MAX_CLIENTS:
@@ -451,7 +451,7 @@ class Document:
             "authorization_grant_type": model.GRANT_AUTHORIZATION_CODE,
             "registration_source": source,
             "cimd_expires_at": timezone.now() + timedelta(seconds=age),
-            # There is none: nobody knows what is made up.
+            # The client has no secret: this one is random, and nobody knows it.
             "client_secret": hashed_secret(model().client_secret),
             "hash_client_secret": False,
         }
@@ -465,13 +465,13 @@ class Document:
 
     def kept_keys(self) -> ClientKeys | None:
         kept = ClientKeys._default_manager.filter(client_id=self.url).first()
-        # A database may take letters of another case for the same.
+        # The database may ignore case.
         return kept if kept is not None and kept.client_id == self.url else None
 
     def keys(self, again: bool) -> Iterable[JWK]:
         """Return the keys in the client's document, to check signatures of the client.
 
-        Those that stand in the document itself are fetched again as others are: with it, and when none of them fits.
+        Keys within the document itself are renewed by fetching the document again, when none of them fits.
         """
         kept = self.kept_keys()
         if again and kept is not None and not kept.jwks_uri:
@@ -487,7 +487,7 @@ class Document:
 def find_described(url: str, request: HttpRequest) -> Any:
     """Return the client (application) for a document's URL, fetching the document if needed.
 
-    One that administrators added themselves under this id is theirs, and nothing is fetched.
+    An application that administrators added under this id is returned as it is; nothing is fetched for it.
     """
     model = get_application_model()
     stored = model._default_manager.filter(client_id=url).first() if url.isprintable() else None
@@ -505,8 +505,8 @@ def find_described(url: str, request: HttpRequest) -> Any:
 def renewed(client: Any, request: HttpRequest) -> Any:
     """Return a stored client as its metadata document describes it now, None if that cannot be known.
 
-    Nobody has to be signed in for it, so it is what was fetched before that is fetched again, when it is out of date.
-    One that needs no proof goes on with what is stored: users take access away, and administrators block hosts.
+    Nobody has to be signed in for this, so only documents that were fetched before are fetched again, once outdated. A
+    public client continues with what is stored: users can remove its access, administrators can block its host.
     """
     if client.registration_source != client.RegistrationSource.CIMD or not takes_documents():
         return client

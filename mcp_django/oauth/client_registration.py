@@ -1,7 +1,7 @@
 """Dynamic client registration (RFC 7591): the throttled endpoint, and the rules for client metadata and redirect URIs.
 
-What is not understood is ignored, what is understood is narrowed to codes with refresh tokens; only what could send a
-code to a stranger is refused. Redirect URIs of metadata documents have the same rules.
+Unknown metadata is ignored, and every client is registered for codes with refresh tokens. Redirect URIs that could send
+a code to a stranger are refused; those of metadata documents follow the same rules.
 """
 
 import hashlib
@@ -39,16 +39,16 @@ logger = logging.getLogger("mcp_django.oauth.client_registration")
 MAX_URIS: Final = 10
 MAX_URI: Final = 2000
 AUTH_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
-# Printable ASCII: URIs are stored space separated, and a stranger's look-alike letters have their ASCII form.
+# Printable ASCII: URIs are stored separated by spaces, and look-alike letters must come in their ASCII form.
 URI: Final = re.compile(r"[\x21-\x7e]+")
-# A private-use scheme as RFC 8252, section 7.1, has it: a domain of the application's owner, backwards.
+# A private-use scheme (RFC 8252, section 7.1): a domain name of the application's owner, reversed.
 REVERSE_DOMAIN: Final = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+")
-# What a browser runs or reads by itself, whatever a setting says.
+# Schemes that a browser runs or reads itself. No setting allows these.
 NEVER: Final = frozenset(
     {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript", "mailto", "resource", "vbscript"}
     | {"view-source", "ws", "wss"}
 )
-# What a client uses, where it says what it uses.
+# Values that these members must include, if the client sends them.
 NEEDED: Final = {"grant_types": "authorization_code", "response_types": "code"}
 
 
@@ -78,14 +78,14 @@ def is_acceptable(uri: str, schemes: list[str]) -> bool:
         _ = parts.port
     except ValueError:
         return False
-    # The toolkit compares schemes as they are written.
+    # As written: the toolkit does not ignore case in schemes.
     scheme = uri.partition(":")[0]
     if scheme in NEVER or "@" in parts.netloc or not (scheme in schemes or is_app_scheme(scheme)):
         return False
     if scheme not in ("http", "https"):
-        # Nothing that could be another URI within this one.
+        # A path must follow, which cannot be another URI.
         return uri.startswith(f"{scheme}:/") and bool(parts.netloc or parts.path.strip("/"))
-    # Python takes what is in brackets for the host, whatever stands around it.
+    # urlsplit returns the text in brackets as the host, whatever surrounds it.
     named = re.escape(f"[{host}]" if ":" in (host or "") else host or "")
     is_host = re.fullmatch(rf"{named}(:\d*)?", parts.netloc, re.IGNORECASE) is not None
     return bool(host and HOST.fullmatch(host)) and is_host and (scheme == "https" or host in LOOPBACK)
@@ -142,7 +142,7 @@ def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
 # The endpoint
 
 MAX_BODY: Final = 16 * 1024
-# Seconds for which a registration with the same metadata is the same one.
+# Seconds during which a registration with the same metadata counts as a repetition.
 REMEMBERED: Final = 3600
 CACHE_DOWN: Final = 30
 NOTHING: Final = ClientMetadata((), "", "")
@@ -155,8 +155,8 @@ NOTHING: Final = ClientMetadata((), "", "")
 def register(request: HttpRequest) -> HttpResponseBase:
     """The client registration endpoint: store a client and answer 201 with its metadata (RFC 7591, section 3).
 
-    ``MCP_DJANGO["REGISTRATION"]``: "open"; "authenticated", which asks for a token of this server as the initial access
-    token; or "off".
+    ``MCP_DJANGO["REGISTRATION"]`` is "open", "authenticated" (the initial access token is one of this server's tokens),
+    or "off".
     """
     if settings.REGISTRATION == "off":
         note(request.META, problems.NO_REGISTRATION)
@@ -187,11 +187,11 @@ def register(request: HttpRequest) -> HttpResponseBase:
 
 
 class Registration:
-    """One client's registration, compared with earlier ones from the same address, which is the connection's.
+    """One client's registration, compared with earlier ones from the same address.
 
-    A header would let anyone have as many addresses as they like. Programs register again with each sign-in, and those
-    of hosted clients from few addresses: one with the same metadata is not counted again. A public client then gets the
-    id that it has already, as the server may choose (RFC 7591, section 3.2.1); a confidential one a secret of its own.
+    The address is the connection's: a header could claim any. Programs register again with each sign-in, hosted clients
+    from few addresses, so a repetition does not count against its address. A public client then gets its existing id,
+    which RFC 7591, section 3.2.1, allows; a confidential one gets a new id and secret.
     """
 
     def __init__(self, request: HttpRequest) -> None:
@@ -205,7 +205,7 @@ class Registration:
         except InvalidMetadata as failure:
             self.invalid = failure
         self.is_public = self.metadata.auth_method == "none"
-        # A public client that registered itself before.
+        # The public client that an earlier registration stored, if this one repeats it.
         self.client: Any = None
         self.is_uncounted = False
         self._who = json.dumps(same)
@@ -242,14 +242,14 @@ class Registration:
                 client_type=model.CLIENT_PUBLIC if self.is_public else model.CLIENT_CONFIDENTIAL,
                 authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
                 registration_source=model.RegistrationSource.DCR,
-                # It is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
+                # The secret is random and long. A slow hash would let anyone waste a fifth of a second per request.
                 hash_client_secret=False,
             )
             if not self.is_public:
                 secret = client.client_secret
                 client.client_secret = hashed_secret(secret)
             client.save()
-        with suppress(Exception):  # it is counted the next time
+        with suppress(Exception):  # a repetition then counts as a new registration
             cache.set(self._key, client.client_id, timeout=REMEMBERED)
         answer = {
             "client_id": client.client_id,

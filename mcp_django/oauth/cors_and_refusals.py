@@ -16,9 +16,9 @@ from ..context.refused_request_log import report
 from ..problems import REMEDIES, SENT, Problem
 from .assertions_and_keys import InvalidAssertion, read_assertion
 
-# Among the headers that the toolkit makes of Django's request: no client can send one of this name.
+# Key in ``request.META``, which the toolkit passes on as headers. No client can send a header of this name.
 NOTED: Final = "mcp_django.refused"
-# MCP clients put their protocol headers on every request, so each of these needs leave in the preflight.
+# MCP clients send their protocol headers with every request, so the preflight has to allow each of them.
 ALLOW_HEADERS: Final = (
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Last-Event-ID, Mcp-Method, Mcp-Name"
 )
@@ -49,15 +49,15 @@ def cors(*methods: str) -> Callable[[View], View]:
 
 def begin(request: HttpRequest) -> None:
     """Prepare an OAuth request for noting causes of its refusal."""
-    # No dict: oauthlib copies those.
+    # Not a dict, because oauthlib copies those.
     request.META[NOTED] = SimpleNamespace(reason=None, wait=0)
 
 
 def note(headers: Mapping[str, Any], reason: Problem, wait: int = 0) -> bool:
     """Note the cause of an OAuth request's refusal, in case of one, for the log; return False.
 
-    ``headers`` are oauthlib's or Django's. ``wait`` are the seconds after which the request can come again, 0 for
-    never.
+    ``headers`` are oauthlib's or Django's. ``wait`` is the number of seconds after which the client can send the
+    request again, 0 for never.
     """
     if NOTED in headers:
         vars(headers[NOTED]).update(reason=reason, wait=wait)
@@ -83,7 +83,7 @@ def logged(view: View) -> View:
         try:
             response = view(request, *args, **kwargs)
         except (BadRequest, MultiPartParserError, SuspiciousOperation) as error:
-            # Django answers it.
+            # Django answers these with 400.
             report(400, f"{request.method} {request.path}: the body cannot be read ({type(error).__name__})", SENT)
             raise
         if response.status_code >= 400:
@@ -101,7 +101,7 @@ def client_id(request: HttpRequest) -> str:
     with suppress(ValueError, InvalidAssertion):
         if kind.lower() == "basic":
             return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
-        # A client may sign for itself (RFC 7523, section 3).
+        # An assertion that the client signed has its id as the subject (RFC 7523, section 3).
         return request.POST.get("client_id") or read_assertion(request.POST.get("client_assertion", "")).text("sub")
     return ""
 

@@ -1,11 +1,10 @@
 """Fetch a small JSON document from a URL that a stranger chose, such as a client's metadata or keys (SSRF guard).
 
-The name is resolved once, every address that it leads to has to be admitted, and the connection goes to one of these: a
-second look could be answered otherwise. A name leads where its owner says: to this machine, to its network, to the
-service that gives a virtual machine its credentials. So it is the address that is looked at, in each of the forms that
-it has. TLS is checked for the name. Nothing is followed, no proxy is taken from the environment, and all of it, from
-the name to the last byte, has one deadline and one size. A proxy that the project names resolves the name itself, so
-only names of the public network are asked of it.
+The owner of a name decides where it leads: to this machine, to its network, to the service that gives a virtual machine
+its credentials. So the fetcher resolves the name once, checks every address in each form that it can have, and connects
+to one of the checked addresses; a second lookup could give another answer. TLS is verified for the name. Redirects are
+not followed, proxies in the environment are ignored, and one deadline and one size limit everything from the lookup to
+the last byte. A proxy that the project configures resolves names itself, so it is only given public names.
 """
 
 import base64
@@ -32,26 +31,26 @@ from ..protocol.messages import decode
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Where IPv6 addresses of the public network are. What stands for an IPv4 address is elsewhere (mapped, NAT64), as are
-# link-local, site-local, unique local and multicast addresses; what is not is named below.
+# Public IPv6 addresses are in this network. Most addresses that stand for IPv4 (mapped, NAT64) are outside it, as are
+# link-local, site-local, unique local and multicast addresses. NOT_PUBLIC lists the exceptions within it.
 GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
-# Beside what Python calls not global, which differs between its versions: IPv4 with the host of Azure's virtual
-# machines, then protocol assignments with Teredo, documentation, and 6to4.
+# Refused besides addresses that Python does not call global, which differ between its versions: IPv4, with the host of
+# Azure's virtual machines; then IPv6: protocol assignments with Teredo, documentation, and 6to4.
 NOT_PUBLIC: Final = """
 0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24
 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 168.63.129.16/32
 2001::/23 2001:db8::/32 2002::/16 3fff::/20
 """
-# No setting opens these: services of the machine's own host, and what is no machine at all.
+# No setting admits these: services of the machine's own host, and addresses that do not belong to one machine.
 NEVER: Final = """
 0.0.0.0/8 169.254.0.0/16 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 224.0.0.0/4 240.0.0.0/4
 ::/96 fd00:ec2::/32 fd20:ce::/32 fe80::/10 fec0::/10 ff00::/8 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16
 """
 HOST: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*|[0-9a-f:.]*:[0-9a-f:.]*")
 MAX_LABEL: Final = 63
-# The last label of what a browser takes for an IPv4 address, in decimal, octal or hexadecimal.
+# If the last label is a number (decimal, octal, hexadecimal), browsers read the host as an IPv4 address.
 NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-# Domains that the public network does not have (RFC 6761, 6762 and 8375; ICANN's "internal"; what networks use beside).
+# Top-level domains of private networks and special uses (RFC 6761, 6762, 8375; ICANN's "internal"; others in use).
 OWN_DOMAINS: Final = frozenset(
     {"arpa", "corp", "home", "internal", "intranet", "invalid", "lan", "local", "localdomain", "localhost", "onion"}
     | {"private", "test"}
@@ -84,7 +83,7 @@ def is_public(text: str) -> bool:
 
 
 def is_private_or_public(text: str) -> bool:
-    """Return whether to fetch from an IP address a document of a host that the project names, or of loopback."""
+    """Return whether a document of a host that the project names may be fetched from an IP address, loopback too."""
     address = _address(text)
     mapped = getattr(address, "ipv4_mapped", None)
     return address is not None and mapped is None and (address.is_loopback or not _is_within(address, NEVER))
@@ -109,9 +108,9 @@ def _address(text: str) -> Address | None:
 MAX_BYTES: Final = 64 * 1024
 MAX_HEAD: Final = 16 * 1024
 MAX_SECONDS: Final = 5.0
-# Addresses of one name that are tried.
+# Maximum number of addresses tried for one name.
 MAX_TRIED: Final = 4
-# Seconds for which a document is kept: what is not said, at least, and at most.
+# Seconds for which a document is kept: by default, at least, and at most.
 AGE: Final = 3600
 MIN_AGE: Final = 60
 MAX_AGE: Final = 24 * 3600
@@ -122,7 +121,7 @@ DIRECTIVE: Final = re.compile(r"(?:^|,)\s*(s-maxage|max-age|no-store|no-cache)(?
 class FetchFailed(Exception):
     """Fetching the document failed; ``is_passing``: trying again later may help.
 
-    ``is_away``: there was no connection to its server, so the cause can be this server's own network.
+    ``is_away``: no connection to the document's server, so the cause may be this server's own network.
     """
 
     def __init__(self, seen: str, *, is_passing: bool, is_away: bool = False) -> None:
@@ -144,7 +143,7 @@ class Fetched:
 class Fetcher:
     """Fetches JSON documents over TLS from addresses that ``admits`` accepts, within a deadline and a size.
 
-    ``authorities`` is a file of certificate authorities that count beside those of the system (PEM), ``proxy`` the URL
+    ``authorities`` is a PEM file of certificate authorities to trust besides those of the system. ``proxy`` is the URL
     of an HTTP proxy that makes the connections.
     """
 
@@ -205,11 +204,11 @@ class Fetcher:
             return self._through_proxy(urlsplit(self.proxy), f"{host}:{port}", deadline)
         addresses = self._resolved(host, port, deadline)
         if not all(map(self.admits, addresses)):
-            # Which one it is tells a stranger what names mean within this network.
+            # Do not say which address: strangers would learn how names resolve within this network.
             raise FetchFailed("its host is not on the public network", is_passing=False)
         tried = addresses[:MAX_TRIED]
         for number, address in enumerate(tried):
-            # One that does not answer leaves time for the next.
+            # Leave time for the remaining addresses: this one may never answer.
             seconds = _left(deadline) / (len(tried) - number)
             try:
                 return self.connect(address, port, seconds)
@@ -233,7 +232,7 @@ class Fetcher:
         try:
             plain.settimeout(_left(deadline))
             plain.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
-            # What is closed here is not the connection.
+            # Closing this response does not close the connection.
             with HTTPResponse(_Bounded(plain, deadline), method="CONNECT") as response:  # type: ignore[arg-type]
                 response.begin()
                 if not 200 <= response.status < 300:
@@ -244,7 +243,7 @@ class Fetcher:
         return plain
 
     def _resolved(self, host: str, port: int, deadline: float) -> list[str]:
-        """Resolve the host of the document to fetch in a thread, as the system's resolver has no deadline."""
+        """Resolve the host of the document to fetch in a thread, because the system's resolver has no deadline."""
         found: list[list[str]] = []
 
         def look() -> None:
@@ -267,14 +266,14 @@ class Fetcher:
         if self.authorities is not None:
             context.load_verify_locations(self.authorities)
         plain.settimeout(_left(deadline))
-        # The handshake takes no longer than the socket's timeout, however many bytes it comes in.
+        # The socket's timeout limits the whole handshake, however slowly its bytes arrive.
         return context.wrap_socket(plain, server_hostname=parts.hostname)
 
 
 def fetcher_for(url: str, *, is_operators: bool = False) -> Fetcher:
     """Return the fetcher for a document's URL: of the public network, or of a host that the project names.
 
-    ``is_operators``: the project's settings have the URL, which may be within its network.
+    ``is_operators``: the URL comes from the project's settings, so it may lead into the project's network.
     """
     is_own = url.split("/")[2] in settings.CLIENT_DOCUMENTS["private"]
     admits = is_private_or_public if is_own or is_operators else is_public
@@ -305,7 +304,7 @@ def _request(parts: SplitResult) -> bytes:
 class _Bounded(io.RawIOBase):
     """The fetcher's reader of a connection, bounded by the deadline and a number of bytes.
 
-    Each look at the socket has the time that is left: a timeout alone begins anew with each byte that drips.
+    Each read gets only the time that is left: a fixed timeout would start again with each byte that trickles in.
     """
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
@@ -325,7 +324,7 @@ class _Bounded(io.RawIOBase):
         return size
 
     def makefile(self, *args: Any, **kwargs: Any) -> io.BufferedReader:
-        """Return what ``http.client`` asks a socket for."""
+        """Return the file object that ``http.client`` requests from a socket."""
         return io.BufferedReader(self, 4096)
 
 

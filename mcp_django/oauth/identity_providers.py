@@ -4,9 +4,9 @@ This is the MCP extension ``io.modelcontextprotocol/enterprise-managed-authoriza
 which the provider signed for this server and for this client (grant ``jwt-bearer``, RFC 7523). Only clients that an
 administrator added, and that the provider's entry names, can use it.
 
-A user is found by issuer and subject. That link is made by an administrator; or where the provider's entry says so,
-once, by an e-mail address that the provider has verified, or with a new user. An address is less than a link: it can be
-given to somebody else, so it never leads to staff unless the entry says that too.
+Issuer and subject identify a user by a link. An administrator makes the link; or if the provider's entry allows it, the
+first assertion does, by an e-mail address that the provider has verified or with a new user. An address is weaker than
+a link, because it can pass to somebody else, so it never leads to staff unless the entry allows that too.
 """
 
 import hashlib
@@ -51,11 +51,11 @@ logger = logging.getLogger("mcp_django")
 IDENTITY_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 PROFILE: Final = "urn:ietf:params:oauth:grant-profile:id-jag"
 TYP: Final = "oauth-id-jag+jwt"
-# Seconds that an identity assertion may be good for; it is used within moments.
+# Maximum lifetime of an identity assertion, in seconds; clients use it within moments.
 MAX_IDENTITY_LIFE: Final = 3600
-# Users with one address that are looked at.
+# Maximum number of users compared for one e-mail address.
 MAX_FOUND: Final = 10
-# What mends a refusal.
+# Remedies for administrators
 WRONG_PROVIDER_KEY: Final = (
     "Is jwks_uri in IDENTITY_PROVIDERS where the provider publishes the keys that it signs with?"
 )
@@ -92,7 +92,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
     client = _provided_client(request)
     try:
         assertion = read_assertion(request.POST.get("assertion", ""))
-        # The provider whose keys decide, by what the assertion says of its issuer.
+        # The issuer that the assertion claims selects the provider, whose keys then verify the claim.
         known = (found for found in _providers_of(client.client_id) if found.issuer == assertion.claims.get("iss"))
         provider = next(known, None)
         if provider is None:
@@ -106,7 +106,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
         claim = assertion.claims.get("scope")
         if claim is not None and not isinstance(claim, str):
             raise InvalidAssertion("The scope of the assertion is not a text.", NO_ENDPOINT)
-        # Never more than the assertion has, and by default no more than any client is given.
+        # Never more scopes than the assertion has. If it has none, the default ones of all clients.
         scopes = check_scopes(request, oauth2_settings.DEFAULT_SCOPES if claim is None else claim.split())
         resources = _resources(request, assertion)
         use_once(assertion)
@@ -118,7 +118,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
         raise errors.InvalidGrantError(description=str(refusal)) from None
     except NotLinked as refusal:
         note(request.META, refusal.reason)
-        # Who has an account here, and of which kind, is not the client's to know.
+        # Do not tell the client who has an account here, nor of which kind.
         raise errors.InvalidGrantError(description="The user of the assertion has no access here.") from None
     give_groups(identity.user, provider, assertion.claims.get("groups"))
     return issue(identity.user, client, scopes, resources, {LINKED_IDENTITY: identity.pk})
@@ -132,7 +132,7 @@ def _provided_client(request: HttpRequest) -> Any:
         raise invalid_client(request, problems.UNKNOWN_CLIENT, "There is no client of this id.")
     providers = _providers_of(client.client_id)
     if credentials.assertion is not None:
-        # By the keys that its provider's entry names.
+        # The provider's entry has the URL of the client's keys.
         urls = [found.client_keys[client.client_id] for found in providers if client.client_id in found.client_keys]
         keys = _keys_at(urls[0]) if urls and urls[0] else None
         check_signature(request, client.client_id, credentials.assertion, keys, NO_CLIENT_KEYS)
@@ -174,7 +174,7 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
 
 
 def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
-    """Return the link from an identity provider's subject to a user; made now, maybe, by e-mail or a new user."""
+    """Return the link from an identity provider's subject to a user; made by e-mail or with a new user if allowed."""
     subject = assertion.text("sub")
     found = _find_link(provider.issuer, subject)
     if found is not None:
@@ -182,7 +182,7 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
     refusal = NotLinked("the user with the address of the assertion is linked to another subject")
     try:
         with transaction.atomic(using=router.db_for_write(LinkedIdentity)):
-            # Written before anything is read: SQLite cannot always turn a reader into a writer.
+            # Write before reading: SQLite cannot always upgrade a read transaction to a write.
             LinkedIdentity._default_manager.filter(issuer=provider.issuer, subject=subject).update(subject=subject)
             user = _user_by_email(provider, assertion) or _new_user(provider, assertion)
             return LinkedIdentity._default_manager.create(issuer=provider.issuer, subject=subject, user=user)
@@ -190,7 +190,7 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
         pass
     except NotLinked as error:
         refusal = error
-    # Another request may have been first.
+    # Another request may have created the link first.
     found = _find_link(provider.issuer, subject)
     if found is None:
         raise refusal
@@ -199,7 +199,7 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
 
 def _find_link(issuer: str, subject: str) -> LinkedIdentity | None:
     rows = LinkedIdentity._default_manager.select_related("user").filter(issuer=issuer, subject=subject)
-    # A database may take letters of another case for the same.
+    # The database may ignore case.
     return next((row for row in rows if (row.issuer, row.subject) == (issuer, subject)), None)
 
 
@@ -217,7 +217,7 @@ def _email_field() -> str:
 
 
 def _user_by_email(provider: Provider, assertion: Assertion) -> Any:
-    """Return the user whose e-mail address the identity provider verified, if its entry allows to link them."""
+    """Return the user whose e-mail address the identity provider verified, if its entry allows linking them."""
     email, name = _verified_email(assertion), _email_field()
     if not email or not name or not email.isprintable():
         return None
@@ -266,7 +266,7 @@ def _new_user(provider: Provider, assertion: Assertion) -> Any:
 def give_groups(user: Any, provider: Provider, claim: Any) -> None:
     """Set the user's groups among those in the identity provider's entry, by the assertion's ``groups`` claim.
 
-    Groups that the entry does not name are left alone. A provider that says nothing of groups gives none.
+    Groups that the entry does not name are left alone. Without the claim, the user loses all that it names.
     """
     if not provider.groups or not hasattr(user, "groups"):
         return

@@ -39,19 +39,19 @@ def content_security_policy(script: str = "") -> str:
     """Return the Content-Security-Policy of an OAuth page: own styles, the site's icon, the ``script``, if any."""
     sources = {"img-src": str(settings.SERVER["icon"] or ""), "script-src": script}
     allowed = "".join(f" {name} {_source(url)};" for name, url in sources.items() if url)
-    # No form-action: browsers apply it to the redirect after the form as well, which goes to the client.
+    # No form-action: browsers also apply it to the redirect after the form, which leads to the client.
     return f"default-src 'none'; style-src '{_digest(stylesheet())}';{allowed} base-uri 'none'; frame-ancestors 'none'"
 
 
 def _source(url: str) -> str:
-    """Return what the policy of a page's frame names for a URL (CSP 3, section 2.3.1)."""
+    """Return the source expression for a URL in the policy of a page's frame (CSP 3, section 2.3.1)."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:" if parts.scheme else "'self'"
 
 
 def copy_script() -> str:
     """Return the URL of the copy buttons' script for a page in the frame, "" where no static files are served."""
-    with suppress(ImproperlyConfigured, ValueError):  # a manifest that collectstatic has not written yet, say
+    with suppress(ImproperlyConfigured, ValueError):  # such as a manifest that collectstatic has not written yet
         return static("mcp_django/copy.js") if apps.is_installed("django.contrib.staticfiles") else ""
     return ""
 
@@ -64,7 +64,7 @@ def _digest(text: str) -> str:
 def frame(request: HttpRequest | None = None) -> dict[str, Any]:
     """Return the frame of an OAuth page: the template context that every page needs, in the active language.
 
-    ``request`` is that of a person who is signed in or about to be; without it nothing depends on who asks.
+    ``request`` is that of a person who is signed in or about to be. Without it, the context is the same for everybody.
     """
     language = shown_language()
     try:
@@ -98,7 +98,7 @@ def url_of(name: str) -> str:
 def _way_back(request: HttpRequest) -> tuple[str, str] | None:
     """Return path and name of the link back in the page frame: to the admin for its users, else to the site."""
     may_enter = False
-    with suppress(Exception):  # there may be no admin, and its hook is the project's own
+    with suppress(Exception):  # there may be no admin, and the project's hook may fail
         may_enter = bool(admin_site.has_permission(request))
     try:
         if may_enter:

@@ -1,9 +1,9 @@
 """URLs of this server: its origin, the issuer, each endpoint as resource (RFC 8707), and its metadata (RFC 9728).
 
-Paths are those of the URLconf. Where the whole project is below a path, that script prefix stands before them in every
-URL, and after the origin in the issuer.
+Paths are those of the URLconf. If the whole project is below a path, that script prefix precedes them in every URL, and
+follows the origin in the issuer.
 
-A resource is compared as a whole, never by prefix: a token for the origin is not one for an endpoint below it.
+Resources are compared as a whole, never by prefix: a token for the origin is not valid for an endpoint below it.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-# What a path may hold as it is (RFC 3986, section 3.3).
+# Characters that need no quoting in a path (RFC 3986, section 3.3).
 UNQUOTED: Final = "/:@!$&'()*+,;="
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -37,7 +37,7 @@ Parts = tuple[str, str, int | None, str]
 def origin(request: HttpRequest | None) -> str:
     """Return the origin URL of this server: scheme, host and port.
 
-    While developing (``DEBUG``), this machine goes by each of its names: the one that was asked for is returned.
+    With ``DEBUG``, clients may use any name of this machine, and the origin has the one that the request used.
     """
     if not settings.BASE_URL:
         if request is None or not django_settings.DEBUG:
@@ -52,7 +52,7 @@ def origin(request: HttpRequest | None) -> str:
 
 
 def _named_by_host(base: str, request: HttpRequest) -> str:
-    # A proxy may have taken TLS off, so the request does not know the scheme.
+    # Behind a proxy that terminates TLS, the request does not know the scheme.
     return f"{base.partition('://')[0]}://{request.get_host()}"
 
 
@@ -86,7 +86,7 @@ def resource_url(request: HttpRequest | None, path: str) -> str:
 def own_resource(request: HttpRequest, path: str) -> str | None:
     """Return the resource URL of the endpoint at ``path``, None if it could be another endpoint's.
 
-    Some servers take the prefix from a header of the client: a token for one endpoint would be good at the other.
+    Some servers take the prefix from a header, with which a client could use one endpoint's token at another.
     """
     prefix = script_prefix()
     return None if prefix and is_endpoint(prefix + path) else _quoted(origin(request), prefix + path)
@@ -100,7 +100,7 @@ def _quoted(base: str, path: str) -> str:
 def metadata_url(request: HttpRequest | None, path: str) -> str:
     """Return the URL of the metadata of the resource at ``path``, for the challenge (RFC 9728, section 5.1).
 
-    Below a prefix it is there once more: a proxy need not pass on the place at the root (section 3.1).
+    With a script prefix, this URL is below it: a proxy need not pass on the path at the root (section 3.1).
     """
     return issuer(request) + WELL_KNOWN + quote(script_prefix() + path, safe=UNQUOTED)
 
@@ -114,7 +114,7 @@ def mounted_path(path: str) -> str:
 def same_resource(a: str, b: str) -> bool:
     """Return whether two URLs name one resource: case of scheme and host, default port and slash may differ.
 
-    While developing (``DEBUG``), all names of this machine are one host.
+    With ``DEBUG``, all names of this machine count as one host.
     """
     first, second = _normalise(a), _normalise(b)
     if first is None or second is None or first == second or not django_settings.DEBUG:
@@ -124,7 +124,7 @@ def same_resource(a: str, b: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _normalise(url: str) -> Parts | None:
-    # urlsplit drops tabs, line ends and leading spaces without a word.
+    # urlsplit silently drops tabs, line ends and leading spaces.
     if not url.isprintable() or " " in url:
         return None
     try:
@@ -145,10 +145,10 @@ def endpoints() -> "dict[str, MCPSite]":
 
 
 def canonical(request: HttpRequest | None, resource: str) -> str | None:
-    """Return the endpoint's own spelling of a resource URL, None if it is no endpoint of this server.
+    """Return the endpoint's own spelling of a resource URL, None if it is not an endpoint of this server.
 
-    The query of an address that narrows what a client reaches is no part of the endpoint's name; any other one, and a
-    fragment, make it no resource (RFC 8707, section 2).
+    A query that narrows what a client reaches is not part of the endpoint's name. A URL with any other query, or with a
+    fragment, is not a resource (RFC 8707, section 2).
     """
     named, _, query = resource.partition("?")
     if query and "#" not in query and {name for name, _ in parse_qsl(query, keep_blank_values=True)} <= NARROWING:
@@ -156,7 +156,7 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
     known = (resource_url(request, path) for path in endpoints())
     if (url := next((url for url in known if same_resource(url, resource)), None)) or _normalise(resource) is None:
         return url
-    # It can be one of the many paths of a mount that has parameters in its prefix.
+    # It can be one of the many paths of an endpoint that is mounted below a URL pattern with parameters.
     path = mounted_path(unquote(urlsplit(resource).path)).removesuffix("/")
     url = resource_url(request, path)
     return url if same_resource(url, resource) and is_endpoint(path) else None
@@ -180,9 +180,9 @@ def uses_oauth() -> bool:
             return True
         try:
             found = import_string(configured) if isinstance(configured, str) else configured
-        except RuntimeError:  # it needs the toolkit, which is not installed
+        except RuntimeError:  # the class needs the toolkit, which is not installed
             return True
-        except Exception:  # whatever the project's module raises; Django says so when it is needed
+        except Exception:  # whatever the project's module raises; it raises again when a request needs the class
             continue
         if AUTHENTICATION in {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}:
             return True

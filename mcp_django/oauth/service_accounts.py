@@ -1,7 +1,7 @@
 """Service accounts: tokens for programs by the grant ``client_credentials`` (RFC 6749, section 4.4).
 
-This is the MCP extension ``io.modelcontextprotocol/oauth-client-credentials``. An administrator makes each account, and
-the grant knows accounts and no other client: what clients can get that registered themselves does not depend on it.
+This is the MCP extension ``io.modelcontextprotocol/oauth-client-credentials``. An administrator creates each account,
+and the grant accepts no other clients, so it gives nothing to clients that registered themselves.
 """
 
 import logging
@@ -31,7 +31,7 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
     """Issue a token for a service account by its secret or assertion (RFC 6749, section 4.4)."""
     credentials = read_credentials(request)
     account = ServiceAccount._default_manager.select_related("user").filter(client_id=credentials.client_id).first()
-    # A database may take letters of another case for the same.
+    # The database may ignore case.
     if account is None or account.client_id != credentials.client_id:
         raise invalid_client(request, problems.NO_ACCOUNT, "There is no service account of this id.")
     if credentials.assertion is not None:
@@ -63,7 +63,7 @@ def new_secret(account: ServiceAccount) -> str:
 def application_of(account: ServiceAccount) -> Any:
     """Return the toolkit's application of a service account, to which its tokens belong, created if needed.
 
-    No other flow issues tokens to it. With its secret the account can revoke them.
+    No other flow issues tokens to the application. The account can revoke its tokens with the application's secret.
     """
     model = get_application_model()
     kept = {

@@ -1,7 +1,7 @@
 """Stored tokens: facts kept with them, tokens created by commands and programs, their revocation and expiry.
 
-Facts are written when the user consents, and passed on from token to token of one grant. Tokens for headless clients
-and for tests are made here. Access ends here too, whoever ends it: users on their page, administrators in the admin.
+Facts are stored when the user consents, and passed on to each later token of the grant. This module creates tokens for
+headless clients and for tests. It also ends access, for users on their page and for administrators in the admin.
 """
 
 import hashlib
@@ -35,14 +35,14 @@ from ..orm.pagination import chunks
 from ..scopes import join
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, credential_of
 
-# Under which is kept when access ends, in seconds since the epoch, where the user chose that.
+# Name of the fact with the time at which access ends (seconds since the epoch), if the user chose one.
 UNTIL: Final = "granted_until"
-# A code waits for its token, and a token that was just made for its row.
+# Minimum age of facts that are cleared: facts are stored before their token, and those of a code wait for its exchange.
 YOUNG: Final = timedelta(days=1)
-# The application of tokens that are made here.
+# Client id and name of the application for tokens that are created here.
 CLIENT: Final = "mcp_token"
-# No secret of another origin begins so: the toolkit's have letters and digits only, and those of Django's hashers a "$"
-# after the name of a hasher.
+# No other stored secret begins with this: the toolkit's have letters and digits only, and in those of Django's hashers
+# the name of a hasher precedes the first "$".
 PREFIX: Final = "mcp_sha256$"
 
 
@@ -139,11 +139,11 @@ def create_token(
 ) -> tuple[Any, str]:
     """Create and store a token without an OAuth flow, for the endpoints ``resources``; return row and text.
 
-    The text is stored as the toolkit stores tokens, hashed, and cannot be had again. ``facts`` are for hooks to find at
+    The text is stored hashed, as the toolkit does it, and cannot be shown again. Hooks find ``facts`` at
     ``request.mcp.facts``.
     """
     expires, model = timezone.now() + timedelta(days=days), get_application_model()
-    # No flow issues tokens to it, and nobody knows its secret.
+    # No flow issues tokens to this application, and nobody knows its secret.
     defaults = {
         "name": CLIENT,
         "client_type": model.CLIENT_CONFIDENTIAL,
@@ -186,7 +186,7 @@ def issue(
 ) -> dict[str, Any]:
     """Store a new token without a refresh token, and return the token endpoint's answer; ``until`` ends it earlier.
 
-    It is for programs: who got this one can prove again who they are (RFC 6749, section 4.4.3).
+    It is for programs, which can authenticate again instead of refreshing (RFC 6749, section 4.4.3).
     """
     now = timezone.now()
     lasts = now + timedelta(seconds=oauth2_settings.ACCESS_TOKEN_EXPIRE_SECONDS)
@@ -209,11 +209,11 @@ def own_tokens() -> QuerySet[Any]:
     return found
 
 
-# Secrets that this server made up itself: random and long, so that one round of hashing is enough
+# Secrets made by this server, long and random, so that one round of hashing is enough
 
 
 def hashed_secret(secret: str) -> str:
-    """Return the hash that is stored of a random secret, a SHA-256 as for stored tokens."""
+    """Return the hash to store for a random secret, a SHA-256 as for stored tokens."""
     return PREFIX + hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -242,7 +242,7 @@ def live() -> Q:
 def end_access(tokens: Collection[Any]) -> None:
     """Revoke stored access tokens, with their refresh tokens and all tokens of the same families.
 
-    ``tokens`` were read together with their ``refresh_token``. Streams end with the tokens. It takes a few queries for
+    ``tokens`` must have been fetched with their ``refresh_token``. Streams end with the tokens. A few queries revoke
     each few hundred of them.
     """
     access, refresh = get_access_token_model(), get_refresh_token_model()
@@ -250,8 +250,8 @@ def end_access(tokens: Collection[Any]) -> None:
         for part in chunks(list(tokens)):
             renewed = [token.refresh_token for token in part if getattr(token, "refresh_token", None) is not None]
             families = {refresh_token.token_family for refresh_token in renewed} - {None}
-            # By families: a client that refreshes meanwhile has other tokens, of the same family. What it gets after
-            # this is left without its access token, which the token endpoint refuses.
+            # By families: a client that refreshes meanwhile has new tokens in the same family. A refresh token that it
+            # gets after this has no access token, and the token endpoint refuses it.
             mine = Q(token_family__in=families) | Q(access_token__in=[token.pk for token in part])
             now = timezone.now()
             refresh._default_manager.filter(mine, revoked__isnull=True).update(revoked=now, updated=now)

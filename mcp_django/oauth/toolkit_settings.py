@@ -1,6 +1,6 @@
 """Settings of django-oauth-toolkit for MCP: the whole of ``OAUTH2_PROVIDER``.
 
-Imported by a project's settings module: nothing here may need loaded apps.
+The project's settings module imports this module, so nothing here may need loaded apps.
 """
 
 import copy
@@ -10,35 +10,35 @@ from ..scopes import ADMIN, READ, WRITE
 
 HOUR = 3600
 DAY = 24 * HOUR
-# Marks a text for translation, which the pages do: Django's own mark needs the settings that this is for.
+# Marks texts that the pages translate. Django's own function needs the settings, which import this module.
 _ = str
 
 
 PROVIDER: Final[dict[str, Any]] = {
     "OAUTH2_VALIDATOR_CLASS": "mcp_django.oauth.validator.MCPValidator",
-    # It knows the code and refresh grants only; the default server also answers password and client credentials.
+    # This server accepts the code and refresh grants only; the default also accepts password and client credentials.
     "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
     "SCOPES": {
         READ: _("See the data that you can see"),
         WRITE: _("Make changes and run admin actions that you are allowed to"),
         ADMIN: _("Use administrative tools that you are allowed to use"),
     },
-    # The toolkit's default is every scope there is.
+    # The toolkit's default is all scopes.
     "DEFAULT_SCOPES": [READ],
     "ACCESS_TOKEN_EXPIRE_SECONDS": HOUR,
     # Counted from the end of the access token, so it slides while the client is in use.
     "REFRESH_TOKEN_EXPIRE_SECONDS": 30 * DAY,
     "ROTATE_REFRESH_TOKEN": True,
     "REFRESH_TOKEN_REUSE_PROTECTION": True,
-    # The toolkit's grace hands back the stored token, which hashing removes; the validator has its own.
+    # The toolkit's grace returns the stored token, which is hashed here. The validator has a grace of its own.
     "REFRESH_TOKEN_GRACE_PERIOD_SECONDS": 0,
     "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
     "PKCE_REQUIRED": True,
     "REQUEST_APPROVAL_PROMPT": "force",
     # Command-line clients listen on http://localhost:<any port>/callback.
     "ALLOW_LOCALHOST_LOOPBACK": True,
-    # http is for loopback alone: registration enforces it. The others are private-use schemes of known clients, beside
-    # which registration takes reverse domain names (RFC 8252, section 7.1).
+    # Registration accepts http for loopback only. The last six are private-use schemes of known clients; registration
+    # also accepts reverse domain names (RFC 8252, section 7.1).
     "ALLOWED_REDIRECT_URI_SCHEMES": ["https", "http", "cursor", "kiro", "raycast", "warp", "windsurf", "zed"],
     "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT": True,
     "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT": True,
@@ -49,12 +49,12 @@ PROVIDER: Final[dict[str, Any]] = {
     "COMPLIANT_BCP_RFC9700_REFRESH_TOKEN": True,
     "COMPLIANT_BCP_RFC9700_REDIRECT_URI_MATCHING": True,
     "COMPLIANT_BCP_RFC9700_PKCE_REQUIRED": True,
-    # Written out, because a later default of True would make loopback redirects an error of the deploy checks.
+    # Explicit, because if the toolkit's default became True, loopback redirects would fail the deployment checks.
     "COMPLIANT_BCP_RFC9700_REDIRECT_URI_SCHEME": False,
     "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
     "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
     "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none", "client_secret_basic", "client_secret_post"],
-    # The app has a registration view of its own; the toolkit's leaves a usable token behind with each client.
+    # This app has a registration view of its own; the toolkit's leaves a usable token behind with each client.
     "DCR_ENABLED": False,
     "CIMD_ENABLED": False,
     "OIDC_ENABLED": False,
@@ -66,12 +66,12 @@ PROVIDER: Final[dict[str, Any]] = {
 def provider_settings(*, base_url: str | None = None, **overrides: Any) -> dict[str, Any]:
     """Return the settings of django-oauth-toolkit (``OAUTH2_PROVIDER``) for an MCP endpoint.
 
-    ``base_url`` is ``MCP_DJANGO["BASE_URL"]`` again: scheme, host and port, in which case it becomes the issuer.
-    ``overrides`` are keys of ``OAUTH2_PROVIDER`` that replace the ones given here; system checks name what is unsafe.
+    ``base_url`` is the same as ``MCP_DJANGO["BASE_URL"]`` (scheme, host and port), and becomes the issuer.
+    ``overrides`` are keys of ``OAUTH2_PROVIDER`` that replace those given here; system checks report unsafe ones.
     """
     return {
         **copy.deepcopy(PROVIDER),
-        # One issuer for the whole origin, whatever Host header a request carries (RFC 8414, section 2).
+        # One issuer for the whole origin, whatever the request's Host header is (RFC 8414, section 2).
         "OIDC_ISS_ENDPOINT": (base_url or "").rstrip("/"),
         **overrides,
     }

@@ -1,13 +1,13 @@
-"""``path("", include("mcp_django.oauth.urls"))``: it belongs at the root, where clients look for the documents.
+"""URLs of the authorization server: ``path("", include("mcp_django.oauth.urls"))``, at the root, where clients look.
 
-The endpoints answer with and without their last slash: a redirect would lose the body of a POST.
+The endpoints answer with and without a trailing slash: a redirect would lose the body of a POST.
 """
 
 from django.urls import include, path, re_path
 
 from ..conf import require_apps
 
-# Without them the next import fails, and says neither why nor what to do.
+# Without these apps, the next import fails and says neither why nor what to do.
 require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
 
 from . import views  # noqa: E402
@@ -16,7 +16,7 @@ from .client_registration import register  # noqa: E402
 from .well_known_metadata import CATALOGS, DOCUMENTS, catalog, well_known  # noqa: E402
 
 DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
-# A line end too, which would be left to the project's HTML page otherwise.
+# Line ends too: without them, such a path would get the project's HTML page for 404.
 ANYTHING = r"[\s\S]"
 
 authorize = views.ConsentView.as_view()

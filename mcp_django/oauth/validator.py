@@ -56,14 +56,14 @@ from .stored_tokens import (
     until_of,
 )
 
-# Among the headers that the toolkit makes of Django's request: no client can send one of this name.
+# Key in ``request.META``, which the toolkit passes on as headers. No client can send a header of this name.
 BEGAN: Final = "mcp_django.began"
-# Secrets that are tried on a hash that is slow on purpose, of one client from all addresses; and the characters of a
-# secret that nobody thought of, which needs no such hash.
+# Rate at which secrets of one client, from all addresses, are compared with a slow hash; and the number of characters
+# from which on a secret counts as random and needs no slow hash.
 SLOW_RATE: Final = "30/m"
 RANDOM: Final = 32
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
-# A SHA-256 in base64url, and what it may have been made of (RFC 7636, sections 4.1 and 4.2).
+# A code challenge is a SHA-256 in base64url, made from a code verifier (RFC 7636, sections 4.1 and 4.2).
 S256_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
@@ -92,8 +92,8 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
 def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]:
     """Validate a program's request for scopes: return those that its client may have, all by default.
 
-    Clients ask for what the endpoint names, so what they may not have is left out, and the answer says what is left
-    (RFC 6749, section 3.3).
+    Clients request the scopes that the endpoint names, so those that they may not have are left out, and the answer
+    names the others (RFC 6749, section 3.3).
     """
     scopes = list(granted)
     reach = expand(scopes).intersection(oauth2_settings.SCOPES)
@@ -125,13 +125,13 @@ def check_signature(
 class MCPValidator(OAuth2Validator):
     """The OAuth2Validator: codes with S256 for known endpoints, rotating refresh tokens, no other grants."""
 
-    # Within it a spent refresh token still works: parallel processes of one client and lost responses do no harm.
+    # Time for which a spent refresh token still works, so that parallel processes and lost responses do no harm.
     refresh_grace = timedelta(seconds=30)
 
     def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
         """Validate a client's secret against its stored hash; slow hashes are rate-limited.
 
-        The first time that a long one is right, it is stored as those that this server makes are.
+        When a long secret matches, it is stored again with the fast hash that this server uses for its own secrets.
         """
         if is_hashed_here(stored_secret):
             return same_secret(provided_secret, stored_secret)
@@ -217,7 +217,7 @@ class MCPValidator(OAuth2Validator):
         return True
 
     def _create_authorization_code(self, request: OAuthRequest, code: dict[str, str], expires: Any = None) -> Any:
-        # The view has checked both; the consent form could have been changed since.
+        # Check again what the view has checked, because the consent form could have been changed since.
         check_challenge(request.code_challenge, request.code_challenge_method, request.state)
         asked = getattr(request, "resource", None) or []
         asked = [asked] if isinstance(asked, str) else asked
@@ -229,13 +229,13 @@ class MCPValidator(OAuth2Validator):
     def validate_code(self, client_id: str, code: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
         """Validate an authorization code of an active user; a reused code revokes the tokens made from it.
 
-        A request that was there before these tokens is no replay: it lost a race, and leaves them to the winner.
+        A request that began before these tokens were made is not a replay: it lost a race, and they stay valid.
         """
         if not super().validate_code(client_id, code, client, request, *args):
             refresh, family = get_refresh_token_model(), _family_of(code)
             began: datetime | None = request.headers.get(BEGAN)
             if began is None or not refresh.objects.filter(token_family=family, created__gte=began).exists():
-                # What was made from a code that came twice (OAuth 2.1, section 4.1.3).
+                # Revoke what was issued for a code that is used twice (OAuth 2.1, section 4.1.3).
                 refresh.revoke_family(family)
             row = get_grant_model().objects.filter(code=code).first()
             if row is None:
@@ -247,26 +247,26 @@ class MCPValidator(OAuth2Validator):
         return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
-        """Do nothing in the validator: the authorization code was deleted in the transaction that stored its tokens."""
+        """Do nothing: the validator deleted the authorization code in the transaction that stored its tokens."""
 
     # Refresh tokens
 
     def validate_refresh_token(self, refresh_token: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
         """Validate a refresh token of an active user; a spent one works for a moment, later its family is revoked.
 
-        The row is read once: between two looks another request could have spent it.
+        The row is read once: between two queries another request could spend the token.
         """
         rows = get_refresh_token_model().objects.select_related("access_token", "application", "user")
         found = rows.filter(token_checksum=checksum_of(refresh_token))
         row = found.order_by(F("revoked").desc(nulls_first=True)).first()
         if row is None:
             return note(request.headers, problems.UNKNOWN_REFRESH)
-        # Within the grace a spent token is good while its successor lives.
+        # Within the grace, a spent token is valid while its successor exists.
         successors = get_access_token_model().objects.filter(source_refresh_token=row)
         if row.revoked is not None and not (row.revoked > timezone.now() - self.refresh_grace and successors.exists()):
             note(request.headers, problems.SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
-        # Its grant has ended, or was unused too long.
+        # The grant has ended, or was not used for too long.
         lifetime, access = refresh_token_expire_timedelta(), row.access_token
         is_late = access is None or (lifetime is not None and access.expires + lifetime <= timezone.now())
         if row.revoked is None and is_late:
@@ -298,11 +298,11 @@ class MCPValidator(OAuth2Validator):
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Save the tokens of a validated request; a refresh token spent a moment ago gets a sibling pair in its family.
 
-        The toolkit would hand out the earlier pair again, which nobody knows once tokens are hashed.
+        The toolkit would return the earlier pair again, but only hashes of it are stored.
         """
         spent = getattr(request, "refresh_token_instance", None)
         if request.grant_type == "authorization_code":
-            # Written before anything is read: whoever comes second waits, on SQLite too, and then finds it gone.
+            # Write before reading: a second request for this code waits, on SQLite too, and then finds the code gone.
             codes = get_grant_model().objects.filter(code=request.code, application=request.client)
             if not codes.filter(expires__gt=timezone.now()).update(expires=timezone.now()):
                 raise errors.InvalidGrantError(request=request)
@@ -329,7 +329,7 @@ class MCPValidator(OAuth2Validator):
         access, refresh = get_access_token_model(), get_refresh_token_model()
         mine = {"token_checksum": checksum_of(token), "application": request.client}
         with transaction.atomic(using=router.db_for_write(access)):
-            # Written before anything is read: SQLite cannot always turn a reader into a writer.
+            # Write before reading: SQLite cannot always upgrade a read transaction to a write.
             access.objects.filter(**mine).update(updated=timezone.now())
             for family in set(refresh.objects.filter(**mine).values_list("token_family", flat=True)):
                 refresh.revoke_family(family)
@@ -371,7 +371,7 @@ class MCPValidator(OAuth2Validator):
         asked = [value for key, value in request.decoded_body or [] if key == "resource"]
         found = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
         if found and django_settings.DEBUG:
-            # In the spelling of the grant, which may have another name of this machine.
+            # Use the spelling of the grant, which may have another name of this machine.
             row = getattr(request, "refresh_token_instance", None)
             if row is None:
                 row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
@@ -381,35 +381,35 @@ class MCPValidator(OAuth2Validator):
         super()._check_and_set_request_resource(request)
         request.resource = request.resource or check_resources([], _HeadersOnly(request.headers))
 
-    # ID tokens are no access tokens, and there are none.
+    # ID tokens are not access tokens, and this server issues none.
 
     def validate_id_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Validate no ID token: refuse each."""
+        """Refuse every ID token in the validator."""
         return False
 
     def validate_jwt_bearer_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Validate no JWT bearer token: refuse each."""
+        """Refuse every JWT bearer token in the validator."""
         return False
 
 
 def _assertions(request: OAuthRequest) -> list[str]:
-    """Return what the validator has to check in a token request's body: the client assertions."""
+    """Return the client assertions in the body of a token request, which the validator has to check."""
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family of the tokens of an authorization code, computed, so that the validator knows a reuse."""
+    """Return the token family of an authorization code, computed from it, so that the validator recognises a reuse."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:
-    """Return whether the grant that is validated has ended, as its user chose a time for it."""
+    """Return whether the grant that is validated has ended, at a time that its user chose."""
     until = until_of(facts)
     return until is not None and until <= timezone.now()
 
 
 def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:
-    """Send the signal ``client_connected`` after commit, if the validator issues a client's first token of the user."""
+    """Send the signal ``client_connected`` after commit, if this is the client's first token for the user."""
     user, client = request.user, request.client
     tables = get_access_token_model(), get_refresh_token_model()
     if any(table._default_manager.filter(user=user, application=client).exists() for table in tables):
@@ -427,5 +427,5 @@ class _HeadersOnly(HttpRequest):
         self.META = headers
 
     def _get_scheme(self) -> str:
-        # The toolkit notes here what Django's own request said of TLS.
+        # The toolkit sets this header if Django's own request came over TLS.
         return "https" if self.META.get("X_DJANGO_OAUTH_TOOLKIT_SECURE") else "http"

@@ -55,7 +55,7 @@ from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 from .well_known_metadata import well_known
 
 try:
-    # Where they are from 4.0 on.
+    # Location since django-oauth-toolkit 4.0.
     from oauth2_provider.authorization_server.views import base as toolkit
     from oauth2_provider.authorization_server.views import token as toolkit_tokens
 except ImportError:
@@ -64,13 +64,13 @@ except ImportError:
 
 logger = logging.getLogger(__name__)
 
-# What oauthlib raises for a query string that is not properly encoded, and the database for a NUL.
+# oauthlib raises ValueError for a malformed query string, the database DataError (or ValueError) for a NUL.
 UNREADABLE: Final = (ValueError, DataError)
-# Seconds after which a client may try again when the database did not answer.
+# Seconds until a client should try again after the database did not answer.
 RETRY_AFTER: Final = 5
-# In which a span is told, and their seconds.
+# Units in which the consent page shows a period, with their seconds.
 UNITS: Final = (("day", 24 * 3600), ("hour", 3600), ("minute", 60))
-# The user said no, or a client asks whether they are signed in.
+# Errors that are not logged: the user refused, or a client asked whether they are signed in.
 ORDINARY: Final = frozenset({"access_denied", "login_required"})
 SECRETS: Final = (
     *("assertion", "client_assertion", "client_secret", "code", "code_verifier"),
@@ -81,8 +81,8 @@ SECRETS: Final = (
 class ConsentForm(AllowForm):
     """Form of the consent page: the authorization request in hidden fields, and the user's answer.
 
-    Cleaned, ``scope`` holds what was asked for and ticked; with nothing ticked, ``allow`` is False. ``models`` are the
-    labels of the apps and models that it is for, none for all; ``days`` is when it ends, None for what the site has.
+    Cleaned, ``scope`` holds the requested scopes that were ticked; if none was, ``allow`` is False. ``models`` are the
+    labels of apps and models that limit access, none for all; ``days`` is its lifetime, None for the site's default.
     """
 
     nonce = claims = None
@@ -91,7 +91,7 @@ class ConsentForm(AllowForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.hidden_fields():
-            # Stripping would change the client's state.
+            # Stripping white space would change the client's ``state``.
             field.field.strip = False
 
     def clean(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class ConsentForm(AllowForm):
         cleaned["scope"] = " ".join(granted)
         cleaned["models"] = cast(QueryDict, self.data).getlist("models")
         if len(cleaned["models"]) > MAX_LABELS or not all(map(LABEL.fullmatch, cleaned["models"])):
-            # Without one of them it could be for more than was meant.
+            # Ignoring an invalid label could give access to more than the user meant.
             raise forms.ValidationError("unknown model")
         return cleaned
 
@@ -154,14 +154,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             log_refusal(request, refused.status, "invalid_client", refused.detail)
             error = {"error": "invalid_client", "description": refused.detail}
             return self.render_to_response({"error": error, "refused": refused}, status=refused.status)
-        # The toolkit lets the client's query decide whether the user is asked.
+        # Always ask the user: the toolkit lets the client's query decide it.
         query = request.GET.copy()
         query["approval_prompt"] = "force"
         request.GET = query  # type: ignore[assignment]
         return super().get(request, *args, **kwargs)
 
     def handle_no_permission(self) -> HttpResponseBase:
-        """Say on the way to login which application asks; a browser that comes back without a session is told so."""
+        """Show on the way to login which application asks; tell a browser that comes back without a session."""
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
@@ -173,7 +173,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
         login, asked = super().handle_no_permission(), request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
-        with suppress(ValueError):  # brackets around what is no address
+        with suppress(ValueError):  # brackets around something that is not an address
             is_known = "Location" in login and asked and asked.isprintable()
             for client in clients.filter(client_id=asked) if is_known else ():
                 name, uri = plain(client.name), request.GET.get("redirect_uri", "")
@@ -213,7 +213,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
         """Render the consent page, or say that an unknown application has to be connected again."""
         asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
-        # No database takes a NUL.
+        # Databases do not accept a NUL.
         may_be_unknown = "error" in context and "refused" not in context and asked and asked.isprintable()
         if may_be_unknown and not get_application_model()._default_manager.filter(client_id=asked).exists():
             with suppress(ImproperlyConfigured):
@@ -243,14 +243,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             described=described_by(client),
             target=target,
             redirect_host=str(target),
-            # The user has let this client in before, and did not take it back.
+            # The user has given this client access before, and has not removed it.
             is_known=not verified and target.kind == "web" and had.filter(live()).exists(),
             resources=self.resources,
-            # An admin that the client asks for does not let in its user, as they are signed in now.
+            # An admin at the requested endpoints does not admit the user as they are signed in now.
             is_refused=getattr(user, "is_staff", False) and any(_refuses(found, self.request) for found in admins),
             reach=reach_of(self.request, sites),
             choices=_choices(kwargs["scopes"]),
-            # What it did not ask for in words is not ticked.
+            # Scopes are ticked only if the client named them.
             is_named=bool(self.request.GET.get("scope", "").strip()),
             questions=questions_for(self.request),
             unused_for=_period(refresh_token_expire_timedelta()),
@@ -267,7 +267,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         parts = urlsplit(redirect_to)
         query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
         target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
-        # Whose own it is was checked before; the toolkit knows schemes by a list alone.
+        # The URI was checked to be the client's own; the toolkit would only allow schemes on its list.
         if is_app_scheme(urlsplit(target).scheme):
             return HttpResponse(status=302, headers={"Location": iri_to_uri(target)})
         return super().redirect(target, application)
@@ -302,11 +302,11 @@ def _period(span: timedelta | None) -> str:
     return str(TIME_STRINGS[unit] % {"num": seconds // size})
 
 
-# Those of an endpoint for client programs.
+# Decorators of the endpoints for client programs.
 FOR_PROGRAMS: Final = (transaction.non_atomic_requests, cors("POST"), logged, sensitive_post_parameters(*SECRETS))
 
 
-# Grants without a user at the browser: the setting that says for whom a grant is, and what issues its tokens.
+# Grants without a user at a browser: the setting that enables each, and the function that issues its tokens.
 PROGRAM_GRANTS: Final = {
     ACCOUNT_GRANT: ("SERVICE_ACCOUNTS", account_token),
     IDENTITY_GRANT: ("IDENTITY_PROVIDERS", identity_token),
@@ -316,8 +316,8 @@ PROGRAM_GRANTS: Final = {
 class ProgramMixin:
     """Mixin of the two views for client programs, of tokens and revocation: JSON answers, and rates of refusals.
 
-    Refusals are limited for each client and for each address. Each request counts before anything is looked at, and is
-    given back when it was a good one.
+    Refusals are limited for each client and for each address. Each request counts before it is examined, and its count
+    is given back if it succeeds.
     """
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -340,7 +340,7 @@ class ProgramMixin:
         except UNREADABLE:
             return _refused("invalid_request")
         except ObjectDoesNotExist:
-            # What was found a moment ago was used or revoked meanwhile.
+            # A row that was found a moment ago has been used or revoked since.
             return _refused("invalid_grant")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
@@ -368,7 +368,7 @@ class TokenView(ProgramMixin, toolkit.TokenView):
         if grant not in GRANT_TYPES:
             return _refused("unsupported_grant_type" if grant else "invalid_request")
         response: HttpResponseBase = self.authorization_flow_token_response(request)
-        # The toolkit leaves both off some errors.
+        # The toolkit omits both headers from some errors.
         response["Content-Type"] = "application/json"
         response["Cache-Control"] = "no-store"
         return response

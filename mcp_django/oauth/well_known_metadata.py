@@ -1,7 +1,7 @@
 """Well-known metadata: of the endpoint (RFC 9728), of the authorization server (RFC 8414), and the AI catalog.
 
-Clients look for them in many places, and take anything but JSON for a broken server; so every path below
-``/.well-known/`` that could be one of them answers in JSON.
+Clients look for these documents in many places, and take anything but JSON for a broken server. So every path below
+``/.well-known/`` that could be such a document answers in JSON.
 """
 
 from typing import Any, Final
@@ -23,16 +23,16 @@ from .identity_providers import IDENTITY_GRANT, PROFILE
 from .resource_urls import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .service_accounts import ACCOUNT_GRANT
 
-# Long enough to spare a client's start the round trips, short enough for a change of settings.
+# Seconds for which a document may be cached: it saves clients requests at their start, yet changes soon arrive.
 MAX_AGE: Final = 300
-# A client of 2025-03-26 takes the token endpoint for the issuer.
+# Clients of protocol version 2025-03-26 take the token endpoint for the issuer.
 TOKEN_PATHS: Final = frozenset({"/token", "/oauth/token", "/oauth"})
 
 
 def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
     """Return the well-known metadata of the endpoint at ``path`` (protected resource), None if none is there.
 
-    "" and "/" stand for the first endpoint where none is mounted there.
+    "" and "/" stand for the first endpoint if no endpoint is mounted there.
     """
     known, path = endpoints(), mounted_path(path)
     if path.removesuffix("/") not in known and not is_endpoint(path):
@@ -75,7 +75,7 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         "authorization_response_iss_parameter_supported": True,
     }
     if announces_documents():
-        # A client that has a document is a public one, or signs with the keys that are in it.
+        # A client with a document is public, or signs with the keys in the document.
         document["client_id_metadata_document_supported"] = True
         for endpoint in ("token", "revocation"):
             document[f"{endpoint}_endpoint_auth_methods_supported"] = list(dict.fromkeys(["none", *methods, SIGNED]))
@@ -106,7 +106,7 @@ DOCUMENTS: Final = {
 
 
 CARD: Final = "application/mcp-server-card+json"
-# Where clients look for the catalog: as the extension has it now, and as it had it first.
+# Paths where clients look for the catalog: that of the extension now, and its first one.
 CATALOGS: Final = {"ai-catalog.json": "application/ai-catalog+json", "mcp/catalog.json": "application/json"}
 
 
