@@ -1,8 +1,8 @@
 """Requests to the client (elicitation, sampling, roots): their form in each revision, and the client's answers.
 
-``method`` and ``params`` are those of the newest revision, whatever the client's is (2026-07-28, client/elicitation,
-client/sampling, client/roots). On 2026-07-28 the wire forms are values of ``inputRequests`` (basic/patterns/mrtr);
-before, they are requests of the server's own.
+``method`` and ``params`` always have the form of the newest revision, whatever the client's is (2026-07-28,
+client/elicitation, client/sampling, client/roots). On 2026-07-28 the wire forms are values of ``inputRequests``
+(basic/patterns/mrtr); on older revisions the server sends them as requests.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
 SINCE: Final[Mapping[str, str]] = {ROOTS: "2024-11-05", SAMPLING: "2024-11-05", ELICITATION: "2025-06-18"}
-# ``mode`` and URLs in elicitation; tools, and several blocks in one message, in sampling.
+# The first revision with ``mode`` and URLs in elicitation, and the first with tools and block lists in sampling.
 MODES_SINCE: Final = "2025-11-25"
 TOOLS_SINCE: Final = "2025-11-25"
-# The one revision in which a URL has an identifier beside it.
+# The only revision in which URL elicitation has an ``elicitationId``.
 URL_ID_IN: Final = "2025-11-25"
 BLOCKS_SINCE: Final[Mapping[str, str]] = {
     "text": "2024-11-05",
@@ -40,15 +40,15 @@ def _has_tools(method: str, params: Mapping[str, Any]) -> bool:
 
 
 def method_known(method: str, version: str, params: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the revision has this request to the client and, where ``params`` say so, URLs in the request."""
+    """Return whether the revision has this request to the client, including URLs if ``params`` ask for one."""
     since = MODES_SINCE if _is_url(method, params or {}) else SINCE.get(method)
     return since is not None and is_at_least(version, since)
 
 
 def supports(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a client with these capabilities takes this client request (client/elicitation, Capabilities).
+    """Return whether a client with these capabilities supports this client request (client/elicitation, Capabilities).
 
-    ``elicitation: {}`` means forms and no URLs, as ``{"form": {}}`` does; tools in sampling need ``sampling.tools``.
+    ``elicitation: {}`` means forms but no URLs, like ``{"form": {}}``; tools in sampling need ``sampling.tools``.
     """
     if method == ELICITATION and not _is_url(method, params):
         modes = capabilities.get("elicitation")
@@ -64,7 +64,7 @@ def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any
     """Return the client's capabilities that a request to the client needs, as ``data.requiredCapabilities`` lists them.
 
     Raises:
-        ValueError: no client can be asked this.
+        ValueError: there is no such request to clients.
     """
     match method:
         case "elicitation/create":
@@ -79,10 +79,10 @@ def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any
 def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
     """Convert the params of a request to the client (elicitation, sampling, roots) to the revision.
 
-    With ``as_text`` a form asks for numbers as texts.
+    With ``as_text`` a form asks for numbers as text.
 
     Raises:
-        ValueError: the revision cannot ask this (see :func:`method_known`), or a field is none that a form can have.
+        ValueError: the revision does not have this request (see :func:`method_known`), or a form cannot have a field.
     """
     if not method_known(method, version, params):
         raise ValueError(f"{version} cannot ask {method} like this")
@@ -133,11 +133,11 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Read the client's answer to a client request (elicitation, sampling, roots), without members that are null.
 
-    ``params`` are those of the question before :func:`shape`: with them, an answer to a form that was changed for an
-    older revision comes back in the form that was meant. Whether the values fit the form is not checked here.
+    ``params`` are those of the question before :func:`shape`; with them, an answer to a form that was converted for an
+    older revision is converted back. This function does not check whether the values fit the form.
 
     Raises:
-        ValueError: the result is not one of the method in this revision; the text says in a few words why.
+        ValueError: the result is not valid for the method in this revision; the text says briefly why.
     """
     if not isinstance(result, Mapping) or not method_known(method, version):
         raise ValueError("the answer is not a result of the method")
@@ -145,7 +145,7 @@ def read_result(method: str, version: str, result: Any, params: Mapping[str, Any
     from pydantic import ValidationError
 
     try:
-        # The modern revision has the same results, though no requests of the server's own.
+        # The modern revision has the same results, although its servers do not send requests.
         validate_client_result(method, LATEST_LEGACY, result)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -178,7 +178,7 @@ def _check_blocks(content: Any, version: str) -> None:
             raise ValueError(f"the answer is not a result of the method: content: {block['type']} is not known")
 
 
-# Titled choices as ``oneOf``, several choices, and defaults of all types.
+# The first revision with titled choices as ``oneOf``, multiple choice, and defaults for all types.
 CHOICES_SINCE: Final = "2025-11-25"
 COMMON: Final = frozenset({"type", "title", "description"})
 KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
@@ -188,22 +188,22 @@ KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset({"default"}),
 }
 FORMATS: Final = frozenset({"date", "date-time", "email", "uri"})
-# What a number looks like where it is asked for as a text.
+# Pattern and description of a number that is asked for as text.
 PATTERNS: Final[Mapping[str, tuple[str, str]]] = {
     "integer": (r"-?[0-9]+", "whole number"),
     "number": (r"-?[0-9]+(\.[0-9]+)?", "number"),
 }
-# What may stand between several choices in a text; the first that is in none of them does.
+# Separators of several choices in one text; the first one that no choice contains is used.
 SEPARATORS: Final = ",;|"
 
 
 def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Convert a client request's ``requestedSchema`` to the revision of the client; ``schema`` is of the newest.
+    """Convert a client request's ``requestedSchema`` from the newest revision to the revision of the client.
 
-    With ``as_text`` numbers are asked for as texts, which are read as numbers: some clients can show nothing else.
+    With ``as_text`` the form asks for numbers as text, for clients that cannot show number fields.
 
     Raises:
-        ValueError: a field is none that a form can have.
+        ValueError: a form cannot have one of the fields.
     """
     fields: Mapping[str, Any] = schema.get("properties", {})
     wire: dict[str, Any] = {
@@ -218,8 +218,8 @@ def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool =
 def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str) -> dict[str, Any]:
     """Convert the client's answer to an elicitation request back to the form's own ``schema``.
 
-    Choices that a client of an older revision gave as one text become a list again, whether it named their values or
-    their titles; a text that names no choice stays as it is, for validation to refuse.
+    Multiple choices that a client of an older revision returned as one text become a list again, whether it named their
+    values or their titles. A text that names no choice is kept, and validation refuses it.
     """
     found = dict(content)
     if is_at_least(version, CHOICES_SINCE):
@@ -271,7 +271,7 @@ def _one(field: Mapping[str, Any], version: str) -> dict[str, Any]:
         names = {"enumNames": list(choices.values())} if titled else {}
         return {**_keep(field), "enum": list(choices), **names}
     if "enumNames" in field:
-        # Newer revisions know the older form too; who asks for it gets it.
+        # Newer revisions also allow the older form, so keep it if the schema uses it.
         return _keep(field, "default", "enum", "enumNames")
     if not titled:
         return {**_keep(field, "default"), "enum": list(choices)}
@@ -308,23 +308,23 @@ def _separator(choices: Mapping[str, str]) -> str:
     return next((mark for mark in SEPARATORS if not any(mark in text for text in texts)), "\n")
 
 
-# Limitations of known client programs, by the name that they give themselves: it proves nothing and decides nothing
-# about rights, and only spares a client what it would lose.
+# Limitations of known client programs, by the name that they claim. The name proves nothing and grants nothing: it
+# only avoids sending what a client would lose.
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Known limits of one client program: the requests and results that it cannot show whole.
+    """Known limits of one client program: requests and results that it cannot show completely.
 
-    ``result_chars`` are the characters of a result that reach its model, None where nothing is known to be lost.
-    ``shows_numbers`` tells whether its forms have fields for numbers.
+    ``result_chars`` is the maximum number of characters of a result that reach its model, None if no limit is known.
+    ``shows_numbers`` tells whether its forms can show number fields.
     """
 
     result_chars: int | None = None
     shows_numbers: bool = True
 
 
-# OpenAI Codex leaves out the middle of longer results, and accepts a form with a number without showing it.
+# OpenAI Codex cuts out the middle of longer results, and accepts forms with number fields without showing them.
 KNOWN: Final[Mapping[str, Limits]] = {"codex-mcp-client": Limits(result_chars=10_000, shows_numbers=False)}
 UNLIMITED: Final = Limits()
 

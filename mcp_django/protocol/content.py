@@ -1,7 +1,7 @@
 """Content blocks of results: text, image, audio, embedded resource, resource link (server/tools, Tool Result).
 
-Every class is a value with ``to_wire()``, the JSON object of the newest revision; :mod:`.legacy` turns what an older
-revision does not know into text.
+Each class has ``to_wire()``, which returns the JSON object of the newest revision;
+:class:`~mcp_django.protocol.eras.LegacyEra` converts blocks that an older revision does not know to text.
 """
 
 import base64
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Plain text."""
+    """Content block with plain text."""
 
     text: str
 
@@ -22,7 +22,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image: its bytes and its MIME type."""
+    """Content block with an image: its bytes and its MIME type."""
 
     data: bytes
     mime_type: str = "image/png"

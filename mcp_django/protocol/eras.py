@@ -1,7 +1,7 @@
 """The two eras of the protocol, handshake and modern: each reads messages as a neutral ``Call`` and shapes results.
 
-An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire. :func:`classify` is the
-only place that decides which era a message is of.
+An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire. Only :func:`classify`
+decides to which era a message belongs.
 """
 
 import re
@@ -33,25 +33,25 @@ from .messages import (
 )
 from .versions import ASSUMED, LEGACY, MODERN, STRUCTURED, SUPPORTED, is_at_least, negotiate
 
-# Lower-case name to all the values that the request has for it; None on a transport that has no headers.
+# All values of each header, by its lower-case name; None on transports without headers.
 Headers = Mapping[str, list[str]] | None
-# More mistakes than this are not spelled out: naming them costs as much again as finding them.
+# With more validation errors than this, no error is named: rendering them costs as much as finding them.
 MAX_NAMED_MISTAKES = 100
 # Trace context in ``_meta`` (2026-07-28, basic, General fields; W3C Trace Context and Baggage).
 TRACE_KEYS: Final = ("traceparent", "tracestate", "baggage")
-# W3C Trace Context, 3.2: neither identifier is all zeros, and version ff is none.
+# W3C Trace Context, 3.2: neither identifier may be all zeros, and version ff is invalid.
 _PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-# 512 and 8,192 characters are what every participant passes on (Trace Context, 3.3.1.5; W3C Baggage, 3.3.2).
+# Every participant passes on at least 512 and 8,192 characters (Trace Context, 3.3.1.5; W3C Baggage, 3.3.2).
 _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 _BAGGAGE: Final = re.compile(r"[\x20-\x7e]{1,8192}")
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """What the legacy era has to know of a session: revision, client, the client's capabilities and log level.
+    """What the legacy era needs to know about a session: revision, client, the client's capabilities and log level.
 
-    It is the revision agreed on, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the least
-    level of log messages that it asked for.
+    They are the negotiated revision, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the
+    lowest level of log messages that it asked for.
     """
 
     @property
@@ -71,9 +71,9 @@ class SessionFacts(Protocol):
 class Call:
     """The neutral call that both eras of the protocol read a request or notification into.
 
-    ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told;
-    ``trace`` is its trace context. ``input_responses``, by key, and ``request_state`` come with a call that is made
-    again after the server asked for input: whatever they hold is the client's word.
+    ``client`` and ``capabilities`` are what the client says about itself; ``log_level`` is the level that it asked for;
+    ``trace`` is its trace context. ``input_responses``, by key, and ``request_state`` come with a call that the client
+    repeats after the server asked for input. Do not trust any of them: all come from the client.
     """
 
     era: "Era"
@@ -93,12 +93,12 @@ class Call:
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
     """Validate the parameters of a request of either era against the schema of its revision.
 
-    The schemas are ``mcp-types``, a pydantic model for each message of each revision. They take a quarter of a second
-    and 25 MB to load, so no module imports them at its top, and only a process that serves has them.
+    The schemas are those of ``mcp-types``, a pydantic model for each message of each revision. Loading them takes a
+    quarter of a second and 25 MB, so no module imports them at the top, and only processes that serve calls load them.
 
     Raises:
         MethodNotFound: the revision has no such method.
-        InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
+        InvalidParams: the parameters are not valid for the method; the message names the first wrong member.
     """
     from mcp_types.methods import validate_client_request
     from pydantic import ValidationError
@@ -116,10 +116,10 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:
-    """Return the progress token that a request of either era has in ``_meta``.
+    """Return the progress token in a request's ``_meta``, in either era.
 
     Raises:
-        InvalidParams: it is not a short string or an integer that JSON carries exactly.
+        InvalidParams: it is neither a short string nor an integer that JSON represents exactly.
     """
     token = meta.get("progressToken")
     if token is None or (isinstance(token, str) and len(token) <= MAX_ID_CHARS):
@@ -132,7 +132,7 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta``, in either era.
 
-    A malformed one is left out, as Trace Context says, and ``tracestate`` with the ``traceparent`` that it belongs to.
+    Malformed values are dropped, as Trace Context requires; ``tracestate`` is dropped together with ``traceparent``.
     """
     if "traceparent" not in meta and "baggage" not in meta:
         return _NOTHING
@@ -147,7 +147,7 @@ def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-# 2026-07-28: every request complete in itself (basic, General fields; basic/transports/streamable-http)
+# 2026-07-28: every request is self-contained (basic, General fields; basic/transports/streamable-http)
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 # Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
@@ -156,29 +156,29 @@ CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
-# Methods whose result says how long it may be kept (server/utilities/caching), and those that may ask back (mrtr).
+# Methods whose result has caching hints (server/utilities/caching).
 CACHEABLE_METHODS: Final = frozenset(
     {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
-# Those that may be answered with a question (basic/patterns/mrtr, Supported Requests).
+# Methods that the server may answer with a question (basic/patterns/mrtr, Supported Requests).
 INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-# Methods whose result may be kept by the client and differs by caller, so that no shared cache may hold it.
+# The value of ``cacheScope``: results differ by caller, so clients may cache them but shared caches may not.
 CACHE_SCOPE: Final = "private"
-# How many answers a call may bring, and bytes of them, and characters of the state that it brings back.
+# Maximum number and bytes of the input responses of a call, and maximum characters of its request state.
 MAX_RESPONSES: Final = 32
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_STATE_CHARS: Final = 64 * 1024
 
 
 def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the ``_meta`` that makes each request of the modern era complete (basic, Reserved keys)."""
+    """Return the ``_meta`` that each request of the modern era needs (basic, Reserved keys)."""
     return {VERSION_KEY: version, CAPABILITIES_KEY: capabilities or {}, CLIENT_KEY: {"name": name, "version": "1"}}
 
 
 class ModernEra:
     """The modern era of the protocol, without a handshake.
 
-    Closing the connection of a call cancels the call (a MUST).
+    A client that closes the connection of a call cancels the call (a MUST).
     """
 
     modern: ClassVar[bool] = True
@@ -187,7 +187,7 @@ class ModernEra:
     def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
         """Read a call of the modern era: ``_meta``, version header, version, mirrored headers, method, parameters.
 
-        A session is of the other era, and nothing is taken from one.
+        ``session`` is ignored, because sessions belong to the other era.
         """
         if message.id is None:
             return self._read_notification(message, headers)
@@ -216,7 +216,7 @@ class ModernEra:
         )
 
     def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
-        """Refuse the response: in the modern era clients MUST NOT send responses."""
+        """Refuse the response: clients of the modern era MUST NOT send responses."""
         raise InvalidRequest("Invalid request: this revision has no responses of clients")
 
     def _meta(self, message: Message) -> Mapping[str, Any]:
@@ -236,7 +236,7 @@ class ModernEra:
         return meta
 
     def _read_notification(self, message: Message, headers: Headers) -> Call:
-        """Read a notification of the modern era, which needs no ``_meta``, but the version somewhere."""
+        """Read a notification of the modern era: ``_meta`` is optional, but it or the header must have the version."""
         meta = message.params.get("_meta")
         named: list[Any] = list(headers.get(VERSION_HEADER, [])) if headers is not None else []
         if isinstance(meta, dict) and VERSION_KEY in meta:
@@ -252,14 +252,14 @@ class ModernEra:
 
     def _check_version(self, version: str) -> None:
         if version not in MODERN:
-            # A version of the other era is supported, but not in this form.
+            # The server supports versions of the other era too, but not in this form.
             raise UnsupportedVersion(version[:64], MODERN if version in SUPPORTED else SUPPORTED)
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Shape a result for the modern era: add ``resultType``, the server's identity and the caching hints."""
         wire = {"resultType": "complete", **result}
         wire["_meta"] = {**result.get("_meta", {}), SERVER_KEY: server}
-        # An answer that asks for input first is not one to keep, and one that needed input fits no other call.
+        # Do not let clients cache a result that asks for input, or one that depends on their input.
         if call.method in CACHEABLE_METHODS and wire["resultType"] == "complete":
             if call.input_responses is not None or call.request_state is not None:
                 return {**wire, "ttlMs": 0, "cacheScope": CACHE_SCOPE}
@@ -268,14 +268,14 @@ class ModernEra:
         return wire
 
     def status(self, error: ProtocolError) -> int:
-        """Return the HTTP status of an error in the modern era: the one that its class names."""
+        """Return the HTTP status of an error in the modern era, the ``status`` of its class."""
         return error.status
 
 
 def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, str | None]:
-    """Return ``inputResponses`` and ``requestState`` of a modern call that is made again (basic/patterns/mrtr).
+    """Return ``inputResponses`` and ``requestState`` of a modern call that the client repeats (basic/patterns/mrtr).
 
-    Whether each response is one that a client gives is the schema's to say; this is cheap and comes first.
+    These cheap checks come first; the schema then validates each response.
     """
     params = message.params
     if message.method not in INPUT_REQUIRED_METHODS or not ("inputResponses" in params or "requestState" in params):
@@ -299,12 +299,12 @@ def _size(value: Any) -> int:
         raise InvalidParams("Invalid params: inputResponses has a number over 64 bits") from None
 
 
-# 2024-11-05 to 2025-11-25: ``initialize`` first, the version in a header afterwards (or nowhere). Results are without
-# what a revision does not know, or with what it does know in its place.
+# 2024-11-05 to 2025-11-25: ``initialize`` comes first, and later requests have the version in a header or not at all.
+# Members of results that a revision does not know are dropped or replaced by ones that it knows.
 
 AUDIO_SINCE: Final = "2025-03-26"
 MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
-# Capabilities of servers, by the first revision that knows them; those of the modern era alone are in none.
+# The first revision of each server capability, except for those that only the modern era has.
 CAPABILITIES: Final[Mapping[str, str]] = {
     "experimental": "2024-11-05",
     "logging": "2024-11-05",
@@ -318,7 +318,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 class LegacyEra:
     """The legacy era of the protocol, with a handshake. Closing a connection cancels nothing (2025-11-25: SHOULD NOT).
 
-    Without a session each request says its version, or is taken as 2025-03-26, and nothing is known of its client.
+    Without a session, a request names its version or counts as 2025-03-26, and its client is unknown.
     """
 
     modern: ClassVar[bool] = False
@@ -327,12 +327,12 @@ class LegacyEra:
     def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
         """Read a call of the legacy era: find the version, then validate the parameters.
 
-        The request that begins a session is never refused for its version, and says itself who the client is.
+        ``initialize`` is never refused for its version, and names its client itself.
         """
         begins = message.method == "initialize"
         version = negotiate(message.params.get("protocolVersion")) if begins else self.version(headers, session)
         meta: Mapping[str, Any] = {}
-        # A notification is taken as it is.
+        # Notifications are not validated.
         if message.id is not None:
             validate(message.method, version, message.params)
             meta = message.params.get("_meta") or {}
@@ -358,10 +358,10 @@ class LegacyEra:
     def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
         """Return the revision of a legacy request: of its header, or else of its session, or else 2025-03-26.
 
-        A header that names another supported revision than the session wins: what the client says now is what it reads.
+        If the header and the session name different revisions, the header wins: it is what the client reads now.
 
         Raises:
-            UnsupportedVersion: the header names no revision of this era, or is given twice.
+            UnsupportedVersion: the header does not name a revision of this era, or is given twice.
         """
         values = headers.get(VERSION_HEADER) if headers else None
         if not values:
@@ -371,7 +371,7 @@ class LegacyEra:
         return values[0]
 
     def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
-        """Return the client's response; in the legacy era the server can have asked only in a session."""
+        """Return the client's response; in the legacy era the server asks only in a session."""
         self.version(headers, session)
         if session is None:
             raise InvalidRequest("Invalid request: a response to a request that was not made")
@@ -396,7 +396,7 @@ class LegacyEra:
         return wire
 
     def status(self, error: ProtocolError) -> int:
-        """Return the HTTP status of an error in the legacy era: a method's own errors are answers, 200."""
+        """Return the HTTP status of an error in the legacy era: 200 for errors of the method itself, otherwise 400."""
         return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
 
 
@@ -412,11 +412,11 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 Era = ModernEra | LegacyEra
 
 
-# From a body and its headers to a call, an answer of the client, or a batch
+# Classification of a body and its headers as a call, an answer of the client, or a batch
 
 LEGACY_ERA: Final = LegacyEra()
 MODERN_ERA: Final = ModernEra()
-# The one revision with batches (2025-03-26, basic, Batching; taken away again by 2025-06-18), and how long one may be.
+# The only revision with batches (2025-03-26, basic, Batching; removed by 2025-06-18), and their maximum length.
 BATCHES_IN: Final = "2025-03-26"
 MAX_BATCH: Final = 50
 
@@ -431,13 +431,13 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the legacy era reads from a body with a batch: the messages in order, with the error of a malformed call."""
+    """A batch of the legacy era: its messages in order, with an error in the place of each malformed call."""
 
     items: tuple[Call | ClientResponse | Rejected, ...]
 
 
 def _is_modern(value: Any) -> bool:
-    """Return whether a message is of the modern era by its ``_meta``, which names the revision."""
+    """Return whether a message is of the modern era: its ``_meta`` names a revision."""
     params = value.get("params") if isinstance(value, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and VERSION_KEY in meta
@@ -449,13 +449,13 @@ def _era_of_headers(headers: Headers) -> Era:
 
 
 def classify(body: bytes, headers: Headers, *, session: SessionFacts | None = None) -> Call | ClientResponse | Batch:
-    """Decide which era the body of a POST, or one message without headers, is of: return a call, an answer or a batch.
+    """Decide the era of a POST's body, or of one message without headers, and return a call, an answer or a batch.
 
-    ``headers`` is None on a transport that has none: then ``_meta`` alone decides the era, and no header is checked.
-    ``session`` is the caller's session of the legacy era; without one, a response answers nothing.
+    ``headers`` is None on transports without headers: then only ``_meta`` decides the era, and no header is checked.
+    ``session`` is the caller's session of the legacy era; without one, responses are refused.
 
     Raises:
-        Rejected: the first rule that body and headers break.
+        Rejected: body and headers break a rule; the error is that of the first one.
     """
     try:
         value = decode(body)
@@ -472,8 +472,8 @@ def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) ->
         message = read_message(value)
         if isinstance(message, ClientResponse):
             return _era_of_headers(headers).accept(message, headers, session)
-        # ``_meta`` decides, and without one a modern version header: never the method's name, nor ``Mcp-Method``, which
-        # clients of the legacy era send too.
+        # ``_meta`` decides, or else a modern version header. The method's name and ``Mcp-Method`` do not, because
+        # clients of the legacy era send them too.
         era = MODERN_ERA if _is_modern(value) else _era_of_headers(headers)
         return era.read(message, headers, session)
     except ProtocolError as error:
@@ -481,7 +481,7 @@ def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) ->
 
 
 def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> Batch:
-    """Check a batch of the legacy era as a whole, then classify its members."""
+    """Check a legacy batch as a whole, then classify its members."""
     try:
         agreed = BATCHES_IN if session is None else session.version
         has_batches = (
@@ -505,7 +505,7 @@ def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts |
                 raise
             member = rejected
         if isinstance(member, Call) and member.method == "initialize":
-            # 2025-03-26, basic/lifecycle: nothing else can be asked before it is answered.
+            # 2025-03-26, basic/lifecycle: no other request may be sent before initialize is answered.
             member = Rejected(InvalidRequest("Invalid request: initialize in a batch"), LEGACY_ERA, member.id)
         items.append(member)
     return Batch(tuple(items))

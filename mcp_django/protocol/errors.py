@@ -1,7 +1,7 @@
 """JSON-RPC errors: mistakes of a client program.
 
-One class for each code, the code and the HTTP status being class attributes. Whatever a model could mend is not here:
-it is a tool result with ``isError`` (specification, server/tools, Error Handling).
+There is one class for each code; code and HTTP status are class attributes. Mistakes that a model could correct are not
+here: they are tool results with ``isError`` (specification, server/tools, Error Handling).
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,15 +17,15 @@ INTERNAL_ERROR: Final = -32603
 HEADER_MISMATCH: Final = -32020
 MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
 UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
-# 2025-11-25 and older, server/resources, Error Handling; 2026-07-28 forbids it and uses INVALID_PARAMS.
+# 2025-11-25 and older (server/resources, Error Handling); 2026-07-28 forbids this code and uses INVALID_PARAMS.
 LEGACY_RESOURCE_NOT_FOUND = -32002
 
 
 class ProtocolError(Exception):
     """A JSON-RPC error of the protocol: ``code``, ``message`` and, for some errors, ``data`` (a JSON object).
 
-    ``status`` is the HTTP status of the 2026-07-28 revision (basic/transports/streamable-http); the legacy era answers
-    200 for what a method handler refused.
+    ``status`` is the HTTP status in revision 2026-07-28 (basic/transports/streamable-http). The legacy era answers 200
+    if a method handler refused the request.
     """
 
     code: ClassVar[int]
@@ -65,7 +65,7 @@ class MethodNotFound(ProtocolError):
 
 
 class InvalidParams(ProtocolError):
-    """The parameters are not those of the method."""
+    """JSON-RPC error: the parameters are not valid for the method."""
 
     code = INVALID_PARAMS
     default_message = "Invalid params"
@@ -80,7 +80,7 @@ class ResourceNotFound(InvalidParams):
         super().__init__(data={"uri": uri})
 
     def code_for(self, *, modern: bool) -> int:
-        """Return -32602 on 2026-07-28, -32002 on older revisions."""
+        """Return -32602 on 2026-07-28 and -32002 on older revisions."""
         return self.code if modern else LEGACY_RESOURCE_NOT_FOUND
 
 
@@ -110,7 +110,7 @@ class MissingClientCapability(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """The server does not implement the requested revision."""
+    """JSON-RPC error: the server does not implement the requested revision."""
 
     code = UNSUPPORTED_PROTOCOL_VERSION
     default_message = "Unsupported protocol version"

@@ -1,8 +1,8 @@
-"""HTTP headers: content type, ``Accept``, ``Allow`` and origin, and those that repeat the body, compared with it.
+"""HTTP headers: content type, ``Accept``, ``Allow`` and origin; and headers that repeat the body, compared with it.
 
-The first are rules of Streamable HTTP, Security & Endpoint and Sending Messages. Those that repeat the body are
+The rules for the former are in Streamable HTTP, Security & Endpoint and Sending Messages. The latter are
 ``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*`` for each parameter that a tool's schema marks with
-``x-mcp-header`` (2026-07-28, basic/transports/streamable-http, Request Metadata). Their names are in lower case here.
+``x-mcp-header`` (2026-07-28, basic/transports/streamable-http, Request Metadata). Header names are in lower case here.
 """
 
 import base64
@@ -16,13 +16,13 @@ from typing import Any, Final
 from .errors import HeaderMismatch
 from .versions import MODERN
 
-# Values of ``Allow``: of an endpoint without sessions, and of one with them, which has streams to open and sessions to
-# end (2025-11-25, basic/transports).
+# Values of ``Allow`` for an endpoint without sessions, and for one with sessions: GET opens streams and DELETE ends
+# sessions (2025-11-25, basic/transports).
 ALLOWED_METHODS: Final = "POST"
 SESSION_METHODS: Final = "POST, GET, DELETE"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
-# Names of headers as they are sent; requests have them in any case.
+# Header names as this server sends them; requests may spell them in any case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
 LAST_EVENT_HEADER: Final = "Last-Event-ID"
 MAX_ACCEPT_CHARS: Final = 2_000
@@ -30,10 +30,10 @@ ANNOTATION: Final = "x-mcp-header"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "mcp-param-"
-# The member of ``params`` that Mcp-Name repeats.
+# The member of ``params`` that Mcp-Name repeats, by method.
 NAME_SOURCES: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 PRIMITIVES: Final = ("string", "integer", "boolean")
-# Keywords whose value is data, or maps names to schemas; whatever else holds an object or array holds schemas.
+# Keywords whose values are data, and keywords that map names to schemas. Any other object or array holds schemas.
 DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples", "required", "type"})
 MAP_KEYWORDS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties"})
 MAX_SAFE_INTEGER: Final = 2**53 - 1
@@ -43,7 +43,7 @@ _NOT: Final = re.compile(r"q=0(\.0{0,3})?")
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
-# One spelling of a number: no leading zeros, no exponent, as intermediaries would compare it.
+# Numbers have only one spelling, without leading zeros or exponent, so that intermediaries can compare them.
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
 
 
@@ -55,14 +55,14 @@ def is_json(content_type: str | None) -> bool:
 def accepts(accept: str | None, media_type: str) -> bool:
     """Return whether the header ``Accept`` admits the media type (RFC 9110, section 12.5.1).
 
-    An absent header admits everything, as HTTP says; a value over 2,000 characters admits nothing.
+    An absent header admits everything, as HTTP says; a value longer than 2,000 characters admits nothing.
     """
     if accept is None:
         return True
     return len(accept) <= MAX_ACCEPT_CHARS and _admits(accept, media_type)
 
 
-# Clients send one of a few values with every request.
+# Cached, because clients send the same few values with every request.
 @lru_cache(maxsize=256)
 def _admits(accept: str, media_type: str) -> bool:
     kind = media_type.partition("/")[0]
@@ -77,10 +77,10 @@ def _admits(accept: str, media_type: str) -> bool:
 
 
 def body_length(value: str | None) -> int | None:
-    """Return the length of a body in bytes by the header ``Content-Length``, None when there is none.
+    """Return the length of a body in bytes from the header ``Content-Length``; None if it is absent.
 
     Raises:
-        ValueError: it is not a plain decimal number.
+        ValueError: the header is not a plain decimal number.
     """
     if value is None:
         return None
@@ -90,7 +90,7 @@ def body_length(value: str | None) -> int | None:
 
 
 def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return the header ``Allow`` for a request with this ``MCP-Protocol-Version``, None where it names none.
+    """Return the header ``Allow`` for a request with this ``MCP-Protocol-Version``, None if it has no such header.
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """
@@ -98,12 +98,12 @@ def allowed_methods(version: str | None, *, sessions: bool) -> str:
 
 
 def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
-    """Return whether the header ``Origin`` is an allowed one; programs that are not browsers send none."""
+    """Return whether the header ``Origin`` is allowed; programs that are not browsers do not send it."""
     return origin is None or origin in allowed
 
 
 def encode_value(text: str) -> str:
-    """Encode a text as the value of an HTTP header: itself, or Base64 in the sentinel where none can carry it."""
+    """Encode a text as the value of an HTTP header: the text itself, or sentinel Base64 if a header cannot hold it."""
     looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
     if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
         return text
@@ -114,8 +114,8 @@ def decode_value(value: str) -> str:
     """Decode the value of an HTTP header to its text; white space around the value is not part of it (RFC 9110, 5.5).
 
     Raises:
-        ValueError: a character that no header may hold, or a sentinel whose content is not the one Base64 form of
-            UTF-8 text (RFC 4648, 3.5).
+        ValueError: a header may not hold one of the characters, or the content of a sentinel is not the canonical
+            Base64 form of UTF-8 text (RFC 4648, 3.5).
     """
     text = value.strip(" \t")
     if not _PLAIN.fullmatch(text):
@@ -141,7 +141,7 @@ class ParamHeader:
     type: str
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the argument that the ``Mcp-Param-*`` header has to repeat, None without one."""
+        """Return the argument that the ``Mcp-Param-*`` header has to repeat, None if it is absent."""
         found: Any = arguments
         for step in self.path:
             found = found.get(step) if isinstance(found, Mapping) else None
@@ -149,7 +149,7 @@ class ParamHeader:
 
 
 def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Find parameters for headers: yield each subschema with its chain of ``properties``, None if it is no chain."""
+    """Find parameters for headers: yield each subschema, with its path if only ``properties`` lead to it, or None."""
     if isinstance(schema, list):
         for item in schema:
             yield from _positions(item, None)
@@ -173,7 +173,7 @@ def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
     """Return the parameters of an ``inputSchema`` that clients repeat in ``Mcp-Param-*`` headers.
 
     Raises:
-        ValueError: an annotation breaks a rule of "Schema Extension"; clients would drop the whole tool.
+        ValueError: an annotation breaks a rule of "Schema Extension", so clients would drop the whole tool.
     """
     found: dict[str, ParamHeader] = {}
     for path, position in _positions(schema, ()):
@@ -200,7 +200,7 @@ def _read(headers: Mapping[str, list[str]], header: str) -> str | None:
     values = headers.get(header, [])
     if not values:
         return None
-    # Two readers of a repeated header may each take another copy.
+    # An intermediary and this server could read different copies of a repeated header.
     if len(values) > 1:
         raise HeaderMismatch(f"Header mismatch: {header} is given more than once")
     try:
@@ -215,9 +215,9 @@ def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str,
     ``headers`` maps lower-case names to all their values.
 
     Raises:
-        HeaderMismatch: one is missing, given twice, malformed or not what the body says.
+        HeaderMismatch: a header is missing, given twice, malformed or not equal to the body.
     """
-    # The method's header is always plain: only Mcp-Name and Mcp-Param-* may be encoded.
+    # Mcp-Method is never encoded; only Mcp-Name and Mcp-Param-* may be.
     given = headers.get(METHOD_HEADER, [])
     if len(given) != 1 or given[0].strip(" \t") != method:
         raise HeaderMismatch("Header mismatch: Mcp-Method must be given once and equal the method in the body")
@@ -236,12 +236,12 @@ def check_param_headers(
 ) -> None:
     """Compare the ``Mcp-Param-*`` headers of a ``tools/call`` with its arguments, as ``schema`` marks them.
 
-    A parameter that is absent or null has no header; headers that the schema does not know are left alone. ``headers``
-    is None on a transport that has none: then there is nothing to compare.
+    A parameter that is absent or null has no header; headers that the schema does not know are ignored. ``headers`` is
+    None on transports without headers: then nothing is compared.
 
     Raises:
-        HeaderMismatch: a header is missing, superfluous, given twice, malformed or not what the argument says.
-        ValueError: the schema's annotations are invalid, which registration has ruled out.
+        HeaderMismatch: a header is missing, superfluous, given twice, malformed or not equal to the argument.
+        ValueError: the schema's annotations are invalid, which registration excludes.
     """
     if headers is None:
         return

@@ -1,6 +1,6 @@
 """Messages of ``subscriptions/listen``: the filter of the request, the acknowledgement, notifications and the end.
 
-2026-07-28, basic/patterns/subscriptions. Every message on the stream says which request opened it.
+See 2026-07-28, basic/patterns/subscriptions. Every message on the stream names the request that opened it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from .errors import InvalidParams
 from .messages import Id, notification, result_response
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-# Kinds of lists, by the member of the filter that asks for news of them.
+# Kinds of lists, by the member of the filter that subscribes to their changes.
 LISTS: Final[Mapping[str, str]] = {
     "toolsListChanged": "tools",
     "promptsListChanged": "prompts",
@@ -23,10 +23,10 @@ URIS: Final = "resourceSubscriptions"
 def read_filter(params: Mapping[str, Any]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Read the filter of a ``subscriptions/listen`` message: kinds of lists, and URIs, each one once.
 
-    Members that this server does not know are left alone: it will not honour them.
+    Members that this server does not know are ignored.
 
     Raises:
-        InvalidParams: there is no filter, or a member of it has the wrong type.
+        InvalidParams: there is no filter, or one of its members has the wrong type.
     """
     wanted = params.get("notifications")
     if not isinstance(wanted, Mapping):
@@ -42,7 +42,7 @@ def read_filter(params: Mapping[str, Any]) -> tuple[frozenset[str], tuple[str, .
 
 
 def acknowledged(identifier: Id, lists: Collection[str], uris: Sequence[str]) -> dict[str, Any]:
-    """Return the first message for ``subscriptions/listen``: the part of its filter that is honoured."""
+    """Return the first message for ``subscriptions/listen``: the part of its filter that the server honours."""
     honoured: dict[str, Any] = {member: True for member, kind in LISTS.items() if kind in lists}
     if uris:
         honoured[URIS] = list(uris)

@@ -1,7 +1,7 @@
 """JSON-RPC messages on the wire (JSON-RPC 2.0; basic, Messages): requests, notifications and responses.
 
-One strict parse that every later step uses: UTF-8, no duplicate members, no NaN or infinity, integers and nesting
-bounded. Output is compact JSON; optional members are left out, never null.
+Every later step uses the result of one strict parse: UTF-8, no duplicate members, no NaN or infinity, bounded integers
+and nesting. Output is compact JSON; optional members are left out, never null.
 """
 
 import json
@@ -17,15 +17,15 @@ MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 50_000
 MAX_ID_CHARS: Final = 256
 MAX_METHOD_CHARS: Final = 128
-# Integers that a JSON number carries exactly (RFC 8259, section 6).
+# The largest integer that every JSON parser reads exactly (RFC 8259, section 6).
 MAX_SAFE_INTEGER: Final = 2**53 - 1
-# What an error echoes of ids beyond these bounds; :func:`encode` writes no larger integers of either sign.
+# Limits of the ids that an error still echoes; :func:`encode` cannot write larger integers of both signs.
 MAX_ECHOED_CHARS: Final = 1024
 MAX_ECHOED_INTEGER: Final = 2**63 - 1
 NOT_JSON: Final = "Parse error: the body is not one JSON document in UTF-8"
-# What JSON text may hold and PostgreSQL cannot store.
+# A character that JSON allows but PostgreSQL cannot store.
 NUL: Final = "\0"
-# Members of params that are the protocol's own, and not the business of a tool, a prompt or a resource.
+# Members of params that the protocol itself reads, not a tool, a prompt or a resource.
 OWN_PARAMS: Final = ("_meta", "clientInfo", "inputResponses", "reason", "requestId")
 
 Id = str | int
@@ -42,9 +42,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse:
-    """A JSON-RPC message that answers a request of the server's: it has ``result``, an object, or ``error``.
+    """A JSON-RPC message that answers a request of the server: it has ``result``, an object, or ``error``.
 
-    ``error`` has ``code`` (an integer) and ``message`` (text); the rest is the client's.
+    ``error`` has ``code`` (an integer) and ``message`` (text); its other members are not checked.
     """
 
     id: Id
@@ -133,11 +133,11 @@ def decode_text(text: str) -> Any:
         raise ParseError(NOT_JSON) from None
     except RecursionError:
         raise TooMuch from None
-    # No more levels than brackets that open, no more items than those and commas: few messages need to be walked.
+    # Brackets limit the depth, and brackets and commas the items, so only few messages need to be walked.
     opened = text.count("{") + text.count("[")
     if opened > MAX_DEPTH or opened + text.count(",") > MAX_ITEMS:
         _check_bounds(value)
-    # Only an escape can bring half of a surrogate pair, which could not be written again.
+    # Only an escape can produce an unpaired surrogate, which could not be encoded again.
     if "\\u" in text:
         _check_text(value)
     return value
@@ -147,7 +147,7 @@ def encode(value: Any) -> bytes:
     """Encode a JSON-RPC message as JSON, UTF-8, on one line.
 
     Raises:
-        TypeError: ``value`` holds what JSON cannot: an unknown class, half a surrogate pair, an integer over 64 bits.
+        TypeError: ``value`` has an unknown class, an unpaired surrogate or an integer over 64 bits in it.
     """
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
 
@@ -174,11 +174,11 @@ def _is_id(value: Any) -> TypeGuard[Id]:
 
 
 def _check_nul(values: list[Any]) -> None:
-    """Refuse a JSON-RPC message with the character NUL in any text, however deep: PostgreSQL could not store it."""
+    """Refuse a JSON-RPC message with the character NUL in any text at any depth: PostgreSQL cannot store it."""
     try:
         if b"\\u0000" not in orjson.dumps(values):
             return
-    except TypeError:  # an integer or a text that it has no JSON for
+    except TypeError:  # orjson cannot encode one of the integers or texts
         pass
     waiting = list(values)
     while waiting:
@@ -193,10 +193,10 @@ def _check_nul(values: list[Any]) -> None:
 
 
 def readable_id(value: Any) -> Id | None:
-    """Return the id of a malformed JSON-RPC message for the error about it: that of a request, otherwise None.
+    """Return the id of a malformed JSON-RPC message for the error about it: the id of a request, otherwise None.
 
-    The id of a response is the other side's: the client would take the error as the answer to a request of its own.
-    One that is too long or too large for a request is echoed as well, within bounds of its own.
+    The server chose the id of a response, so the client would take the error as the answer to a request of its own.
+    An id that is too long or too large for a request is echoed too, up to ``MAX_ECHOED_CHARS`` or ``_INTEGER``.
     """
     found = value.get("id") if isinstance(value, dict) and not is_response(value) else None
     if not _is_id(found):
@@ -214,7 +214,7 @@ def read_message(value: Any) -> Message | ClientResponse:
     """Read a JSON-RPC message from a JSON value: a request, a notification or a response.
 
     Raises:
-        InvalidRequest: it is none of them; a batch is refused too.
+        InvalidRequest: the value is none of them, or is a batch.
     """
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
@@ -253,7 +253,7 @@ def _read_response(value: Mapping[str, Any], identifier: Id | None) -> ClientRes
 
 
 def request(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON-RPC message that is a request; in the handshake era a server sends such messages too."""
+    """Return a JSON-RPC request message; in the handshake era servers send requests too."""
     return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
 
 

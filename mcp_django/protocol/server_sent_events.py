@@ -1,20 +1,20 @@
 """Server-sent events (SSE): the events of a stream, their ids, and the time after which a client reconnects.
 
-An event's id says which stream it is of and how far the client has read, so that the stream can go on from there
-(2025-11-25, basic/transports, Resumability and Redelivery).
+An event's id names its stream and how far the client has read, so that the stream can resume there (2025-11-25,
+basic/transports, Resumability and Redelivery).
 """
 
 import re
 from typing import Final
 
-# A line that begins with a colon carries nothing and keeps proxies from closing a quiet stream. No empty line follows:
-# some clients take that for an event without data, once they have seen an id.
+# A comment, which keeps proxies from closing a quiet stream. No empty line follows it, because some clients would take
+# that for an event without data once they have seen an id.
 KEEP_ALIVE: Final = b":\n"
-# Events of one stream: what a database's integer holds.
+# Maximum number of an event in a stream, which databases store as a 32-bit integer.
 MAX_SEQUENCE: Final = 2**31 - 1
 
 _BREAKS: Final = re.compile(rb"[\r\n]")
-# U+0085, U+2028 and U+2029 end no line of an event stream, but they do in clients that split it as text.
+# U+0085, U+2028 and U+2029 do not end lines of an event stream, but some clients split lines there.
 _ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 _EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
 
@@ -22,11 +22,11 @@ _EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
 def event(data: bytes, *, identifier: str | None = None) -> bytes:
     """Encode a message, ``data`` in UTF-8, as one server-sent event ``message`` with the id ``identifier``.
 
-    JSON escapes the line breaks within its strings and may have others only where they mean nothing, so that no text
-    of a row can end the event or forge a field.
+    JSON escapes line breaks in strings, and any others are only whitespace and are replaced, so text from a row cannot
+    end the event or forge a field.
 
     Raises:
-        ValueError: ``identifier`` is not one of :func:`event_id`.
+        ValueError: ``identifier`` was not made by :func:`event_id`.
     """
     for character, escape in _ESCAPES:
         data = data.replace(character, escape)
@@ -37,7 +37,7 @@ def priming(identifier: str, retry_ms: int) -> bytes:
     """Return the server-sent event without a message that tells a client its last event id and when to reconnect.
 
     Raises:
-        ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
+        ValueError: ``identifier`` was not made by :func:`event_id`, or ``retry_ms`` is negative.
     """
     return _id_line(identifier) + _retry_line(retry_ms) + b"data: \n\n"
 
@@ -66,7 +66,7 @@ def _id_line(identifier: str | None) -> bytes:
 
 
 def event_id(stream: str, seq: int) -> str:
-    """Return the id of a server-sent event, message number ``seq`` of a stream; number 0 stands before the first.
+    """Return the id of a server-sent event, message number ``seq`` of a stream; 0 is the position before the first.
 
     Raises:
         ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.

@@ -1,8 +1,8 @@
 """URI templates of resources: a subset of RFC 6570 that can be matched in linear time.
 
-Three expressions: ``{var}`` (one segment), ``{+var}`` (anything, slashes too) and, at the end, ``{?a,b}`` (a query
-whose members are all optional). Text between two variables keeps a match unambiguous, so that matching walks the URI
-once and never goes back: no regular expression sees the whole of a client's URI.
+There are three expressions: ``{var}`` (one segment), ``{+var}`` (anything, including slashes) and, at the end,
+``{?a,b}`` (a query whose members are all optional). Two variables always have text between them, so matching walks the
+URI once without backtracking, and no regular expression runs on a client's whole URI.
 """
 
 import re
@@ -19,7 +19,7 @@ _OUTSIDE_SEGMENT: Final = re.compile(r"[/?#]")
 
 
 def percent_encode(text: str, safe: str = "") -> str:
-    """Percent-encode a text for a URI, as templates need: all but unreserved ones and ``safe`` (RFC 3986, 2.1)."""
+    """Percent-encode a text for a URI template: all characters but unreserved ones and ``safe`` (RFC 3986, 2.1)."""
     return quote(text, safe=safe, errors="replace")
 
 
@@ -64,7 +64,7 @@ class UriTemplate:
 
     @property
     def is_template(self) -> bool:
-        """Whether there is anything to fill in."""
+        """Whether the URI template has variables."""
         return bool(self.variables or self.query)
 
     def _compile(self, template: str) -> None:
@@ -100,7 +100,7 @@ class UriTemplate:
     def match(self, uri: str) -> dict[str, str] | None:
         """Match a URI with the template: the decoded value of each variable, or None.
 
-        Values in the path are never empty; members of the query may be absent, not unknown and not repeated.
+        Values in the path are never empty. Members of the query may be absent, but not unknown or repeated.
         """
         path, found = uri, {}
         if self.query:
@@ -131,7 +131,7 @@ class UriTemplate:
             elif index == last:
                 start = len(path) - len(part) if path.endswith(part) else -1
             else:
-                # The first place is the only one to try: whatever follows accepts what a later place would leave out.
+                # Only the first occurrence must be tried: what follows accepts everything that a later one would skip.
                 start = path.find(part, position + 1)
             if start < position or (pending is not None and not _bind(found, pending, path[position:start])):
                 return None
@@ -142,13 +142,13 @@ class UriTemplate:
 
     def _match_query(self, text: str) -> dict[str, str] | None:
         found: dict[str, str] = {}
-        # One more than there are names, so that a query of thousands of members is not split into them.
+        # Split at most once per name, so that a query with thousands of members is cheap to refuse.
         for member in text.split("&", len(self.query)):
             name, equals, value = member.partition("=")
             if not equals or name not in self.query or name in found:
                 return None
             try:
-                # A client's URL library may write a space as "+"; RFC 6570 writes a plus sign as "%2B".
+                # A client's URL library may encode a space as "+"; RFC 6570 encodes a plus sign as "%2B".
                 found[name] = percent_decode(value.replace("+", " "))
             except ValueError:
                 return None
@@ -158,7 +158,7 @@ class UriTemplate:
         """Expand the URI template with these values; members of the query that are absent or None are left out.
 
         Raises:
-            ValueError: a variable of the path has no value, or an empty one.
+            ValueError: a variable of the path has no value or an empty value.
         """
         written = []
         for part in self._parts:
