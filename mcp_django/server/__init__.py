@@ -1,1 +1,1 @@
-"""One call in, one reply out; sessions and streams; the methods of the protocol."""
+"""The kernel that turns a call into a reply; sessions and stored streams; the protocol's methods."""

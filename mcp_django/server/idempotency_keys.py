@@ -1,12 +1,12 @@
-"""``idempotency_key`` of tool calls: a repeated call gets the kept result of the first one, and is not run again.
+"""``idempotency_key`` of tool calls: a repeated call gets the stored result of the first one, and is not run again.
 
-A key belongs to one user, one client, one endpoint and one tool, and stands for one set of arguments. What is kept
-under it is a result, for a caller who may still do what the call did; a call that asked something, was refused, or
-failed and left nothing behind is forgotten, and may be made again.
+A key belongs to one user, one client, one endpoint and one tool, and stands for one set of arguments. It stores a
+result, which only a caller gets who may still do what the call did. The key of a call that asked a question, was
+refused, or failed without leaving changes is deleted, and the call can be repeated.
 
-A tool that runs in one transaction runs within the transaction that holds the key: both are kept or neither is, where
-the key's table and the tool's are in one database. Any other tool has its key set before it runs. If such a tool fails
-half-way, or its worker dies, nobody knows what it has done: the key is then refused until it expires.
+A tool that runs in one transaction runs in the same transaction as its key: if both tables are in one database, either
+both are committed or neither is. For any other tool, the key is committed before the tool runs. If such a tool fails
+half-way, or its worker dies, nobody knows what it has done, so the key is refused until it expires.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ from ..tools.base import Tool
 
 ARGUMENT: Final = "idempotency_key"
 MAX_KEY: Final = 100
-# Characters of a result that is kept.
+# Maximum characters of a stored result.
 MAX_RESULT: Final = 64 * 1024
-# Calls of one user that are remembered.
+# Maximum number of stored calls of one user.
 MAX_CALLS: Final = 10_000
-# What stays open from call to call of the same work.
+# Arguments that may differ between repetitions of the same call.
 UNBOUND: Final = frozenset({"confirm_token"})
-# What a result says that asks before anything is done.
+# Members of a result that asks before the tool does anything.
 ASKING: Final = ("confirmation_required", "input_required")
 TOO_LONG: Final = "The call with this idempotency_key was done before; it was not done again. Its result was too long."
 OTHER: Final = (
@@ -77,7 +77,7 @@ def _horizon() -> Any:
 
 
 class Once:
-    """One call of ``tool`` under a key."""
+    """One call of ``tool`` under an idempotency key."""
 
     def __init__(self, request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], key: str) -> None:
         mcp, user = request.mcp, request.user
@@ -91,9 +91,9 @@ class Once:
         self.using = router.db_for_write(KeyedCall)
 
     def run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
-        """Run the tool under its idempotency key, or return the result that is kept under the key."""
+        """Run the tool under its idempotency key, or return the result that is stored under the key."""
         if self.atomic:
-            # A database may refuse as late as when the outermost transaction ends.
+            # Some constraints are only checked when the outermost transaction commits.
             with refusals(), write_transaction(self.using):
                 return self._run(work)
         return self._run(work)
@@ -108,7 +108,7 @@ class Once:
             if self.atomic and self.request.mcp.cancelled:
                 raise Cancelled
         except (ToolError, InputRequired):
-            # Nothing has been done; within a transaction the key goes with all the rest.
+            # Nothing was changed, so delete the key; inside a transaction, the rollback does that.
             if not self.atomic:
                 self._release()
             raise
@@ -128,12 +128,12 @@ class Once:
         return await sync_to_async(self._keep)(result)
 
     def _claim(self) -> dict[str, Any] | None:
-        """Claim the idempotency key, or return the result kept under it; wait for a call that is about to claim it."""
+        """Claim the idempotency key, or return the result stored under it; wait for a call that is claiming it."""
         mine = KeyedCall.objects.using(self.using).filter(user_id=self.user_pk)  # type: ignore[misc]
         values = {"tool": self.tool.name, "arguments": self.arguments, "created": timezone.now()}
         values["authority"] = _authority(self.request)
         try:
-            # Written before anything is read: SQLite cannot always turn a reader into a writer.
+            # Write before reading: SQLite cannot always upgrade a read transaction to a write transaction.
             with transaction.atomic(using=self.using):
                 KeyedCall(id=self.id, user_id=self.user_pk, **values).save(using=self.using, force_insert=True)
         except IntegrityError:
@@ -168,7 +168,7 @@ class Once:
             return wire
         kept = orjson.dumps(wire).decode()
         if len(kept) > MAX_RESULT:
-            # A client that checks results against the output schema of the tool does not check errors.
+            # This note does not fit the tool's output schema, and clients do not validate errors against it.
             is_checked = self.tool.output_schema is not None
             told = ToolResult(structured={"repeated": True, "note": TOO_LONG}, is_error=is_checked)
             kept = orjson.dumps(told.to_wire()).decode()
@@ -177,7 +177,7 @@ class Once:
 
 
 def _authority(request: MCPRequest) -> str:
-    """Return a digest of the caller's permissions, kept with the idempotency key."""
+    """Return a digest of the caller's permissions, stored with the idempotency key."""
     user: Any = request.user
     flags = [getattr(user, name, None) for name in ("is_active", "is_staff", "is_superuser")]
     permissions = sorted(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else []

@@ -1,8 +1,8 @@
 """The kernel: run one call from its method to its reply, within its steps, and map every error to an answer.
 
-A method whose work belongs elsewhere gives back a :class:`Later`: a function tool or an admin action runs in the pool
-for the project's own code, so that no read waits behind it, and an async tool runs on the event loop. A call that has
-to ask its client ends there, and runs again with the answers.
+A method whose work runs elsewhere returns a :class:`Later`: a function tool or an admin action runs in the pool for the
+project's own code, so that reads do not wait for it, and an async tool runs on the event loop. A call that has to ask
+its client ends at the question, and runs again with the answers.
 """
 
 from asyncio import CancelledError
@@ -51,30 +51,30 @@ class Reply:
     ends: ClassVar[str] = "ok"
 
 
-# What comes of a call, or of a part of it: ``ends`` says as what the call ends, "" where something follows.
+# Outcome of a call or of a part of it; its ``ends`` is the outcome for the call's record, "" if another part follows.
 Outcome = Reply | Later | Asked | Listen
 
 
 class Kernel:
     """The kernel of one call: it finds the method, runs it within a call's steps, and maps errors to the reply.
 
-    Around each part of a call that runs by itself are its steps: log messages, queries and spans belong to it, its
-    language is spoken, its queries are counted, its page is its own; the project's ``CALL_MIDDLEWARE`` is within.
+    The steps wrap each part of a call that runs separately: they attribute log messages, queries and spans to the call,
+    activate its language, count its queries, and give it its own page. ``CALL_MIDDLEWARE`` runs inside them.
     """
 
     def __init__(self, request: MCPRequest, call: Call) -> None:
         self.request, self.call = request, call
 
     def serve(self) -> Outcome:
-        """Run the call to the kernel's reply, or to what is left: work elsewhere, questions, changes to stream."""
+        """Run the call to the kernel's reply, or to what remains: work elsewhere, questions, changes to stream."""
         return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
-        """Run what the kernel left of a call, a ``Later``, in this thread; return the kernel's reply or questions."""
+        """Run the rest of a call, a ``Later`` of the kernel, in this thread; return its reply or questions."""
         return self._finished(self._run(later.work))
 
     async def resume_async(self, later: Later) -> Reply | Asked:
-        """Run what the kernel left of a call on the event loop, a ``Later`` whose work is a coroutine function."""
+        """Run the rest of a call, a ``Later`` of the kernel with a coroutine function, on the event loop."""
         result, error = None, None
         with underway(self.request, self.call), own_locale(self.request):
             try:
@@ -99,16 +99,16 @@ class Kernel:
             raise MethodNotFound(f"Method not found: {call.method}")
         narrowing = mcp.narrowing
         if narrowing is not None and narrowing.named and call.method != "ping":
-            # A slip of the pen in the address would go unnoticed.
+            # Report a misspelt model in the URL, which would otherwise go unnoticed.
             labels = {exposure.label for exposure in access_of(request).exposures}
             known = labels | {label.partition(".")[0] for label in labels}
             if unknown := [name for name in narrowing.named if name not in known]:
                 raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
-        # The answers that came with it; a transport of the older era has given it those it has.
+        # Read the answers that came with the call; in the older era, the transport has already set them.
         if call.method not in INPUT_REQUIRED_METHODS:
             mcp.live = False
         elif not call.era.modern:
-            # Progress must increase from one run to the next, as it is told on the same stream.
+            # Progress must increase from one run to the next, because both runs report it on the same stream.
             mcp.last_progress = mcp.answers.progress
         else:
             mcp.live = True
@@ -120,9 +120,9 @@ class Kernel:
         return handler(request, call.params)
 
     def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
-        """Return the kernel's input-required result of a call that asks (2026-07-28, basic/patterns/mrtr).
+        """Return the kernel's input-required result for a call that asks (2026-07-28, basic/patterns/mrtr).
 
-        In the older era it is the transport that puts the questions to the client.
+        In the older era, the transport sends the questions to the client.
         """
         call, mcp = self.call, self.request.mcp
         if call.method not in INPUT_REQUIRED_METHODS:
@@ -154,12 +154,12 @@ class Kernel:
         }
 
     def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
-        """Run a part of the call in the kernel within the call's steps, and finish its record where nothing follows."""
+        """Run a part of the call in the kernel within the call's steps, and finish its record if no part follows."""
         record = self.request.mcp.record
         if in_middleware and settings.CALL_MIDDLEWARE:
             work = partial(through, self.request, work)
         try:
-            # What is left behind in context variables ends with the part.
+            # Context variables that this part sets do not outlive it.
             outcome = copy_context().run(self._within_steps, work)
         except InsufficientScope:
             record.code = InvalidRequest.code
@@ -179,10 +179,10 @@ class Kernel:
         request, record = self.request, self.request.mcp.record
         with underway(request, self.call):
             if self.call.method == "ping":
-                # It has no words, no rows and no page.
+                # A ping needs no language, no queries and no page.
                 return self._answer(work)
             activate_language(request)
-            # Others of a batch have the same request.
+            # Other calls of a batch share this request.
             with counted(record), own_place(request):
                 return self._answer(work)
 
@@ -209,7 +209,7 @@ class Kernel:
             record.settle("tool_error")
         elif result.get("resultType") == "input_required":
             record.settle("asked")
-        # Results of the older era tell neither.
+        # Results of the older era have neither the server's identity nor a TTL.
         server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
         wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)
         began = perf_counter()
@@ -218,7 +218,7 @@ class Kernel:
         return Reply(body)
 
     def _failed(self, error: Exception) -> Reply:
-        """Map, in the kernel, an exception of the call to the client's error; log internal ones under an opaque id."""
+        """Map an exception of the kernel's call to the client's error; log internal errors under an opaque id."""
         call, record = self.call, self.request.mcp.record
         mapped: ProtocolError
         match error:

@@ -1,8 +1,8 @@
 """MCP sessions of the handshake era, whose ids are sealed texts (2025-11-25, basic/transports, Session Management).
 
-The id of a session is a sealed text: user, client, endpoint, and what ``initialize`` agreed on are in it or in the key
-that opens it. Any worker can read it, a restart or a deploy ends no session, and one who only initializes costs the
-server nothing. A row is written once a session has something to remember, and when it ends.
+User, client, endpoint and what ``initialize`` negotiated are in the sealed text or in the key that opens it. So any
+worker can read it, restarts and deployments do not end sessions, and a client that only initializes costs nothing. A
+row is written when a session first has something to store, and when it ends.
 """
 
 import logging
@@ -37,11 +37,11 @@ logger = logging.getLogger("mcp_django")
 SALT: Final = "mcp_django.session"
 MAX_ID_CHARS: Final = 1024
 MAX_NAME_CHARS: Final = 64
-# Seconds that a change of what a session is subscribed to waits for the session's stream.
+# Seconds that a change of a session's subscriptions waits for the session's stream to confirm it.
 KNOWN_WITHIN: Final = 1.0
-# The seal's own age does not count: how long a session may lie unused is asked of its last use.
+# The age of the seal does not matter: a session expires by the time since its last use.
 FOREVER: Final = 100 * 365 * 24 * 3600
-# Of all that a client declares, what this server makes use of.
+# The client capabilities that this server uses, with their parts.
 USED: Final[Mapping[str, frozenset[str]]] = {
     "elicitation": frozenset({"form", "url"}),
     "sampling": frozenset({"context", "tools"}),
@@ -51,7 +51,7 @@ USED: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(slots=True)
 class ClientSession:
-    """One client's session: what ``initialize`` agreed on, its log level, and the resources it subscribes to."""
+    """One client's session: what ``initialize`` negotiated, its log level, and the resources it subscribes to."""
 
     id: str
     user_pk: Any
@@ -68,12 +68,12 @@ class ClientSession:
         self.remember(log_level=level)
 
     def introduce(self, call: Call) -> None:
-        """Store in the session what ``initialize`` says, if it comes later (2024-11-05, HTTP with SSE)."""
+        """Store in the session what ``initialize`` negotiates, if it comes later (2024-11-05, HTTP with SSE)."""
         self.version, self.client, self.capabilities = _agreed(call)
         self.remember(facts=[self.version, self.client, self.capabilities])
 
     def subscribe(self, uri: str) -> None:
-        """Remember in the session a resource it subscribes to; wait until its stream, in whichever worker, knows."""
+        """Add a resource to the session's subscriptions; wait until its stream, in any worker, knows of it."""
         self._change(lambda uris: add_uri(uris, uri))
 
     def unsubscribe(self, uri: str) -> None:
@@ -83,11 +83,11 @@ class ClientSession:
         self.remember()
         with transaction.atomic():
             rows = Session.objects.filter(pk=self.id)
-            # Locks the row on every database, so that of two changes at once none is lost.
+            # Lock the row, on every database, so that concurrent changes are not lost.
             rows.update(seen=F("seen"))
             self.uris = tuple(change(rows.values_list("uris", flat=True).get()))
             rows.update(uris=list(self.uris))
-        # Who has the session's stream, if it is open, is told and waited for: no change after this is missed.
+        # Tell the worker with the session's open stream and wait for it, so that no later change is missed.
         token, known = secrets.token_hex(8), threading.Event()
 
         def heard(news: Any) -> None:
@@ -108,14 +108,14 @@ class ClientSession:
             unsubscribe()
 
     def stored_uris(self) -> tuple[str, ...]:
-        """Return the resources that the session subscribes to by now, whichever worker was told."""
+        """Return the session's current subscriptions from the database, whichever worker changed them."""
         found = Session.objects.filter(pk=self.id).values_list("uris", flat=True).first()
         return tuple(found or ())
 
     def remember(self, **values: Any) -> None:
-        """Write the session's row, which keeps it alive; over ``MAX_SESSIONS`` the user's oldest one ends."""
+        """Write the session's row, which keeps it alive; end the user's oldest sessions beyond ``MAX_SESSIONS``."""
         now = timezone.now()
-        # The update first: on SQLite a transaction that has read before it writes is refused when another one wrote.
+        # Update first: SQLite refuses a transaction that reads before it writes if another one has written meanwhile.
         if not update_by_key(Session, self.id, router.db_for_write(Session), seen=now, **values):
             fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
             Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
@@ -127,7 +127,7 @@ class ClientSession:
                 _forget(surplus)
 
     def end(self) -> None:
-        """End the session: its id is refused from now on, and its streams are deleted."""
+        """End the session: refuse its id from now on, and delete its streams."""
         self.remember(ended=True, uris=[], log_level="")
         _forget([self.id])
         if settings.TELEMETRY["opentelemetry"]:
@@ -137,7 +137,7 @@ class ClientSession:
 
 
 def end_session(session_id: str) -> bool:
-    """End a session that has a row, whoever's it is; return whether it was open."""
+    """End a session of any user if it has a row; return whether it was open."""
     ended = Session.objects.filter(pk=session_id, ended=False).update(ended=True, uris=[], log_level="")
     if ended:
         _forget([session_id])
@@ -149,7 +149,7 @@ def lease_key(session_id: str) -> str:
 
 
 def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
-    """Add a resource to the session's list of subscribed ones, up to ``MAX_SUBSCRIPTIONS``."""
+    """Return the session's list of subscribed resources with one more, at most ``MAX_SUBSCRIPTIONS``."""
     if uri in uris:
         return uris
     if len(uris) >= settings.MAX_SUBSCRIPTIONS:
@@ -162,7 +162,7 @@ def topic(session_id: str) -> str:
 
 
 def open_session(request: MCPRequest, call: Call | None = None) -> str:
-    """Open a session for the caller and return its id; ``call`` is the ``initialize`` if it came already."""
+    """Open a session for the caller and return its id; ``call`` is ``initialize`` if it has come already."""
     version, client, capabilities = _agreed(call) if call is not None else (LEGACY[0], {}, {})
     now = int(timezone.now().timestamp())
     data = [secrets.token_hex(16), now, LEGACY.index(version), client, capabilities]
@@ -170,7 +170,7 @@ def open_session(request: MCPRequest, call: Call | None = None) -> str:
 
 
 def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Return what a session remembers of ``initialize``: the version agreed on, the client, its capabilities."""
+    """Return what a session stores of ``initialize``: the negotiated version, the client, its capabilities."""
     client = {name: str(call.client.get(name, ""))[:MAX_NAME_CHARS] for name in ("name", "version")}
     declared = call.params.get("capabilities") or {}
     used: dict[str, Any] = {
@@ -214,7 +214,7 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
     idle = timedelta(seconds=settings.SESSION_IDLE)
     if unused > idle:
         raise NotFound
-    # A row for each session, or a write for each call, is more than this is worth.
+    # Write the last use only now and then, to avoid a row for each session and a write for each call.
     if unused > idle / (10 if row is not None else 2):
         session.remember()
     return session
@@ -232,7 +232,7 @@ def _forget(session_ids: Sequence[str]) -> None:
 
 
 def clear_sessions() -> int:
-    """Delete the rows of expired sessions whose ids need not be refused any more; return how many."""
+    """Delete the rows of expired sessions, whose ids are too old to be accepted; return how many."""
     horizon = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
     _, by_model = Session.objects.filter(seen__lt=horizon, created__lt=horizon).delete()
     return by_model.get(Session._meta.label, 0)

@@ -1,20 +1,20 @@
 """Event streams of calls stored in the database, to resume them (2025-11-25, Resumability and Redelivery).
 
-A call of a session writes what it has to tell here, and whichever worker the client is connected to reads it: the
-connection may break, and the worker may change, without a message being lost. The life of a stream:
+A session's call writes its messages here, and the worker that the client is connected to reads them. So no message is
+lost when the connection breaks or the client reaches another worker. The life of a stream:
 
 =========  ==================================================  =====================================================
-state      who is at it                                        what comes next
+state      who works on it                                     next states
 =========  ==================================================  =====================================================
-RUNNING    a worker, with a sign of life every two seconds     ASKING (:func:`ask`), DONE (:func:`finish`), or DONE
-                                                               with an error when the worker is silent
-ASKING     nobody: the client has questions to answer          RUNNING, in the worker that gets the last answer
+RUNNING    a worker, which says every two seconds that it is   ASKING (:func:`ask`), DONE (:func:`finish`), or DONE
+           alive                                               with an error if the worker is silent
+ASKING     nobody: the client has to answer questions          RUNNING, in the worker that gets the last answer
                                                                (:func:`answer_question`), DONE (:func:`cancel`), or
                                                                DONE with an error after ``QUESTION_TIMEOUT``
-DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or for want of room
+DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or to make room
 =========  ==================================================  =====================================================
 
-Who reads a stream ends it when its time is over (``read_events(..., bury=True)``): nobody else looks at it.
+The reader of a stream ends it when it has timed out (``read_events(..., bury=True)``): nothing else checks streams.
 """
 
 import secrets
@@ -38,17 +38,17 @@ from ..protocol.messages import ClientResponse, Id, encode, error_response, noti
 from ..subscriptions.bus import bus
 from .sessions import ClientSession
 
-# Seconds between two signs of life of a call's worker, and of silence after which it is taken for dead by who looks a
-# second time: the database may have been away for both of them.
+# Seconds between two signs of life of a call's worker, and seconds of silence after which a reader takes it for dead. A
+# reader checks twice, because the database may have been unavailable to reader and worker.
 ALIVE_EVERY: Final = 2.0
 DEAD_AFTER: Final = 6
 PAGE: Final = 200
-# Messages of one call that may have been sent and not stored when its worker died.
+# Maximum number of messages that a call may have sent but not stored when its worker died.
 MOST_UNSTORED: Final = 1_000_000
 CANCELLED: Final = "notifications/cancelled"
 SESSION, STATE, ALIVE = (Stream._meta.get_field(name) for name in ("session", "state", "alive"))
 USER: Final = Session._meta.get_field("user")
-# The bytes that a stream keeps.
+# The size in bytes of a stored stream.
 SIZE: Final = F("size") + Length("call")
 
 
@@ -56,7 +56,7 @@ SIZE: Final = F("size") + Length("call")
 class Events:
     """Numbered messages of a stored stream, in order, and whether the stream ends with them.
 
-    ``is_silent`` says that nothing was heard of its worker for so long that it may be dead.
+    ``is_silent`` says that its worker has given no sign of life for so long that it may be dead.
     """
 
     messages: Sequence[tuple[int, bytes]]
@@ -93,7 +93,7 @@ def has_one_writer() -> bool:
 
 def _sign_of_life() -> Any:
     """Return the time of a sign of life of the worker that runs a stored stream's call."""
-    # Nothing can be written while a call writes, which it may do for as long as calls may take.
+    # On SQLite, a call that writes blocks signs of life, for up to CALL_TIMEOUT.
     ahead = settings.CALL_TIMEOUT if has_one_writer() else 0
     return timezone.now() + timedelta(seconds=ahead)
 
@@ -101,7 +101,7 @@ def _sign_of_life() -> Any:
 def open_stream(
     session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
 ) -> str:
-    """Insert the row of a stream for a call of the session, return its id; ``call`` is its JSON-RPC message."""
+    """Insert the row of a stream for a session's call and return its id; ``call`` is the call's JSON-RPC message."""
     using = router.db_for_write(Stream)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
@@ -111,7 +111,7 @@ def open_stream(
         if own_rows(_old_streams, using, *columns):
             _clear(Stream.objects.filter(session_id=session.id))
         insert_if_new(stream, using)
-        # A user who has none has no sum of them.
+        # A user without streams has no row with a sum.
         [(kept,)] = own_rows(_kept_bytes, using, (USER, session.user_pk)) or [(0,)]
         if kept > settings.USER_STREAM_BYTES:
             _make_room(session, stream.pk, kept - settings.USER_STREAM_BYTES)
@@ -125,7 +125,7 @@ def _kept_bytes() -> QuerySet[Any]:
 
 
 def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
-    """Delete the user's oldest stored streams without a worker, to make room for so many bytes."""
+    """Delete the user's oldest stored streams without a worker, to free ``surplus`` bytes."""
     streams = Stream.objects.filter(session__user_id=session.user_pk, request_id__isnull=False)
     idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
     oldest = []
@@ -140,12 +140,12 @@ def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
 
 
 def discard(stream_id: str) -> None:
-    """Delete a stream on which nothing was told."""
+    """Delete a stored stream without messages."""
     delete_by_key(Stream, stream_id, router.db_for_write(Stream))
 
 
 def shared_stream(session: ClientSession) -> str | None:
-    """Return the id of the one stored stream of a session whose calls share it, None for others (2024-11-05)."""
+    """Return the id of the stored stream that all calls of a session share (2024-11-05), None for other sessions."""
     shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
     return shared.values_list("pk", flat=True).first()
 
@@ -154,21 +154,21 @@ def owns(session: ClientSession, stream_id: str) -> bool:
     return Stream.objects.filter(pk=stream_id, session_id=session.id).exists()
 
 
-# Writing
+# Writing streams
 
 
 def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
-    """Append messages to a stored stream, and set ``values`` of its row; the oldest are deleted over its bounds.
+    """Append messages to a stored stream, and set ``values`` of its row; delete the oldest messages beyond its limits.
 
-    ``first`` is the number of the first message, where the only one who writes counts them; otherwise they are counted
-    here. Returns False, and does nothing, when the stream is over.
+    ``first`` is the number of the first message if the stream's only writer numbers them; otherwise this function does.
+    Return False, and do nothing, if the stream is over.
     """
     size = sum(map(len, messages))
     last: Any = F("events") + len(messages) if first is None else first + len(messages) - 1
     counted = {"events": last, "size": F("size") + size}
     rows = Stream.objects.filter(pk=stream_id).exclude(state=Stream.State.DONE)
     with transaction.atomic(using=router.db_for_write(Stream)):
-        # The update comes first: it locks the row, so that numbers are given once.
+        # Update first: it locks the row, so that each number is used once.
         alive = timezone.now() if "state" in values else _sign_of_life()
         is_open = bool(rows.update(alive=alive, **counted, **values))
         if is_open:
@@ -187,9 +187,9 @@ def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, 
 
 
 def _drop_oldest(stream_id: str, last: int) -> None:
-    """Delete the oldest messages of a stored stream beyond its bounds, but never the newest."""
+    """Delete the oldest messages of a stored stream beyond its limits, but never the newest."""
     events = StreamEvent.objects.filter(stream_id=stream_id, number__gt=last - settings.STREAM_EVENTS)
-    # Down to half of the bound at once, so that this is not done for each message.
+    # Delete down to half of the limit at once, so that this does not happen for each message.
     size, keep_from = 0, last
     for number, data in events.order_by("-number").values_list("number", "data"):
         length = len(data.encode())
@@ -201,19 +201,19 @@ def _drop_oldest(stream_id: str, last: int) -> None:
 
 
 def keep_alive(stream_ids: Collection[str]) -> None:
-    """Write to the rows of stored streams that the worker of their calls is alive."""
+    """Write a sign of life of this worker to the rows of its calls' stored streams."""
     Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
 
 
 def finish(stream_id: str, *messages: bytes, first: int | None = None) -> bool:
-    """End a stored stream, with its last messages if there are any; see :func:`append`."""
+    """End a stored stream, with its last messages, if any; see :func:`append`."""
     return append(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
 
 
 def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
     """Store questions to the client as requests on its stored stream; the call waits until they are answered.
 
-    Returns the requests; there are none when the stream is over.
+    Return the requests; the list is empty if the stream is over.
     """
     asked, messages = [], []
     for number, question in enumerate(questions):
@@ -232,12 +232,12 @@ def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version
 def answer_question(session: ClientSession, response: ClientResponse) -> Resumption | None:
     """Store the client's answer to a question on a stored stream of the session; other answers are ignored.
 
-    Returns what has to be run again when this was the last answer that a call was waiting for.
+    Return the call to run again if this was the last answer that it was waiting for.
     """
     stream_id = str(response.id).partition(".")[0]
     with transaction.atomic():
         rows = Stream.objects.filter(pk=stream_id, session_id=session.id, state=Stream.State.ASKING)
-        # Locks the row on every database, so that two answers do not overwrite each other.
+        # Lock the row, on every database, so that two answers do not overwrite each other.
         if not rows.update(alive=F("alive")):
             return None
         stream = rows.get()
@@ -256,19 +256,19 @@ def answer_question(session: ClientSession, response: ClientResponse) -> Resumpt
 
 
 def cancel(session: ClientSession, request_id: Id) -> None:
-    """End the stored stream of a waiting call without answer, as its client cancels (basic/utilities/cancellation)."""
+    """End the stored stream of a waiting call that its client cancels, unanswered (basic/utilities/cancellation)."""
     waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
     for stream_id in list(waiting.values_list("pk", flat=True)):
         finish(stream_id)
 
 
-# Reading
+# Reading streams
 
 
 def read_events(stream_id: str, after: int, *, bury: bool = False) -> Events:
     """Read the messages of a stored stream after number ``after``; a stream that does not exist is over.
 
-    With ``bury`` a stream whose worker is silent is ended with an error.
+    With ``bury``, end a stream whose worker is silent with an error.
     """
     row = Stream.objects.filter(pk=stream_id).values_list("state", "events", "alive", "request_id").first()
     if row is None:
@@ -287,7 +287,7 @@ def read_events(stream_id: str, after: int, *, bury: bool = False) -> Events:
 
 
 def _is_alive(state: str, alive: Any) -> bool:
-    """Return whether a worker still runs the stored stream's call, or its question is still open."""
+    """Return whether a worker still runs the stored stream's call, or the client may still answer its questions."""
     patience = settings.QUESTION_TIMEOUT if state == Stream.State.ASKING else DEAD_AFTER
     return bool(timezone.now() - alive < timedelta(seconds=patience))
 
@@ -302,16 +302,16 @@ def _error(request_id: Id, text: str) -> bytes:
 
 
 def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
-    """End a stored stream whose worker is dead. ``after`` is the last number that its client has."""
+    """End a stored stream whose worker is dead. ``after`` is the number of the last message that the client has."""
     with transaction.atomic(using=router.db_for_write(Stream)):
         dead = Stream.objects.filter(pk=stream_id, state=state)
-        # Locks the row on every database, so that its end is written once.
+        # Lock the row, on every database, so that the end is written only once.
         if not dead.update(alive=F("alive")):
             return
         stream = dead.get()
         if _is_alive(state, stream.alive):
             return
-        # Who no longer waits for an answer says so (basic/utilities/cancellation).
+        # The server must say that it no longer waits for answers (basic/utilities/cancellation).
         unanswered = [item["id"] for item in stream.questions if "result" not in item]
         messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
         if request_id is not None and state == Stream.State.ASKING:
@@ -322,11 +322,11 @@ def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None
         finish(stream_id, *messages, first=first)
 
 
-# Cleaning
+# Deletion of old streams
 
 
 def _is_old(state: Any, done: Any, silent: Any) -> Q:
-    """Return the condition of stored streams that are over, or silent, since these moments."""
+    """Return the condition for stored streams that have been over, or silent, since these times."""
     is_done = Q(Exact(F("state"), state)) & Q(LessThan(F("alive"), done))
     return is_done | Q(LessThan(F("alive"), silent))
 

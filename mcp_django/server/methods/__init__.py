@@ -10,7 +10,7 @@ from .tools import call_tool, list_tools
 
 __all__ = ["METHODS"]
 
-# Which revision has which method is decided by the schema of the revision, before the table is asked.
+# The schema of each revision decides which methods it has, before this table is used.
 METHODS: Final[Mapping[str, Handler]] = {
     "initialize": initialize,
     "ping": ping,

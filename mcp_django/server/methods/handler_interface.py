@@ -15,7 +15,7 @@ logger = logging.getLogger("mcp_django")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Result of a handler that defers slow work: ``work()`` gives the result, or an awaitable if ``is_async``."""
+    """Result of a handler that defers slow work: ``work()`` returns the result, or an awaitable if ``is_async``."""
 
     work: Callable[[], Any]
     is_async: bool = False
@@ -24,7 +24,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Result of a method handler with questions for the client as requests, in the era in which they are."""
+    """Result of a method handler with questions for the client, in the era in which they are requests."""
 
     questions: tuple[Question, ...]
     ends: ClassVar[str] = "asked"
@@ -39,23 +39,23 @@ class Listen:
     ends: ClassVar[str] = "ok"
 
 
-# The caller's request and the validated ``params``; gives the neutral result, optional keys left out.
+# Takes the caller's request and the validated ``params``; returns the neutral result without empty optional keys.
 Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | Listen]
 
 
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
     """Raise ``InsufficientScope`` unless the token has all scopes of the project's own resources at these URIs.
 
-    What the caller's permissions do not admit takes none: it is not there.
+    Resources that the caller has no permission for need no scopes: they are treated as missing.
     """
     found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
     request.mcp.require_scopes({scope for resource in found if resource is not None for scope in resource.scopes})
 
 
 def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
-    """Log that a method handler failed, with its error, and return the opaque id under which an operator finds it.
+    """Log the exception of a failed method handler, and return the opaque id by which an operator finds it.
 
-    In a call it is the id of its record, which the log of calls, the admin's history and spans have too.
+    For a call, it is the id of its record, which is also in the call log, the admin's history and spans.
     """
     found = (record.id if record is not None else uuid.uuid4()).hex
     if record is not None:

@@ -1,9 +1,9 @@
 """Handlers of initialize, discover, ping, log level and subscriptions; the server's identity, capabilities and card.
 
-The card and the entry in a registry are for anyone, before they connect: they tell names and addresses, as
-``initialize`` and ``server/discover`` do, and name no tool and no model. The card is experimental in MCP (SEP-2127).
-Changes of subscriptions are put off, as a stream that has to know of them is waited for. Without a session there is
-nothing that could remember them (2025-11-25 and older); ``subscriptions/listen`` is of 2026-07-28.
+Anyone may read the card and the registry entry before connecting: they have the names and addresses that ``initialize``
+and ``server/discover`` also return, but no tools or models. The card is experimental in MCP (SEP-2127). Changes of
+subscriptions are deferred (``Later``), because they wait for the session's stream. On 2025-11-25 and older, only a
+session can store subscriptions; ``subscriptions/listen`` is of 2026-07-28.
 """
 
 import re
@@ -24,12 +24,12 @@ from ...subscriptions.subscribers import check_uris
 from ...subscriptions.watched_resources import find_watches
 from .handler_interface import Later, Listen, require_scopes_of
 
-# The extensions of MCP by the setting that turns them on.
+# MCP extensions, by the setting that enables them.
 EXTENSIONS: Final = {
     "SERVICE_ACCOUNTS": "io.modelcontextprotocol/oauth-client-credentials",
     "IDENTITY_PROVIDERS": "io.modelcontextprotocol/enterprise-managed-authorization",
 }
-# The methods whose results a client may keep, and what the setting ``CACHE_TTL_MS`` calls them.
+# Methods whose results clients may cache, with their names in the setting ``CACHE_TTL_MS``.
 CACHEABLE: Final[Mapping[str, str]] = {
     "server/discover": "discover",
     "tools/list": "tools",
@@ -41,9 +41,9 @@ CACHEABLE: Final[Mapping[str, str]] = {
 
 
 def capabilities(request: MCPRequest) -> dict[str, Any]:
-    """Return the ``ServerCapabilities`` for ``initialize``: only what the site can answer.
+    """Return the ``ServerCapabilities`` for ``initialize``: only what the site supports.
 
-    News are promised where there are any and the client can be told.
+    Notifications of changes are only announced if ``EVENTS`` is set and the server can stream.
     """
     site = request.mcp.site
     told = bool(settings.EVENTS and request.mcp.can_stream)
@@ -69,16 +69,16 @@ def identity() -> dict[str, Any]:
     if settings.SERVER["website"]:
         found["websiteUrl"] = settings.SERVER["website"]
     if icon := settings.SERVER["icon"]:
-        # A path is one below BASE_URL, which a check requires then.
+        # A path is relative to BASE_URL, which a system check requires in that case.
         base = str(settings.BASE_URL or "").rstrip("/") if icon.startswith("/") else ""
         found["icons"] = [{"src": f"{base}{icon}"}]
     return found
 
 
 def cache_ttl(method: str) -> int:
-    """Return for how many milliseconds clients may keep the answer of a method such as ``server/discover``.
+    """Return for how many milliseconds clients may cache the result of a method such as ``server/discover``.
 
-    It is a hint (2026-07-28, server/utilities/caching), by the setting ``CACHE_TTL_MS``.
+    It is a hint (2026-07-28, server/utilities/caching) from the setting ``CACHE_TTL_MS``.
     """
     configured = settings.CACHE_TTL_MS
     if isinstance(configured, Mapping):
@@ -88,7 +88,7 @@ def cache_ttl(method: str) -> int:
 
 
 def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Handle ``initialize``: answer with the version asked for, or with one offered instead (2025-11-25, lifecycle)."""
+    """Handle ``initialize``: answer with the requested version, or offer another one (2025-11-25, lifecycle)."""
     return {
         "protocolVersion": negotiate(params.get("protocolVersion")),
         "capabilities": capabilities(request),
@@ -141,7 +141,7 @@ def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
 
 
 def unsubscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
-    """Handle ``resources/unsubscribe``: notify the session no longer of a resource."""
+    """Handle ``resources/unsubscribe``: stop notifying the session of changes to a resource."""
     session = _session(request)
 
     def work() -> dict[str, Any]:
@@ -154,7 +154,7 @@ def unsubscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
 def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     """Handle ``subscriptions/listen``: check the filter and have the transport open the stream.
 
-    A resource that is named and takes a scope which the token lacks is asked for as ``resources/read`` would.
+    If a named resource needs a scope that the token lacks, ask for the scope like ``resources/read``.
     """
     request.mcp.require_scopes([READ])
     lists, uris = read_filter(params)

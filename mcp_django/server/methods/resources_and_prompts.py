@@ -17,7 +17,7 @@ from .handler_interface import Later
 
 
 def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Handle ``resources/list``: one page of the resources that the caller may read, models and not rows."""
+    """Handle ``resources/list``: one page of the resources that the caller may read, with models but not rows."""
     items, next_cursor = Resources(request).list(params.get("cursor"))
     page: dict[str, Any] = {"resources": items}
     if next_cursor:
@@ -33,7 +33,7 @@ def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, 
 
 
 def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
-    """Handle ``resources/read``: the contents at a URI; missing, hidden and forbidden get one answer."""
+    """Handle ``resources/read``: the contents at a URI; missing, hidden and forbidden ones get the same answer."""
     uri: str = params["uri"]
     request.mcp.require_scopes([READ])
     function = request.mcp.site.get_function_resource(request, uri)
@@ -44,7 +44,7 @@ def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str
         try:
             if function is not None:
                 contents = function.read(request, uri)
-                # What answers went into is not to be kept at all.
+                # Clients must not cache contents that depend on answers.
                 hints = {"ttlMs": 0} if request.mcp.answers.seen else function.cache_hints
                 return {"contents": contents, **hints}
             with read_limits():
@@ -75,14 +75,14 @@ def get_prompt(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     return Later(lambda: prompt.get(request, arguments), is_async=prompt.is_async)
 
 
-# One text for what is missing and what is forbidden.
+# The same text for missing and forbidden ones, so that it does not reveal which they are.
 UNKNOWN: Final = "Unknown prompt, resource template or argument"
 
 
 def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
     """Handle ``completion/complete``: values for one argument of a prompt or a resource template."""
     request.mcp.require_scopes([READ])
-    # A cache that is out of order limits nothing: the transport counts calls by the same rule.
+    # Without a working cache there is no limit, like for the rate of calls in the transport.
     retry_after = hit_if_counted("completions", caller_of(request), settings.RATES["completions"])
     if retry_after is not None:
         raise InternalError("Too many completions: try again later", data={"retryAfter": retry_after})
@@ -103,7 +103,7 @@ def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _source(request: MCPRequest, ref: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:
-    """Find the prompt or resource template that a client refers to: its completer, or None, and given arguments."""
+    """Find the prompt or resource template that a client refers to; return its completer, or None, and arguments."""
     site = request.mcp.site
     if ref["type"] == "ref/prompt":
         prompt = site.get_prompt(request, ref["name"])

@@ -31,13 +31,13 @@ from ...tools.refused_calls import MAX_PROPOSAL, refusal_of
 from ..idempotency_keys import ARGUMENT, Once, take_key
 from .handler_interface import Later, log_failure
 
-# How alike names are that are told instead of an unknown one, between 0 and 1, and characters that are compared.
+# Minimum similarity, from 0 to 1, of the tools suggested for an unknown name, and maximum characters compared.
 NEAR: Final = 0.85
 MAX_TOLD: Final = 100
 
 
 def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Handle ``tools/list``: every tool that the caller may use, in one page, as half of the clients read no second."""
+    """Handle ``tools/list``: all tools that the caller may use, in one page, because half of the clients read one."""
     if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     tools, structured = request.mcp.site.get_tools(request), request.mcp.version in STRUCTURED
@@ -51,7 +51,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     if tool is None:
         arguments = params.get("arguments")
         if request.mcp.off is not None:
-            # The only model that it is for may be switched off, which is said.
+            # If the tool is hidden because its only model is switched off, say so.
             with suppress(NotFound):
                 access_of(request).get_exposure(arguments.get("model") if isinstance(arguments, Mapping) else None)
         if request.mcp.site.has_tool(request, name):
@@ -84,11 +84,11 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
 def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidParams:
     """Return the error of ``tools/call`` for an unknown tool, with the caller's tools of similar names.
 
-    The specification makes an unknown tool an error of the protocol in each revision (server/tools, Error Handling);
-    most clients show its message to the model. ``data.next`` is the call that is meant, where one tool is.
+    In every revision, an unknown tool is a protocol error (server/tools, Error Handling); most clients show its message
+    to the model. ``data.next`` is the intended call, if exactly one tool is similar.
     """
     known = {tool.name: None for tool in request.mcp.site.get_tools(request)}
-    # Some models repeat the name of the server, as their client shows it.
+    # Some models prefix the server's name, as their client shows it.
     plain = name[:MAX_TOLD].rpartition("__")[2]
     same = [tool for tool in known if singular(tool) == singular(plain)]
     same = same or [tool for tool in known if tool.startswith(f"{plain.lower()}_")]
@@ -101,7 +101,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """Return whether ``tools/list`` has clients repeat arguments of this tool's ``tools/call`` in headers."""
+    """Return whether clients repeat arguments of this tool's ``tools/call`` in headers, as ``tools/list`` says."""
     return bool(param_headers(tool.input_schema))
 
 
@@ -152,7 +152,7 @@ class ToolCall:
     def failed(self, error: BaseException) -> dict[str, Any]:
         """Return the result of ``tools/call`` for an exception: what the AI model can correct, or an opaque error id.
 
-        What is the protocol's goes on to the mapping of all calls (``Kernel``).
+        Protocol errors are raised again, for the kernel to map (``Kernel``).
         """
         request, tool, record = self.request, self.tool, self.request.mcp.record
         match error:
@@ -169,7 +169,7 @@ class ToolCall:
                 record.settle("refused:permission")
                 told = "Permission denied."
             case DataError() | OverflowError() if isinstance(tool, RecordTool):
-                # A filter or a search of the project's own took a value that its column cannot be compared with.
+                # A filter or search of the project's own compared a column with a value out of its range.
                 told = "A value is out of range for its column."
             case _:
                 assert isinstance(error, Exception)
