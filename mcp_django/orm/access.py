@@ -162,7 +162,7 @@ class ModelAccess:
     def may_row(self, deed: str, *row: Model) -> bool:
         """Return whether the caller has access to view, change or delete this row or, without a row, to add rows now.
 
-        Nobody has access to rows of models that the call is not narrowed to.
+        If the call is narrowed to other models, nobody has access.
         """
         verdict = self.stock_verdict(deed)
         if verdict is not None:
@@ -212,7 +212,7 @@ class ModelAccess:
         with at_page(request, exposure, "changelist"):
             return call_hook(exposure.label, hook, ask, request, default=default)
 
-    # What is switched off
+    # Switches
 
     @property
     def off(self) -> Switch | None:

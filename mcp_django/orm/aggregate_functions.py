@@ -158,7 +158,7 @@ def _units(places: int) -> UnitField:
 def exact_field(fields: Sequence[Any], places: int = 0) -> Any:
     """Return a field type for exact aggregate functions of all of these fields, with at least so many decimal places.
 
-    None if there is no such type: the result is then a floating point number.
+    Returns None if there is no such type: the result is then a floating point number.
     """
     if all(isinstance(field, IntegerField) for field in fields) and not places:
         return INTEGER

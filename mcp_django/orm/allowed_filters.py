@@ -107,7 +107,7 @@ def _is_open(model: ModelAccess, name: str, rest: str, declared: Mapping[str, Se
     return declared is None and _is_of_admin(model, f"{name}__{rest}" if rest else name)
 
 
-# What the admin offers
+# Filters of the admin
 
 
 def is_offered_path(model: ModelAccess, path: str) -> bool:

@@ -266,7 +266,7 @@ def clear(**kwargs: Any) -> None:
 setting_changed.connect(clear)
 
 
-# Rows of the app's own tables: nobody else has to hear of their changes, and their keys are texts
+# Rows of the app's own tables: changing them needs no signals, and their keys are texts
 
 
 def own_rows(rows: Callable[[], QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:

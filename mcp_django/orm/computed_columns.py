@@ -43,7 +43,7 @@ def parts_of(expression: Any) -> Iterator[Any]:
 def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column, Subquery] | None:
     """Return the type of a computed column's values, and their expression for a query with the key as ``pk``.
 
-    None if the database does not compute the value, or if it is made of anything that the caller may not read.
+    Returns None if the database does not compute the value, or if it is made of anything that the caller may not read.
     """
     source, exposure = order_source(column), model.exposure
     rows = exposure.get_queryset(model.request).order_by()

@@ -499,8 +499,8 @@ def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = F
     return not given.where or (kept and all(child in query.where.children for child in given.where.children))
 
 
-# Signs in a client's regular expression that let it match in several ways. SQLite uses Python's matcher, which
-# backtracks, holds the interpreter and obeys no timeout; without these signs it takes linear time.
+# Characters that let a client's regular expression match in several ways. SQLite uses Python's matcher, which
+# backtracks, holds the interpreter and obeys no timeout; without these characters it takes linear time.
 _BRANCHING: Final = re.compile(r"[*+?{|]")
 
 

@@ -456,7 +456,7 @@ class FieldPath:
 def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
     """Return the model field that field names joined by ``__`` lead to, None for no such field.
 
-    None also for a generic relation, and for a path into another database, which no query can follow.
+    Also returns None for a generic relation, and for a path into another database, which no query can follow.
     """
     path, followed = _resolved(model, text)
     return path if all(map(is_joinable, followed)) else None

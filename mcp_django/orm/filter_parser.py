@@ -205,7 +205,7 @@ class FilterReader(FilterSuggestions):
         elif not rest:
             inner, wanted = self, {"some": {"pk": value}}
         elif word in QUANTIFIERS and find_filter(link.related, word) is not None:
-            # A field of this name goes before the quantifier.
+            # A field of this name takes precedence over the quantifier.
             wanted = {"some": wanted}
         elif QUANTIFIERS.get(word.lower()) == "count" and lookup:
             inner, wanted = self, {"count": {lookup: value}}

@@ -113,7 +113,7 @@ def with_labels_of(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any
 def label_of(exposure: ModelExposure, row: models.Model) -> str | None:
     """Return the label of a row, or None where the project's code fails to make one.
 
-    Secrets of the row are hidden in it, except in fields that the exposure names itself.
+    Secrets of the row are hidden in it, except those in fields that the exposure names itself.
     """
     try:
         label = str(getattr(row, exposure.label_field)) if exposure.label_field else str(row)
@@ -314,7 +314,7 @@ def generic_paths(field: Any) -> tuple[str, str]:
 def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
     """Return the labels of the rows that generic foreign keys point to, each as ``[key, label, model]``.
 
-    None for a row that the caller may not see: its model is not exposed, or it is not among the exposure's rows.
+    None stands for a row that the caller may not see: its model is not exposed, or it is not among its exposure's rows.
     """
     holder: Any = field.model._meta.get_field(field.ct_field)
     found: list[Any] = [None] * len(types)

@@ -213,8 +213,8 @@ def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | Non
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
     """Return the guards of a path that the project declares: each a ``Q`` that keeps out hidden rows on the path.
 
-    None for a path through a model that the caller may not view, or into another database. A model that is exposed to
-    nobody hides nothing: the project's declaration stands.
+    Returns None for a path through a model that the caller may not view, or into another database. A model that is
+    exposed to nobody hides nothing: the project's declaration stands.
     """
     found: list[Q] = []
     for names, relation in relations_on(model, path):

@@ -276,9 +276,9 @@ def show_rows(
 
 
 def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
-    """Return a function that reads rows as instances, with everything that their columns need, in a few queries.
+    """Return a key, and a function that reads rows as instances with all that their columns need, in a few queries.
 
-    The first item of the result is what the SQL depends on, None if it takes more than one query.
+    The key is what the SQL depends on, None if the function takes more than one query.
     """
     request, exposure, columns = query.request, query.exposure, query.columns
     ask = exposure.get_list_select_related

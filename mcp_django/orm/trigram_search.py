@@ -37,7 +37,7 @@ KNOWN_FOR: Final = 600
 def similar_query(query: PageQuery) -> PageQuery | None:
     """Search by trigrams: return the query of the rows most like a misspelt search term, at most one page.
 
-    None if there are no such rows, or if the database cannot search by trigrams.
+    Returns None if there are no such rows, or if the database cannot search by trigrams.
     """
     request = query.request
     words = [word for part in query.search.split() if (word := part.strip("\"'"))]
