@@ -1,1 +1,1 @@
-"""Changes of the data, from the signal of the ORM to the streams of subscribers, in this process and in others."""
+"""Changes of data, on their way from the ORM's signals to subscribers' streams, in this and in other processes."""

@@ -1,12 +1,12 @@
 """The bus: publish and subscribe within this process and, through the channel layer, in other processes.
 
-One thread with an event loop of its own serves the whole process. It is started by the first use and ends with the
-process; a fork starts without it. Publishing puts the news into a bounded queue and returns: neither a slow listener
-nor a channel layer that is down is ever waited for.
+One thread with its own event loop serves the whole process. It starts at the first use and ends with the process; a
+forked child starts without it. Publishing puts a payload into a bounded queue and returns: it never waits for a slow
+listener or for a channel layer that is down.
 
-Channel layers deliver at most once, and drop without a word what a channel has no room for. So each message carries its
-publisher and a number, which a heartbeat repeats. Where a number is missing, listeners get :data:`RESYNC` and look at
-everything again. No message says more than that there is news.
+Channel layers deliver at most once, and silently drop messages that a channel has no room for. So each message has its
+publisher and a number, which heartbeats repeat. If a number is missing, listeners get :data:`RESYNC` and check
+everything again. Messages only say that something has changed, never what it is now.
 """
 
 import asyncio
@@ -33,31 +33,31 @@ from .changes import CHANGES, LISTS, Changes
 
 logger = logging.getLogger("mcp_django")
 
-# What is delivered instead of a payload when news may have been lost: look at everything again.
+# Delivered instead of a payload when payloads may have been lost: listeners must check everything again.
 RESYNC: Final = object()
 MESSAGE_TYPE: Final = "mcp_django.news"
-# News that wait for the thread; beyond it all of them become one RESYNC.
+# Maximum number of payloads that wait for the bus's thread; beyond it, one RESYNC replaces all of them.
 MAX_QUEUE: Final = 10_000
-# Seconds in which changes are put together, and that the end of the process may wait for the last news to get out.
+# Seconds for which changes are collected before they are published, and seconds that close() waits to send the last.
 SOON: Final = 0.05
 FLUSH_TIMEOUT: Final = 2.0
-# Bytes of one event, of one message, and of all that wait to be sent; events of one message; publishers to remember.
+# Maximum bytes of one event, of one message and of all waiting events; maximum events per message; known publishers.
 MAX_EVENT: Final = 64 * 1024
 MAX_MESSAGE: Final = 256 * 1024
 MAX_WAITING: Final = 4 * 1024 * 1024
 MAX_EVENTS: Final = 500
 MAX_PUBLISHERS: Final = 4096
-# Seconds: of one operation of the layer, and between attempts while it does not answer.
+# Seconds that one operation of the layer may take; first and longest pause between attempts while it does not answer.
 OPERATION_TIMEOUT: Final = 5.0
 RETRY_FIRST: Final = 0.5
 RETRY_MOST: Final = 15.0
-# Seconds after a message, and between heartbeats, at which the last number is sent again. A process hears its own: when
-# nothing comes for so long, its membership of the group is gone, with the layer's server or by its age.
+# Seconds after the last message, and between heartbeats, after which the last number is sent again. A process receives
+# its own messages: after SILENCE seconds without any, it has lost its group membership, by a restart or by expiry.
 CONFIRM: Final = 1.0
 HEARTBEAT: Final = 30.0
 SILENCE: Final = 75.0
-# Seconds that channels_redis may have its server wait for a message. Its own 5 are as many as redis-py waits for an
-# answer, so that a quiet connection would be given up, and with it what arrives just then.
+# Seconds that channels_redis lets the Redis server wait for a message. Its default of 5 equals redis-py's timeout, so a
+# quiet connection would be closed, and a message that arrives at that moment would be lost.
 SERVER_WAIT: Final = 2
 
 Deliver = Callable[[Any], None]
@@ -66,7 +66,7 @@ Deliver = Callable[[Any], None]
 def shared_layer() -> tuple[str, Any] | None:
     """Return alias and configuration of the bus's channel layer to other processes, None if there is none.
 
-    The in-memory layer reaches nobody else, and what is in this process is delivered without it.
+    The in-memory layer does not count: it reaches no other process, and the bus delivers in this process itself.
     """
     alias = settings.EVENTS
     config = channel_layers.configs.get(alias)
@@ -76,7 +76,7 @@ def shared_layer() -> tuple[str, Any] | None:
 
 
 def group_name() -> str:
-    """Return the bus's channel-layer group for this project's processes; another installation has another one."""
+    """Return the bus's channel-layer group for the processes of this installation; each installation has its own."""
     named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
     return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
 
@@ -88,23 +88,23 @@ class Bus:
         self.reset()
 
     def reset(self) -> None:
-        """Empty the bus, listeners included: for the child of a fork."""
+        """Reset the bus without closing anything, in the child of a fork; listeners are dropped too."""
         self._lock = threading.Lock()
         self._subscribers: dict[str, tuple[Deliver, ...]] = {}
         self._queue: deque[tuple[str, Any]] = deque()
         self._changes = Changes()
-        # Whether a look at the queue is due, whether one at the changes is, and whether the thread runs.
+        # Whether _drain() is scheduled, whether _tell_changes() is, and whether the thread is serving.
         self._scheduled = self._timed = self._is_serving = False
         self._lost = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stop: asyncio.Event | None = None
         self._heard = threading.Event()
-        # The shared layer and the group by which the thread reaches other processes.
+        # The shared layer and the group that the thread uses to reach other processes.
         self.road: Any = None
         self._layer: Any = None
 
-    # Any thread
+    # Methods for any thread
 
     def is_idle(self) -> bool:
         """Return whether publishing would reach nobody: no subscriber here, no channel layer to other processes."""
@@ -113,7 +113,7 @@ class Bus:
     def publish(self, topic: str, payload: Any) -> None:
         """Publish on the bus to all subscribers of the topic, here and in other processes through the channel layer.
 
-        ``payload`` is JSON, at most 64 KiB of it. Nothing is waited for and nothing raised.
+        ``payload`` must be serialisable to at most 64 KiB of JSON. This neither waits nor raises.
         """
         if self.is_idle():
             return
@@ -127,7 +127,7 @@ class Bus:
             self._scheduled = False
 
     def put(self, changes: Changes) -> None:
-        """Put changes on the bus: it publishes them under :data:`CHANGES`, merged with others of the next 50 ms."""
+        """Publish changes on the bus under :data:`CHANGES`, merged with the other changes of the next 50 ms."""
         if self.is_idle():
             return
         with self._lock:
@@ -137,9 +137,9 @@ class Bus:
             self._timed = False
 
     def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
-        """Subscribe to a topic of the bus: ``deliver(payload)`` is called in its thread. Return what unsubscribes.
+        """Have the bus call ``deliver(payload)`` in its thread for each payload of a topic; return what unsubscribes.
 
-        It must be quick. It gets :data:`RESYNC` when news may have been lost.
+        ``deliver`` must be quick. It gets :data:`RESYNC` when payloads may have been lost.
         """
         with self._lock:
             self._subscribers[topic] = (*self._subscribers.get(topic, ()), deliver)
@@ -154,11 +154,11 @@ class Bus:
         return unsubscribe
 
     def wait_ready(self, timeout: float) -> bool:
-        """Wait until the bus hears other processes, ``timeout`` seconds at most; return whether it does."""
+        """Wait at most ``timeout`` seconds until the bus receives from other processes; return whether it does."""
         return shared_layer() is None or self._heard.wait(timeout)
 
     def _call(self, function: Callable[[], Any]) -> bool:
-        """Have a function called in the bus's thread, which is started if need be; return whether there is one."""
+        """Call a function in the bus's thread, which is started if necessary; return False if it cannot run."""
         try:
             with self._lock:
                 loop = self._loop
@@ -178,14 +178,14 @@ class Bus:
         return True
 
     def close(self) -> None:
-        """Send to other processes what waits, for 2 s at most, and end the bus's thread."""
+        """Send waiting events to other processes, for at most 2 s, and end the bus's thread."""
         with self._lock:
             loop, thread, stop = self._loop, self._thread, self._stop
         if loop is None or thread is None or stop is None or thread is threading.current_thread():
             return
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(stop.set)
-        # The thread gives up by itself, unless it did not come to that yet.
+        # The thread gives up by itself after FLUSH_TIMEOUT seconds, unless it is stuck before that.
         thread.join(FLUSH_TIMEOUT + 0.5)
         if thread.is_alive():
             logger.warning("The last changes did not reach other processes")
@@ -194,7 +194,7 @@ class Bus:
                 self._loop = self._thread = None
                 self._is_serving = self._scheduled = self._timed = False
 
-    # The bus's thread
+    # Methods for the bus's thread
 
     def _run(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         asyncio.set_event_loop(loop)
@@ -204,7 +204,7 @@ class Bus:
         except Exception:
             logger.exception("The bus has stopped")
         finally:
-            # What was cancelled comes to its end.
+            # Let cancelled tasks finish.
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
@@ -214,11 +214,11 @@ class Bus:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         self.id, self._group = uuid.uuid4().hex, group_name()
-        # Events that wait to be sent, and their bytes; the number of the last message, and when it was taken.
+        # Events that wait to be sent, and their bytes; number and time of the last message; whether it was repeated.
         self._outgoing: deque[bytes] = deque()
         self._waiting, self._number, self._sent_at, self._is_confirmed = 0, 0, 0.0, True
         self._wake, self._closing = asyncio.Event(), asyncio.Event()
-        # The last number heard from each publisher, and the operations of the layer that fail at present.
+        # The last number received from each publisher; the operations of the layer that currently fail.
         self._last: OrderedDict[str, int] = OrderedDict()
         self._heard_since = self._heard_at = 0.0
         self._troubled: set[str] = set()
@@ -231,7 +231,7 @@ class Bus:
         self._is_serving = True
         if self._subscribers:
             self._listen()
-        # What an earlier thread may have left.
+        # An earlier thread may have left changes and payloads.
         self._tell_soon()
         self._drain()
         await stop.wait()
@@ -241,7 +241,7 @@ class Bus:
         self._heard.clear()
         if self._sender is None:
             return
-        # What cannot be sent in time is given up.
+        # Drop events that cannot be sent in time.
         self._closing.set()
         self._wake.set()
         try:
@@ -257,7 +257,7 @@ class Bus:
         if shared is None:
             return None
         try:
-            # An instance of its own: a layer serves one event loop, and not the same one before and after a fork.
+            # Use a separate instance: a layer serves only one event loop, and must not be shared across a fork.
             layer = channel_layers.make_backend(shared[0])
         except Exception:
             logger.exception("The channel layer cannot be used: changes reach no other process")
@@ -297,7 +297,7 @@ class Bus:
                 self._send(topic, payload)
 
     def _resync(self) -> None:
-        """Deliver :data:`RESYNC` to all subscribers of the bus, as a publication may have been lost."""
+        """Deliver :data:`RESYNC` to all subscribers of the bus because a payload may have been lost."""
         for topic in list(self._subscribers):
             self._deliver(topic, RESYNC)
 
@@ -308,10 +308,10 @@ class Bus:
             except Exception:
                 logger.exception("A listener of the bus failed")
 
-    # To other processes
+    # Sending to other processes
 
     def _send(self, topic: str, payload: Any) -> None:
-        """Queue an event of the bus for the channel layer; one that cannot be sent skips a number."""
+        """Queue an event of the bus for the channel layer; skip a number if the event cannot be sent."""
         try:
             event = orjson.dumps([topic, payload])
         except TypeError:
@@ -330,7 +330,7 @@ class Bus:
             self._wake.set()
 
     def _count(self) -> float | None:
-        """Take the bus's next message number and return the seconds since the one before was taken."""
+        """Take the bus's next message number and return the seconds since the previous one was taken."""
         now = asyncio.get_running_loop().time()
         since = now - self._sent_at if self._number else None
         self._number, self._sent_at, self._is_confirmed = self._number + 1, now, False
@@ -355,7 +355,7 @@ class Bus:
             if not await _wait(self._wake, HEARTBEAT if self._is_confirmed else CONFIRM):
                 self._is_confirmed = True
                 if self._channel is not None:
-                    # It expires by itself, with channels_redis after a day.
+                    # Renew the group membership, which expires: after a day in channels_redis.
                     await self._attempt("stay", self._layer.group_add(self._group, self._channel))
                 if self._number or self._channel is not None:
                     since = asyncio.get_running_loop().time() - self._sent_at if self._number else None
@@ -373,7 +373,7 @@ class Bus:
         body = {"from": self.id, "number": self._number, "since": since, "events": news}
         return {"type": MESSAGE_TYPE, "body": orjson.dumps(body).decode()}
 
-    # From other processes
+    # Receiving from other processes
 
     def _listen(self) -> None:
         if self._layer is not None and self._listener is None:
@@ -400,7 +400,7 @@ class Bus:
         await self._layer.group_add(self._group, self._channel)
         self._last.clear()
         self._heard_since = self._heard_at = asyncio.get_running_loop().time()
-        # In this order: who waits for the first is not told of the second.
+        # Resync first, so that a subscriber that waits for _heard does not get a late RESYNC.
         self._resync()
         self._heard.set()
 
@@ -410,7 +410,7 @@ class Bus:
             async with asyncio.timeout_at(self._heard_at + SILENCE) as silence:
                 message = await self._layer.receive(self._channel)
         except Exception as error:
-            # A Redis client that waited long enough for a quiet connection says so by an error of this name.
+            # The Redis client's own timeout on a quiet connection, whose class also has this name, is not a failure.
             if type(error).__name__ != "TimeoutError" or silence.expired():
                 raise
             return
@@ -430,8 +430,8 @@ class Bus:
     def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
         """Return whether a bus message of another process is new, and resync if a number before it is missing.
 
-        A heartbeat has the number of the last message. ``since`` is how many seconds before it the publisher sent the
-        one before, None for its first: what it sent before this process listened is not missed.
+        A heartbeat has the number of the last message. ``since`` is the seconds since the publisher's previous message,
+        None for its first one: messages from before this process listened do not count as missing.
         """
         last = self._last.get(publisher)
         if last is not None and has_events and number <= last:
@@ -449,7 +449,7 @@ class Bus:
         return True
 
     async def _attempt(self, part: str, operation: Coroutine[Any, Any, Any]) -> bool:
-        """Return whether the channel layer did what the bus asks."""
+        """Run an operation of the bus on the channel layer; return whether it succeeded."""
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT):
                 await operation
@@ -460,7 +460,7 @@ class Bus:
         return True
 
     def _failed(self, part: str, error: Exception) -> None:
-        # Once for each outage, and by its kind alone: the text may hold the address of the layer, with its password.
+        # Log each outage once, and only the error's class: its text may contain the layer's address and password.
         if not self._troubled:
             logger.warning(
                 "The channel layer does not answer (%s): changes reach no other process", type(error).__name__
@@ -476,7 +476,7 @@ async def _wait(event: asyncio.Event, timeout: float) -> bool:
 
 
 class _Resolver(ThreadPoolExecutor):
-    """Executor of the bus's event loop, which runs work in the calling thread once the interpreter ends."""
+    """Executor of the bus's event loop, which runs work in the calling thread once the interpreter is shutting down."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         try:
@@ -493,7 +493,7 @@ class _Resolver(ThreadPoolExecutor):
 bus: Final = Bus()
 gauge("hub_queue", "News that wait for the thread of the hub.", lambda: len(bus._queue))
 gauge("hub_topics", "Topics that somebody in this process listens to.", lambda: len(bus._subscribers))
-# What it was in the parents of this process: their loops are not closed by being collected here.
+# The bus's state in parent processes, kept so that garbage collection does not close their event loops here.
 _inherited: list[Any] = []
 
 

@@ -1,22 +1,22 @@
 """Sets of changes (rows, resources, lists), collected until they are published, and their messages.
 
-However much happens, it stays small: many rows of one model become "some rows of the model".
+A set stays small, however many changes there are: many rows of one model become "some rows of the model".
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-# Topics of the messages that tell other processes.
+# Topics of the bus on which changes are published.
 CHANGES: Final = "changes"
 LISTS: Final = "lists"
 SWITCHES: Final = "switches"
 # Kinds of lists.
 KINDS: Final = ("tools", "prompts", "resources")
-# Rows of one model, and URIs, that are told one by one.
+# Maximum number of rows of one model, and of URIs, that are listed individually.
 MAX_ROWS: Final = 1_000
 MAX_URIS: Final = 1_000
-# Keys in one message, and characters of them.
+# Maximum number of keys in one message, and maximum characters of them.
 MAX_KEYS: Final = 250
 MAX_CHARS: Final = 32 * 1024
 
@@ -25,9 +25,9 @@ MAX_CHARS: Final = 32 * 1024
 class Changes:
     """A set of changes to rows, resources and lists, of bounded size.
 
-    ``rows`` holds the primary keys of changed rows by the label of their model, or None for any of its rows; ``uris``
-    are resources that changed as such; ``lists`` are pairs of a kind and the name of a site, None for all sites.
-    ``everything`` stands for changes that nobody knows.
+    ``rows`` holds the primary keys of changed rows by the label of their model, or None if any row may have changed;
+    ``uris`` are changed resources other than rows; ``lists`` are pairs of a kind and a site's name, None for all sites.
+    ``everything`` stands for unknown changes.
     """
 
     rows: dict[str, set[str] | None] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Changes:
         found = Changes(everything=self.everything)
         for label, changed in self.rows.items():
             if label in pks:
-                # Of rows that nobody watches, pages still want to know which they are.
+                # If pages are watched, keep the keys of all changed rows, not only of watched ones.
                 some = changed if changed is None or None in pks[label] else changed & pks[label]
                 if some is None or some:
                     found.rows[label] = some

@@ -1,8 +1,8 @@
 """Receivers of the signals of Django's models: collect saved and deleted rows, and publish them on commit.
 
-Signals say what changed; a queryset that updates rows by itself sends none, which is what :func:`notify_changed` is
-for. Only the models that some site may expose are listened to: a listener costs Django its shortcuts for deletion.
-Rows of proxies, of parents and children, and the two ends of a many-to-many relation are one row.
+``QuerySet.update()`` sends no signals; projects call :func:`notify_changed` for it. Receivers are connected only to
+models that some site may expose, because Django cannot use fast deletes for models with receivers. A change of a row
+also counts as a change of the same row in proxies, parents and children, and of both ends of a many-to-many relation.
 """
 
 import logging
@@ -28,7 +28,7 @@ from ..sites import MCPSite, _sites, is_open
 from .changes import KINDS, MAX_ROWS, SWITCHES, Changes
 
 Models = tuple[tuple[type[Model], str | None], ...]
-# Labels of models, with the primary keys of rows, or None where it is not known which rows they are.
+# Labels of models with the primary keys of rows, or with None if the rows are unknown.
 Rows = list[tuple[str, list[str] | None]]
 
 
@@ -36,8 +36,8 @@ Rows = list[tuple[str, list[str] | None]]
 def same_rows(model: type[Model]) -> Models:
     """Return the models whose signals concern the same rows, and the attribute of the key in each.
 
-    These are the model itself and its proxies, its parents and their other children. The attribute is None where the
-    primary key there is not known from the instance.
+    These are the model itself and its proxies, its parents and their other children. The attribute is None if the
+    instance does not have the primary key of that model.
     """
     concrete = model._meta.concrete_model or model
     tables = {concrete, *(parent._meta.concrete_model or parent for parent in concrete._meta.get_parent_list())}
@@ -49,7 +49,7 @@ def same_rows(model: type[Model]) -> Models:
         elif table in tables:
             found.append((other, table._meta.pk.attname))
         elif not tables.isdisjoint(table._meta.get_parent_list()):
-            # The attribute of the parent among the tables whose primary key is the child's.
+            # Find the parent among the tables whose primary key is also the child's.
             while table is not None and table not in tables:
                 relation = table._meta.pk.remote_field
                 is_parent = relation is not None and relation.parent_link
@@ -59,7 +59,7 @@ def same_rows(model: type[Model]) -> Models:
 
 
 def relations_of(model: type[Model]) -> Iterator[type[Model]]:
-    """Yield the through models, of which signals are received, of the many-to-many relations from and to the model."""
+    """Yield the through models of the many-to-many relations from and to the model, to receive their signals."""
     for field in model._meta.get_fields(include_hidden=True):
         relation: Any = getattr(field, "field", field)
         through = relation.remote_field.through if isinstance(relation, ManyToManyField) else None
@@ -71,7 +71,7 @@ def relations_of(model: type[Model]) -> Iterator[type[Model]]:
 def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
     """Return the models that a signal of a many-to-many through model concerns, and the attributes of their keys.
 
-    It is empty for a model that is no table of such a relation.
+    The result is empty for a model that is not a through model.
     """
     found: dict[str, type[Model]] = {}
     for owner in apps.get_models():
@@ -87,15 +87,15 @@ def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
 
 logger = logging.getLogger("mcp_django")
 
-# Models that some site may expose, which are listened to, and those that an admin knows and no site may.
+# Models that some site may expose, with connected receivers; and models in an admin that no site may expose.
 _exposed: set[type[Model]] = set()
 _closed: set[type[Model]] = set()
 
 
 def connect() -> None:
-    """Connect signal receivers to the models that are registered by now, and to those that follow.
+    """Connect signal receivers to the models that are registered now, and to those that are registered later.
 
-    The admin's registry is looked at again when a database is first used once every app is ready.
+    The admin's registry is read again at the first database connection after all apps are ready.
     """
     models_registered.connect(_registered, dispatch_uid="mcp_django")
     connection_created.connect(_first_used, dispatch_uid="mcp_django")
@@ -124,7 +124,7 @@ def _first_used(**kwargs: Any) -> None:
 
 
 def connect_models(sites: Iterable[MCPSite] = _sites) -> None:
-    """Connect signal receivers to the models that one of the sites may expose by now, once each."""
+    """Connect signal receivers, once each, to the models that one of the sites may currently expose."""
     for site in tuple(sites):
         admin_site = site.admin_site if settings.AUTO_REGISTER else None
         new = site._registry.keys() - _exposed
@@ -151,35 +151,35 @@ def _connect(model: type[Model]) -> None:
 
 
 class _Batch:
-    """The changes that model signals tell within one transaction or savepoint, published when it commits."""
+    """The changes that model signals report within one transaction or savepoint, published when it commits."""
 
     def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
         self.savepoints, self.changes = savepoints, changes
         self.is_told = False
 
     def tell(self) -> None:
-        # Behind the bus are the channel layers, which nobody needs who changes nothing.
+        # Importing the bus loads the channel layers, which a process without changes does not need.
         from .bus import bus
 
         self.is_told = True
         bus.put(self.changes)
 
 
-# By alias, the batch of the open transaction of this thread. Only Django's list of what to do on commit holds it: when
-# the transaction or a savepoint is rolled back, it is gone.
+# For each alias, a weak reference to the batch of this thread's open transaction. Only Django's list of on_commit
+# callbacks keeps the batch alive: a rollback of the transaction or the savepoint drops it.
 _open = threading.local()
 
 
 def after_commit(using: str | None, changes: Changes, *, explicit: bool = False) -> None:
-    """Publish changes told by model signals when this thread's transaction commits, at once when there is none.
+    """Publish changes reported by model signals when this thread's transaction commits, or at once if there is none.
 
-    They are not told when the transaction, or a savepoint around this call, is rolled back. Where Django cannot know of
-    the commit, because autocommit was turned off by hand, only what is ``explicit`` is told, and at once.
+    A rollback of the transaction, or of a savepoint around this call, discards them. If autocommit was turned off
+    manually, Django does not see the commit: then only ``explicit`` changes are published, at once.
     """
     connection = transaction.get_connection(using)
     savepoints = tuple(connection.savepoint_ids)
     blocks = connection.atomic_blocks
-    # In a test's own transaction nothing is committed, and callbacks are run by what the test captured.
+    # Do not merge in a TestCase's own transaction: it never commits, and the test runs only callbacks that it captured.
     if blocks and not getattr(blocks[-1], "_from_testcase", False):
         reference = _open.__dict__.get(connection.alias)
         batch = reference() if reference is not None else None
@@ -193,13 +193,13 @@ def after_commit(using: str | None, changes: Changes, *, explicit: bool = False)
         if explicit:
             batch.tell()
     except (SynchronousOnlyOperation, DatabaseError):
-        # A coroutine has no transaction, and a database that is not there has none to commit.
+        # A coroutine has no transaction, and neither has a database that is unavailable.
         batch.tell()
     else:
         _open.__dict__[connection.alias] = weakref.ref(batch)
 
 
-# Signals
+# Signal receivers
 
 
 def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
@@ -219,7 +219,7 @@ def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
 
 @_recorded
 def _saved(*, instance: Model, **kwargs: Any) -> Changes:
-    """Receive ``post_save`` and ``post_delete``: collect the row and those that it relates."""
+    """Receive ``post_save`` and ``post_delete``: collect the row, and both ends if it is of a through model."""
     return _changes(_rows_of(instance))
 
 
@@ -246,7 +246,7 @@ def _changes(rows: Rows) -> Changes:
 
 def _rows_of(instance: Model) -> Rows:
     model = type(instance)
-    # By attribute: the models that share a table share a primary key.
+    # Primary keys as text, by attribute: models that share a table share their primary key.
     texts: dict[str | None, list[str] | None] = {None: None}
     found: Rows = []
     for other, attname in same_rows(model):
@@ -260,7 +260,7 @@ def _rows_of(instance: Model) -> Rows:
 
 
 def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
-    """Return the rows that a model's signal tells of as changes, by primary keys; None for unknown rows."""
+    """Return changed rows of a model and its related models for a signal, by primary keys; None for unknown rows."""
     own, texts = ("pk", model._meta.pk.attname), None if pks is None else _texts(model, pks)
     return [
         (other._meta.label_lower, texts if attname in own else None)
@@ -270,7 +270,7 @@ def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
 
 
 def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
-    """Return primary keys of rows that a save signal tells of as text, whatever the project's code put there."""
+    """Return primary keys from a signal as text, converted by their fields: the project may have set other types."""
     from ..orm.column_values import pk_text
 
     fields: Any = model._meta.pk_fields
@@ -284,16 +284,16 @@ def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
     return texts
 
 
-# What the project tells
+# Notifications by the project
 
 
 def notify_changed(*targets: Any, using: str | None = None) -> None:
-    """Publish what no model signal tells of, such as ``QuerySet.update()``, when the transaction commits.
+    """Publish changes without model signals, such as ``QuerySet.update()``, when the transaction commits.
 
-    A target is an instance, several of them in a list, a queryset, a model class for any rows of it, or the URI of a
-    resource. A queryset is asked for its rows here: call this before the update if that changes which rows match. One
-    that has no rows stands for any rows of its model. ``using`` is the database whose transaction it belongs to, for
-    targets that do not say.
+    A target is an instance, a list of instances, a queryset, a model class for any of its rows, or the URI of a
+    resource. A queryset is evaluated here: call this before the update if the update changes which rows match. A
+    queryset without rows stands for any rows of its model. ``using`` is the database whose transaction the change
+    belongs to, for targets that do not tell.
     """
     if not settings.EVENTS:
         return
@@ -305,7 +305,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
 
 
 def _read(target: Any) -> tuple[str | None, Changes]:
-    """Read what no model signal tells of a target (:func:`notify_changed`): the database, if known, and changes."""
+    """Return the database, if known, and the changes of a target of :func:`notify_changed`, without model signals."""
     match target:
         case str():
             from ..orm.uris import parse_uri
@@ -328,9 +328,9 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Publish what no model signal tells: that lists of "tools", "prompts" or "resources" have changed, by default all.
+    """Publish, as no model signal does, that lists of "tools", "prompts" or "resources" have changed, by default all.
 
-    ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
+    ``site`` is the site whose lists have changed, None for all sites. Changes of users' permissions are noticed anyway.
     """
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")

@@ -1,8 +1,8 @@
 """The notifier: it notifies open subscriptions of changes, and ends those whose token or permission is gone.
 
-Two threads of a :class:`Notifier` serve all that are open in this process, and hold no connection to the database
-meanwhile. One tells those whom a change concerns, at most ten times a second. The other looks at tokens, users and
-permissions every few seconds: a stream has no requests of its own, so nothing else would notice that they have ended.
+Two threads of a :class:`Notifier` serve all open subscriptions of this process, and keep no database connection while
+they wait. One sends notifications, at most ten times a second. The other checks tokens, users and permissions every few
+seconds: no requests come in on an open stream, so nothing else would notice that they have ended.
 """
 
 import logging
@@ -32,22 +32,22 @@ from .watched_resources import Rows, list_digests
 
 logger = logging.getLogger("mcp_django")
 
-# Seconds that the first subscription of a process waits until other processes are heard.
+# Seconds that the first subscription of a process waits until the bus receives from other processes.
 HEARING: Final = 1.0
-# Seconds between two rounds that tell, and between two in which everybody is told everything.
+# Seconds between two rounds of notifications, and between two rounds in which everything may have changed.
 PACE: Final = 0.1
 RESYNC_PACE: Final = 1.0
-# Rounds that are tried while the database does not answer, with longer and longer pauses of at most so many seconds.
+# Maximum number of attempts while the database does not answer, and the longest of the growing pauses in seconds.
 ATTEMPTS: Final = 6
 LONGEST_PAUSE: Final = 10.0
-# What it takes to look at a page, compared with a row, where both may have changed.
+# The cost of checking a page for changes, relative to that of a row.
 WEIGHT_OF_PAGE: Final = 20
-# Seconds between two rounds that check: what has ended is noticed within five.
+# Seconds between two checks of tokens and permissions, so that their end is noticed within five.
 EVERY: Final = 3.0
 
 
 def check_tokens(subscriptions: Iterable[Subscription]) -> None:
-    """Have the notifier end subscriptions whose tokens have expired or were revoked; one query for 500 of them."""
+    """End subscriptions of the notifier whose tokens have expired or were revoked, with one query for 500 tokens."""
     checked: dict[type[Any], dict[Any, list[Subscription]]] = defaultdict(lambda: defaultdict(list))
     for subscription in subscriptions:
         auth = subscription.auth
@@ -69,9 +69,9 @@ def check_tokens(subscriptions: Iterable[Subscription]) -> None:
 
 
 class Notifier:
-    """Notifies the open subscriptions of this process of changes, and checks their tokens, by two threads.
+    """Notifies the open subscriptions of this process of changes, and checks their tokens, in two threads.
 
-    One tells subscribers of changes. The other ends subscriptions, and tells what else a user's permissions change.
+    One notifies of changes of data. The other ends subscriptions, and notifies of what a user's permissions change.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Notifier:
 
     def _forget(self) -> None:
         self._changes, self._resync_at, self._failures = Changes(), 0.0, 0
-        # The picture of the switches at the last round, and whether the database answered no question of it.
+        # The version of the switches at the last check, and whether the database was unavailable then.
         self._version, self._is_down = "", False
 
     def listen(self) -> None:
@@ -97,7 +97,7 @@ class Notifier:
         bus.wait_ready(HEARING)
 
     def stop(self) -> None:
-        """Stop the notifier's threads and forget changes that were not told."""
+        """Stop the notifier's threads and drop queued changes."""
         with self._lock:
             if self._unsubscribe is not None:
                 self._unsubscribe()
@@ -112,7 +112,7 @@ class Notifier:
 
     def _look_at_switches(self, news: Any) -> None:
         board.expire()
-        # Who lists while something is off for a moment is told twice; a round in time would see no difference.
+        # Check now: a regular round would miss a switch that is off only for a moment, but a client may list then.
         self.checker.hurry()
 
     def put(self, changes: Changes) -> None:
@@ -124,7 +124,7 @@ class Notifier:
     # Changes
 
     def tell(self) -> float | None:
-        """Notify subscribers of queued changes; return the seconds until the next round, None when none is left."""
+        """Notify subscribers of queued changes; return the seconds until the next round, None if nothing is queued."""
         rest = None
         with self._lock:
             changes, self._changes = self._changes, Changes()
@@ -144,14 +144,14 @@ class Notifier:
         if self._failures < ATTEMPTS:
             self.put(changes)
             return min(2.0**self._failures, LONGEST_PAUSE)
-        # What they missed is not known: they have to come back and read.
+        # Nobody knows what they missed: their clients must subscribe and read again.
         self._failures = 0
         for caller in failed:
             caller.end("changes cannot be checked")
         return PACE
 
     def _tell(self, changes: Changes) -> list[Subscriber]:
-        """Notify all callers whom the changes concern; return those for whom the database did not answer."""
+        """Notify all callers that the changes concern; return those for which the database did not answer."""
         concerned = self.audience.concerned(changes)
         callers = dict.fromkeys(concerned)
         if changes.lists or changes.everything:
@@ -163,7 +163,7 @@ class Notifier:
             logger.error("The check of subscribers failed", exc_info=error)
             return list(callers)
         rows = Rows(_wanted(concerned))
-        # Nobody waits for a user who watches much more.
+        # Users who watch little come first, so that they do not wait for users who watch a lot.
         weights: Counter[Hashable] = Counter()
         for caller, entries in concerned.items():
             pages = sum(watch.pk is None and bool(watch.label) for _, watch in entries)
@@ -171,7 +171,7 @@ class Notifier:
         failed = []
         for caller in sorted(callers, key=lambda caller: weights[caller.user_key]):
             entries = concerned.get(caller, {})
-            # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
+            # Middleware may select something else for each caller, such as a tenant's database.
             is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
             mine = Rows(_wanted({caller: entries})) if is_apart else rows
             person = people.get(caller.user_key)
@@ -187,7 +187,7 @@ class Notifier:
     # Permissions
 
     def check(self) -> float | None:
-        """Check, in the notifier, tokens and users of open subscriptions; return the seconds until the next round."""
+        """Check tokens and users of the notifier's open subscriptions; return the seconds until the next round."""
         subscriptions = self.audience.subscriptions()
         if not subscriptions:
             return None
@@ -245,7 +245,7 @@ _notifiers = [Notifier()]
 
 
 def _forked() -> None:
-    # The threads and streams are the parent's.
+    # The threads and streams belong to the parent process.
     _notifiers[:] = [Notifier()]
 
 
@@ -256,11 +256,11 @@ if hasattr(os, "register_at_fork"):
 def open_subscription(
     request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], deliver: Deliver, end: Callable[[str], Any]
 ) -> Subscription:
-    """Have the notifier tell the caller of changes: subscribe to resources and lists ("tools", "prompts", "resources").
+    """Have the notifier notify the caller of changes to resources and lists ("tools", "prompts", "resources").
 
-    ``deliver(method, params)`` is called for each notification, from any thread, and may be before this returns;
-    ``end(reason)`` once when the caller may not have it any more. Neither may wait. To be called in a thread, as the
-    database is asked. What the caller may not see is not honoured, as if it was not there.
+    ``deliver(method, params)`` is called for each notification, from any thread and possibly before this returns;
+    ``end(reason)`` is called once, when the caller loses access. Neither may block. Call this in a worker thread: it
+    queries the database. Resources that the caller may not see are ignored, as if they did not exist.
     """
     check_uris(uris)
     notifier = _notifiers[0]

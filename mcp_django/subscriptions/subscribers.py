@@ -1,7 +1,7 @@
 """Subscribers: open subscriptions, the callers that they belong to, and their users, reloaded with permissions.
 
-Subscriptions of one user with one authority are one caller: what they may see is worked out once for all of them, and
-anew each time, from the user's row and permissions as they are by then.
+Subscriptions of one user with the same authority form one caller. What they may see is determined once for all of them,
+and again for each change, from the user's current row and permissions.
 """
 
 import logging
@@ -51,12 +51,12 @@ from .watched_resources import (
 logger = logging.getLogger("mcp_django")
 
 UPDATED: Final = "notifications/resources/updated"
-# Characters of a URI.
+# Maximum characters of a URI.
 MAX_URI: Final = 8192
-# Pages that one user watches in one worker: each may be read again with each change of its model.
+# Maximum number of pages that one user watches in one worker: each may be read again at each change of its model.
 MAX_PAGES: Final = 400
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x20\x7f]+")
-# Headers that differ between requests of one client and say nothing of its authority.
+# Headers that differ between requests of one client but say nothing about its authority.
 NOISE: Final = frozenset(
     {
         "CONTENT_LENGTH",
@@ -86,7 +86,7 @@ Deliver = Callable[[str, Mapping[str, Any]], Any]
 class Subscriber:
     """A subscriber: a user with the authority of a token, whose subscriptions are checked together.
 
-    ``digest`` is that of the user when it was last looked at, None before; ``lists`` are those of its lists, None while
+    ``digest`` is the user's digest at the last check, None before; ``lists`` are the digests of its lists, None while
     nobody watches them. ``seen`` are rows that it could view when they last changed, ``pages`` the digests of contents.
     """
 
@@ -101,14 +101,14 @@ class Subscriber:
         self.pages: dict[str, int] = {}
         self.subscriptions: dict[Subscription, None] = {}
         self._kind = type(request)
-        # What middleware left there, such as a tenant: hooks are asked about rows in other threads.
+        # Middleware may have set context variables, such as a tenant, which hooks need in other threads.
         self._variables = copy_context()
         self._attributes = {
             name: value
             for name, value in vars(request).items()
             if name not in ("user", "mcp") and not name.startswith("_")
         }
-        # Nothing of the call that opened the stream: no progress, no session, no answers.
+        # Leave out what belongs to the call that opened the stream: progress, session, answers.
         self._context = MCPContext(
             site=request.mcp.site,
             resource=request.mcp.resource,
@@ -121,7 +121,7 @@ class Subscriber:
         )
 
     def act(self, person: "ReloadedUser", work: Callable[[MCPRequest], Any]) -> None:
-        """Do work with a new request of the subscriber, for the reloaded user and within middleware."""
+        """Do work with a new request of the subscriber, as the reloaded user and within call middleware."""
         variables = self._variables.copy()
 
         def moved() -> None:
@@ -135,22 +135,22 @@ class Subscriber:
         variables.run(moved)
 
     def lost(self, person: "ReloadedUser | None") -> str:
-        """Return why the subscriptions of the subscriber's reloaded user must end, "" while they need not."""
+        """Return why the subscriber's subscriptions must end for its reloaded user, "" if they need not."""
         if person is None or not person.is_active:
             return "the account is not active any more"
         return "" if is_current(person.user, self._context.facts) else "the password has changed"
 
     def request(self, user: Any) -> MCPRequest:
-        """Return a new request of the subscriber for the reloaded user; nothing is cached from another one."""
+        """Return a new request of the subscriber for the reloaded user, without anything cached by another request."""
         made = self._kind.__new__(self._kind)
-        # Of one user there may be callers of whom one is verified and one is not.
+        # Copy the user: one caller of a user may be verified while another is not.
         made.__dict__.update(self._attributes, user=copy(user), mcp=self._context)
         self._context.off = board.off
         restore(made)
         return made
 
     def tell(self, request: MCPRequest, entries: "Entries", changes: Changes, rows: Rows) -> None:
-        """Tell the subscriber, by all subscriptions, of those changes that the subscriber can see."""
+        """Notify the subscriber, on all its subscriptions, of the changes that it can see."""
         by_label: dict[str, Entries] = defaultdict(dict)
         for subscription, watch in entries:
             by_label[watch.label][subscription, watch] = None
@@ -178,7 +178,7 @@ class Subscriber:
     ) -> list[tuple["Subscription", Watch]]:
         """Return the subscriptions to notify of changes to one model, and note the rows that the subscriber sees now.
 
-        ``changed`` are the keys of changed rows, None when they are not known.
+        ``changed`` are the keys of the changed rows, None if they are unknown.
         """
         exposure = request.mcp.site.exposures_by_label.get(label)
         if exposure is None or not access_of(request)[exposure].is_there:
@@ -208,7 +208,7 @@ class Subscriber:
         rows: Rows,
         row_changed: bool,
     ) -> set[Watch]:
-        """Return of which pages to tell the subscriber: those that have lost a row, all when a visible row changed."""
+        """Return the pages to notify the subscriber of: those that lost a row, or all if a visible row changed."""
         pks = sorted(changed or ())
         steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
         if changed is None:
@@ -233,7 +233,7 @@ class Subscriber:
         return found
 
     def check(self, request: MCPRequest) -> None:
-        """End the subscriber's subscriptions to what is no longer visible, and notify of changed schemas and lists."""
+        """End the subscriber's subscriptions to what it may no longer see; notify of changed schemas and lists."""
         for subscription in tuple(self.subscriptions):
             reasons = (reason_lost(request, watch) for watch in subscription.watches)
             if reason := next(filter(None, reasons), ""):
@@ -267,9 +267,9 @@ def subscriber_key(request: MCPRequest) -> Hashable:
         for name, value in vars(request).items()
         if name not in standard and name not in OWN and not name.startswith("_")
     )
-    # Of an authentication of the project's own it is not known what of it decides.
+    # Nobody knows which part of a custom authentication object matters, so compare it by identity.
     own = () if auth is None or hasattr(auth, "scopes") else (id(auth),)
-    # What middleware left in context variables cannot be compared: such a request is like no other.
+    # Context variables set by middleware cannot be compared, so such a request equals no other.
     apart = (object(),) if context.site.needs_middleware else ()
     facts = orjson.dumps(context.facts, option=orjson.OPT_SORT_KEYS, default=repr)
     known = context.scopes, context.client_id, context.resource, facts
@@ -285,7 +285,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def check_uris(uris: Sequence[str]) -> None:
-    """Check number and form of the URIs that a subscriber asks for."""
+    """Check the number and the form of the URIs that a subscriber asks for."""
     if len(uris) > settings.MAX_SUBSCRIPTIONS:
         raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
     for uri in uris:
@@ -297,8 +297,8 @@ def check_uris(uris: Sequence[str]) -> None:
 class Subscription:
     """An open subscription of a subscriber; ``watches`` and ``lists`` are the part of its filter that is honoured.
 
-    ``auth`` is what the authentication gave: it ends with its ``expires``, and when the class has a static method
-    ``still_good`` that, asked for a list of such objects, does not return it.
+    ``auth`` is the object that the authentication returned. The subscription ends at its ``expires``, or when its class
+    has a static method ``still_good`` that does not return it from a list of such objects.
     """
 
     caller: Subscriber
@@ -315,7 +315,7 @@ class Subscription:
         return tuple(watch.uri for watch in self.watches)
 
     def set_uris(self, uris: Sequence[str]) -> None:
-        """Change the open subscription to these resources; to be called in a thread, as the database is asked."""
+        """Change the open subscription to these resources. Call it in a worker thread: it queries the database."""
         check_uris(uris)
         person = reload([self.caller.user])[identity(self.caller.user)]
         if person is not None and self.is_open and not self.caller.lost(person):
@@ -328,7 +328,7 @@ class Subscription:
         pages = self.audience.pages_of(self.caller.user, self)
         for watch in find_watches(request, uris) if may_read else ():
             if needs_digest(request, watch) and watch.uri not in known:
-                # Only what is there by now tells of a change.
+                # A later change is only visible by comparison with the current content.
                 try:
                     known[watch.uri] = content_digest(request, watch)
                 except NotFound:
@@ -347,7 +347,7 @@ class Subscription:
                 logger.error("The delivery of a notification failed", exc_info=error)
 
     def end(self, reason: str) -> None:
-        """End the open subscription with a reason; the second time nothing happens."""
+        """End the open subscription with a reason; do nothing if it has ended already."""
         if self.is_open:
             self.close()
             try:
@@ -360,18 +360,18 @@ class Subscription:
         self.audience.remove(self)
 
 
-# What one of them watches, as keys in order.
+# Pairs of a subscription and a resource that it watches, as keys in order.
 Entries = dict[tuple[Subscription, Watch], None]
 
 
 class SubscriptionIndex:
-    """Index of the open subscriptions of this process, by what they watch. It waits for no database."""
+    """Index of the open subscriptions of this process, by what they watch. It makes no queries."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._callers: dict[Hashable, Subscriber] = {}
         self._index: dict[Hashable, dict[Subscriber, Entries]] = {}
-        # The primary keys, and None for pages, that are watched of each model.
+        # For each model, the primary keys that are watched, and None if pages are.
         self._pks: dict[str, set[str | None]] = defaultdict(set)
 
     def find(self, request: MCPRequest) -> Subscriber | None:
@@ -396,7 +396,7 @@ class SubscriptionIndex:
                 self._callers.pop(caller.key, None)
 
     def watch(self, subscription: Subscription, watches: tuple[Watch, ...]) -> None:
-        """Index a subscriber's open subscription under what it watches now, and nothing else."""
+        """Index a subscriber's open subscription under ``watches`` instead of what it watched before."""
         caller = subscription.caller
         with self._lock:
             if subscription not in caller.subscriptions:
@@ -439,7 +439,7 @@ class SubscriptionIndex:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
 
     def pages_of(self, user: Any, apart_from: Subscription) -> set[str]:
-        """Return the URIs of pages that a subscriber's user watches by other subscriptions."""
+        """Return the URIs of pages that a subscriber's user watches in other subscriptions."""
         wanted = identity(user)
         with self._lock:
             return {
@@ -453,7 +453,7 @@ class SubscriptionIndex:
             }
 
     def relevant(self, changes: Changes) -> Changes:
-        """Return those of the changes that some open subscription of this process watches."""
+        """Return the part of the changes that some open subscription of this process watches."""
         with self._lock:
             return changes.among(self._pks, self._index) if self._callers else Changes()
 
@@ -473,7 +473,7 @@ class SubscriptionIndex:
 
 
 def _targets(watch: Watch) -> list[Hashable]:
-    """Return the keys under which the subscribers of a resource are found: its URI, and its row, or a page's model."""
+    """Return the keys under which a resource's subscribers are indexed: its URI, and its row or, for pages, model."""
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 
@@ -489,12 +489,12 @@ class ReloadedUser:
 
     @property
     def is_active(self) -> bool:
-        """Whether the subscriber's user is active; an anonymous one is what the project lets in."""
+        """Whether the subscriber's user is active; anonymous users are, if the project admits them."""
         return not isinstance(self.user, Model) or bool(getattr(self.user, "is_active", True))
 
 
 def identity(user: Any) -> Hashable:
-    """Return what tells one subscriber's user from another."""
+    """Return a key that is equal only for the same subscriber's user."""
     kind = user.__class__
     pk = getattr(user, "pk", None)
     return (kind, pk) if pk is not None or kind is AnonymousUser else (kind, id(user))
@@ -503,8 +503,8 @@ def identity(user: Any) -> Hashable:
 def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
     """Reload the users of subscribers with their permissions, by :func:`identity`; None for deleted ones.
 
-    That takes four queries for 500 users, and with other backends than ``ModelBackend`` what these ask for each of
-    them. Users that are no rows of a database stay as they are.
+    That takes four queries for 500 users, plus the queries for each user that backends other than ``ModelBackend``
+    make. Users that are not database rows are returned unchanged.
     """
     found: dict[Hashable, ReloadedUser | None] = {}
     tables: dict[tuple[type[Model], str], dict[Any, Hashable]] = defaultdict(dict)
@@ -534,7 +534,7 @@ def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
         for pk, group in _through(field, using, users, "pk"):
             groups[pk].add(group)
         if used := {group for found in groups.values() for group in found}:
-            # Which many users share.
+            # Many users share groups, so load the permissions of each group once.
             inherited = _permissions(field.related_model, "permissions", using, used)
     is_stock = django_settings.AUTHENTICATION_BACKENDS == STOCK and hasattr(model, "user_permissions")
     digests = {}

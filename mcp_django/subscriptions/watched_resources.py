@@ -1,7 +1,7 @@
 """Watched resources: what a caller can watch at a URI, and whether they may see a change of its rows.
 
-The answers are those of the one gate: a row counts where reading it would give it, a page where its rows do. A row that
-left the caller's rows is not there any more, and says nothing.
+The rules are the same as for reading: a row counts if the caller can read it, and a page if its rows do. A row that the
+caller can no longer see is treated as missing, and causes no notification.
 """
 
 from collections import defaultdict
@@ -30,9 +30,9 @@ from ..tools.query_records import RecordCall
 T = TypeVar("T")
 
 PERMISSION_LOST: Final = "a permission was lost"
-# Rows that are looked at where it is not known which have changed.
+# Maximum number of rows that are checked if it is unknown which ones have changed.
 SAMPLE: Final = 20
-# Changed rows that are looked up at a time to find one that the reader of a page may view.
+# Number of changed rows that are looked up at once to find one that the reader of a page may view.
 STEP: Final = 100
 
 
@@ -40,7 +40,7 @@ STEP: Final = 100
 class Watch:
     """A watched resource, by its URI as the client spelt it: a row or a file of it, a page, or anything else.
 
-    ``label`` and ``pk`` are those of the row; a page has no ``pk``, and what is not made of rows has no ``label``.
+    ``label`` and ``pk`` are those of the row; a page has no ``pk``, and a resource without rows has no ``label``.
     """
 
     uri: str
@@ -58,9 +58,9 @@ class Watch:
 
 
 class Rows:
-    """Watched rows by their primary keys, as callers see them; rows that all callers see alike are read once.
+    """Watched rows by their primary keys, as callers see them; rows that look the same for all callers are read once.
 
-    ``wanted`` are the keys, by label, that some caller will be asked about.
+    ``wanted`` are the keys, by label, that will be looked up for some caller.
     """
 
     def __init__(self, wanted: Mapping[str, Iterable[str]]) -> None:
@@ -69,7 +69,7 @@ class Rows:
         self._existing: dict[tuple[str, str], bool] = {}
 
     def visible(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> dict[str, Model]:
-        """Return those of the watched rows that the caller may view; the exposure is one that the caller may."""
+        """Return the watched rows that the caller may view; the caller must have access to the exposure."""
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
             found = {pk: row for pk in pks if (row := shared[pk]) is not None}
@@ -117,12 +117,12 @@ def _read(request: MCPRequest, exposure: ModelExposure, pks: Iterable[str]) -> d
 
 
 def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
-    """Return whether the caller may view any row of a watched model, by a look at the first ones."""
+    """Return whether the caller may view any row of a watched model, checking only the first ``SAMPLE`` rows."""
     return any(access_of(request)[exposure].may_row("view", row) for row in exposure.get_queryset(request)[:SAMPLE])
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
-    """Return a digest of a watched resource, a page's rows or a schema, that differs when it has changed."""
+    """Return a digest of a watched resource, a page's rows or a schema, which differs after a change."""
     address = parse_uri(watch.uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
@@ -136,7 +136,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 
 
 def list_digests(request: MCPRequest) -> dict[str, int]:
-    """Return what watched lists are compared by: digests of the caller's tools, prompts and resources."""
+    """Return digests of the caller's tools, prompts and resources, to compare watched lists."""
     site = request.mcp.site
     resources = Resources(request)
     names = [item.get("uri") or item["uriTemplate"] for item in [*resources.list(None)[0], *resources.templates()]]
@@ -161,7 +161,7 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
 
 
 def reason_lost(request: MCPRequest, watch: Watch) -> str:
-    """Return why the caller may no longer watch a resource, "" while the caller may."""
+    """Return why the caller may no longer watch a resource, "" if the caller still may."""
     try:
         if not watch.label:
             return "" if is_readable(request, watch) else PERMISSION_LOST
