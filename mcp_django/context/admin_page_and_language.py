@@ -1,8 +1,8 @@
 """Make a call's request look like one to a page of the admin, and activate the caller's language.
 
-A hook reads ``request.path`` and ``request.resolver_match``: at the endpoint they would say nothing of the operation.
-Labels, help texts and error messages are in the language of the client where it says one, as they are in that of a
-person's browser in the admin; stored values are not.
+Hooks read ``request.path`` and ``request.resolver_match``, which at the endpoint would say nothing about the operation.
+Labels, help texts and error messages are in the client's language if it names one, as the admin uses that of a person's
+browser; stored values are not translated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,12 +19,12 @@ from django.utils import timezone, translation
 
 from .request import MCPRequest
 
-# The attribute of a request that holds the fields of the pages that it shows.
+# Name of the request attribute that holds the fields of the admin pages that the request shows.
 PAGE_FIELDS: Final = "_mcp_page_fields"
 PageName = Literal["changelist", "add", "change", "delete"]
-# A key that stands for others: the admin escapes nothing of it.
+# Stands for the primary key in cached paths. The admin's ``quote()`` leaves all of its characters as they are.
 PLACEHOLDER: Final = "mcp-object-id"
-# A longer Accept-Language is no client's wish.
+# Characters beyond which an Accept-Language header is ignored.
 MAX_HEADER: Final = 500
 ATTRIBUTES: Final = ("path", "path_info", "resolver_match")
 
@@ -48,7 +48,7 @@ class own_place:
 def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) -> None:
     """Move the request to the admin page of a model, or of the row with this key, if hooks of the admin could read it.
 
-    What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
+    The endpoint's URL parameters, such as a tenant, stay in ``resolver_match.kwargs``.
     """
     if exposure.options.asks_where:
         move_to(request, exposure, page, pk)
@@ -56,7 +56,7 @@ def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) ->
 
 def move_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) -> None:
     """Move the request to an admin page of a model or a row; change nothing where the URLconf has no such page."""
-    # Another page's own arguments do not go with it.
+    # Only the endpoint's parameters, not those of another page that the request was moved to before.
     given = _given(request)
     found = _place(exposure, page, tuple(given.items()), pk is not None, *_where(request))
     if found is None:
@@ -96,7 +96,7 @@ def _place(
 ) -> tuple[str, str, ResolverMatch] | None:
     """Resolve an admin page: its path, its path below the script prefix, and its match; None for no such page.
 
-    It is below the same prefix as the endpoint where the admin is mounted there.
+    If the admin is mounted below the same URL parameters as the endpoint, the page has the endpoint's values.
     """
     name = f"{exposure.admin_site_name}:{exposure.opts.app_label}_{exposure.opts.model_name}_{page}"
     row = {"object_id": PLACEHOLDER} if is_row else {}
@@ -109,7 +109,7 @@ def _place(
 
 
 def _copied(match: ResolverMatch, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ResolverMatch:
-    # Django's own refuses to be copied.
+    # ResolverMatch refuses copy(), so copy its attributes.
     place: Any = ResolverMatch.__new__(ResolverMatch)
     place.__dict__.update(match.__dict__)
     place.kwargs = place.captured_kwargs = dict(kwargs)
@@ -139,7 +139,7 @@ def is_placed(request: MCPRequest) -> bool:
 def asks_where(*items: Any, permissions: bool = False) -> bool:
     """Return whether objects or classes, such as a ModelAdmin, have code of the project that could read the admin page.
 
-    With ``permissions`` only code counts that takes part in what a caller may do.
+    With ``permissions``, only code counts that helps to decide what a caller may do.
     """
     kinds = (item if isinstance(item, type) else type(item) for item in items)
     classes = (owner for kind in kinds for owner in kind.__mro__ if owner.__module__.split(".")[0] != "django")
@@ -202,7 +202,7 @@ def _restore(language: str | None) -> None:
 def page_language(request: HttpRequest | None) -> Iterator[None]:
     """Activate for a page, as the admin does, the language of a person's browser, if the pages are translated into it.
 
-    Without a request it is the one that is active.
+    Without a request, the active language stays.
     """
     wanted = None if request is None else language_of(request)
     with translation.override(wanted or translation.get_language()), translation.override(shown_language()):
@@ -211,7 +211,7 @@ def page_language(request: HttpRequest | None) -> Iterator[None]:
 
 def shown_language() -> str:
     """Return the language that translated pages have now: the active one, or the catalogue's fallback."""
-    # The catalogue says it itself, as Django falls back from one to another.
+    # Ask the catalogue for its language, because Django falls back from one catalogue to another.
     catalogue = translation.pgettext("the code of the language of these texts", "en")
     active = translation.get_language() or catalogue
     return active if active.partition("-")[0] == catalogue or active == catalogue else catalogue

@@ -1,7 +1,7 @@
 """Run the ``CALL_MIDDLEWARE`` setting: middleware around a call, in its thread, once the token's user is known.
 
-Middleware that keeps the current user for later (audit trails, ``created_by``) runs before anybody knows whom a token
-belongs to, and in another thread; on the fast road it does not run at all.
+Middleware in ``MIDDLEWARE`` that keeps the current user for later (audit trails, ``created_by``) runs too early, before
+the token's user is known, and in another thread; on the fast road it does not run at all.
 """
 
 import sys
@@ -85,7 +85,7 @@ def through(request: MCPRequest, work: Callable[[], T]) -> T:
     if chain is None:
         return work()
     run, outer = _Run(work), getattr(request, "_mcp_run", None)
-    # Where the same middleware is around the request too, it finds its own in the thread afterwards.
+    # Restore these values afterwards, for the case that the same middleware is around the whole request too.
     kept = [(vars(place), vars(place).copy()) for place in _thread_places()]
     request._mcp_run = run  # type: ignore[attr-defined]
     try:
@@ -113,10 +113,10 @@ async def through_async(request: MCPRequest, work: Callable[[], Awaitable[T]]) -
         return await work()
 
     def within() -> T:
-        # The connections to the database that are opened here are closed as CONN_MAX_AGE says.
+        # The signals close this thread's database connections as CONN_MAX_AGE says.
         request_started.send(sender=through)
         try:
-            # asgiref would bring what the middleware leaves in context variables back to the middleware around it.
+            # In a copied context, or asgiref would carry context variables that this middleware sets to the outer one.
             return copy_context().run(through, request, async_to_sync(working))
         finally:
             request_finished.send(sender=through)
@@ -124,22 +124,22 @@ async def through_async(request: MCPRequest, work: Callable[[], Awaitable[T]]) -
     return await sync_to_async(within, thread_sensitive=False)()
 
 
-# Which middleware keeps the caller
+# Detection of middleware that keeps the caller
 
-# Names by which code speaks of the caller, and those that sound alike.
+# Parts of names that mean the caller, and names with such a part that mean something else.
 CALLER: Final = ("user", "actor", "request", "author", "current", "person", "owner")
 OTHER: Final = {"process_request", "request_started", "request_finished", "request_id", "user_agent"}
-# Whose code keeps no caller.
+# Packages whose code keeps no caller.
 FOREIGN: Final = {"django", "mcp_django", "asgiref", *sys.stdlib_module_names}
 STATE: Final = (threading.local, ContextVar, Local)
 
 
 def keeps_caller(name: str) -> bool:
-    """Guess whether a middleware should run as call middleware, since it keeps the current user or request in a
+    """Guess whether a middleware should run as call middleware, because it keeps the current user or request in a
     thread-local or a context variable.
 
-    Its module, or one that it has functions and classes from, holds a place of that kind and names the caller. What is
-    held there instead is not known: a declaration in ``CALL_MIDDLEWARE`` decides.
+    The guess is yes if its module, or one that it imports functions or classes from, has such a variable and a name
+    that means the caller. The variable may hold something else, so ``CALL_MIDDLEWARE`` is what decides.
     """
     modules = {module for module, _ in _places(name)}
     named = (

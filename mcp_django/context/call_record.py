@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from django.utils import timezone
 
-# Characters of what is said of a refusal.
+# Maximum characters of ``CallRecord.detail``.
 MAX_DETAIL: Final = 200
-# Ids whose random bytes are read at once: a thread that reads some lets another one go first.
+# Number of ids for which random bytes are read at once, because reading them releases the GIL.
 IDS: Final = 256
 _random: Final[list[bytes]] = []
 if hasattr(os, "register_at_fork"):
@@ -36,23 +36,22 @@ def new_id() -> uuid.UUID:
 class CallRecord:
     """The record of one call or refusal, from which log, spans and metrics are written.
 
-    Texts are as the client sent them, and the client's word alone where it names itself.
+    Texts are as the client sent them, and what the client says about itself is not verified.
 
-    ``id`` is in errors, in the log and in spans alike. ``started`` is when it came, ``duration`` how many ms it took,
-    ``queries`` and ``query_time`` (ms) what its threads asked the databases. ``waiting`` (for threads),
+    ``id`` is the same in errors, in the log and in spans. ``started`` is the time of arrival, and ``duration`` is in
+    ms. ``queries`` and ``query_time`` (ms) are the database queries of the call's threads. ``waiting`` (for threads),
     ``token_check``, ``own_code`` (functions of the project, without their queries) and ``rendering`` (the result as
-    JSON) are other parts of ``duration``, None where nothing of the kind was measured. ``kind`` is "person", "service",
-    or "stdio" for whoever calls from this machine without a token; ``target`` is the tool or prompt of the site that
-    was called, "" while the site is not known to have one of that name; ``token`` names the token and is none. ``size``
-    are the bytes of the answer. ``writes`` says that the tool may change something. ``outcome`` is "ok", "tool_error",
-    "asked", "cancelled", "error:<code>" or "refused:<why>", "" while the call goes on; ``detail`` says more of a
-    refusal. ``history`` are the keys of the entries in the admin's history. Where the project has them kept,
-    ``arguments`` (JSON) and ``result`` (the response, bytes) are what came and went, and ``bodies`` what is kept of
-    them. While a transaction is under way, ``kept`` is what of ``rows_changed`` and of ``history`` was there before it,
-    and ``is_ending`` says that nothing stops it any more. ``spent`` are the keys of what the call has used up in the
-    cache. ``code`` is that of the JSON-RPC error that the caller got, 0 for none; ``error_id`` is the id, where
-    something failed that is nobody's input. ``traceparent`` is that of the call's span, or the client's, and ``trace``
-    the id in it. ``span`` is OpenTelemetry's, None without one.
+    JSON) are other parts of ``duration``, None if not measured. ``kind`` is "person", "service", or "stdio" for a
+    caller on this machine without a token. ``target`` is the called tool or prompt, "" until the site is known to have
+    it. ``token`` identifies the token without revealing it. ``size`` is that of the answer in bytes. ``writes`` says
+    that the tool may change something. ``outcome`` is "ok", "tool_error", "asked", "cancelled", "error:<code>" or
+    "refused:<why>", "" while the call runs; ``detail`` explains a refusal. ``history`` has the keys of the LogEntry
+    rows. If the project keeps them, ``arguments`` (JSON) and ``result`` (bytes) are request and response, and
+    ``bodies`` is what is stored of them. During a transaction, ``kept`` has ``rows_changed`` and the length of
+    ``history`` from before it, and ``is_ending`` says that it can no longer be stopped. ``spent`` has the cache keys
+    that the call has used up. ``code`` is that of the JSON-RPC error in the answer, 0 for none; ``error_id`` is the id
+    if the server failed, "" otherwise. ``traceparent`` is that of the call's span, or else the client's, and ``trace``
+    the id in it. ``span`` is the OpenTelemetry span.
     """
 
     id: uuid.UUID = field(default_factory=new_id)
@@ -124,5 +123,5 @@ class CallRecord:
         return -(-self.size // 4)
 
 
-# The call that runs here, in whatever thread or task.
+# The record of the call that this thread or task runs.
 CURRENT: Final[ContextVar[CallRecord | None]] = ContextVar("mcp_django_call", default=None)

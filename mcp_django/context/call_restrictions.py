@@ -1,7 +1,7 @@
 """Restrict a call to models, or to reading: by the user's choice at the consent page, and by the query of the URL.
 
-It narrows and never widens. A model that is left out is as if the user had no permission for it: the user's permissions
-are narrowed here, and each exposure asks :meth:`Narrowing.admits` before any hook of the project.
+A restriction narrows and never widens. For a model that it leaves out, the user has no permission: this module narrows
+the user's permissions, and each exposure asks :meth:`Narrowing.admits` before any hook of the project.
 """
 
 import re
@@ -17,17 +17,17 @@ from django.contrib.auth import get_permission_codename
 
 from ..scopes import WRITE
 
-# Under which it is kept with a token.
+# Name of the fact that holds a token's restriction.
 NARROWED_TO: Final = "narrowed_to"
-# An app, or a model of one.
+# The label of an app or of a model.
 LABEL: Final = re.compile(r"[a-z_][a-z0-9_]{0,99}(\.[a-z_][a-z0-9_]{0,99})?")
 MAX_LABELS: Final = 1_000
 READ_ONLY: Final = "read_only"
 MODELS: Final = "models"
-# All that the query of an endpoint's address can say.
+# The parameters that can restrict calls in the query of an endpoint's URL.
 NARROWING: Final = frozenset({READ_ONLY, MODELS})
 SWITCHES: Final = {"1": True, "true": True, "0": False, "false": False}
-# By these a user says which permissions they have.
+# Methods of a user that return sets of permissions.
 LISTED: Final = ("get_user_permissions", "get_group_permissions", "get_all_permissions")
 
 
@@ -147,14 +147,14 @@ def _is_in(label: str, labels: Collection[str]) -> bool:
 
 
 def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
-    """Return the labels of what is in both."""
+    """Return the labels of the models that both restrictions contain."""
     one, two = set(some), set(others)
     return {label for label in one if label in two or _is_in(label, two)} | {
         label for label in two if label in one or _is_in(label, one)
     }
 
 
-# The address
+# Query of the URL
 
 
 def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ def _choices(query: str) -> dict[str, list[str]]:
         if name in (READ_ONLY, MODELS):
             found.setdefault(name, []).append(value)
             continue
-        # Without it, a slip of the pen would leave everything open.
+        # Refuse misspelt names: ignored, they would leave everything open.
         meant = {"readonly": READ_ONLY, "model": MODELS, "models": MODELS}.get(re.sub(r"[^a-z]", "", name.lower()))
         if meant is not None:
             raise UnreadableAddress(f"The URL has {name[:20]!r}. Did you mean {meant}?")

@@ -1,15 +1,15 @@
 """Confirmation: tokens with which a call is repeated, and questions to the client's user before rows are changed.
 
-A token holds a nonce and a time; what it stands for (user, client, site, tool, arguments, the exact objects) is only in
-the key of its signature, so it tells nothing and fits nothing else. It is signed with ``SECRET_KEY``, verified with
-``SECRET_KEY_FALLBACKS`` too, expires after ``CONFIRMATION_MAX_AGE`` seconds, and is used up in Django's default cache:
-it is single-use across workers when they share that cache, and within each worker when they do not.
+A token contains a nonce and a time. What it confirms (user, client, site, tool, arguments, the exact objects) is only
+in the key of its signature, so it reveals nothing and is valid for nothing else. It is signed with ``SECRET_KEY``,
+verified with ``SECRET_KEY_FALLBACKS`` too, and expires after ``CONFIRMATION_MAX_AGE`` seconds. Django's default cache
+records its use: it is single-use across workers if they share that cache, and within each worker otherwise.
 
-A state (``requestState``; 2026-07-28, basic/patterns/mrtr) goes the same way between the rounds of a call that asks:
-sealed, bound to the user, the client, the site and the call, good for ``QUESTION_TIMEOUT`` seconds. Where one may be
-used only once is for :class:`~mcp_django.context.questions.Answers` to know.
+A state (``requestState``; 2026-07-28, basic/patterns/mrtr) travels likewise between the rounds of a call that asks:
+sealed, bound to the user, the client, the site and the call, valid for ``QUESTION_TIMEOUT`` seconds.
+:class:`~mcp_django.context.questions.Answers` decides which states are single-use.
 
-A question names the rows; the answer counts once, and only while what was shown is still what would be done.
+A question names the rows. The answer counts once, and only while the call would still do what was shown.
 """
 
 import hashlib
@@ -36,26 +36,26 @@ from .tool_results import ToolResult
 
 logger = logging.getLogger("mcp_django.context.confirmation")
 
-# One text for every cause: which of them it was is for the log.
+# One text for all causes; only the log says which it was.
 REFUSED: Final = (
     "This confirm_token is not valid: it was used, has expired, or belongs to another call. "
     "Nothing was changed. Repeat the call without confirm_token to get a new preview and token."
 )
 MAX_TOKEN_CHARS: Final = 200
 MAX_STATE_CHARS: Final = 64 * 1024
-# Members of a call's parameters that differ from round to round.
+# Members of ``params`` that a state is not bound to, because they differ from round to round.
 UNBOUND: Final = frozenset({"_meta", "inputResponses", "requestState"})
 # The key of the question for consent.
 CONFIRM: Final = "_confirm"
 CONSENT: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
 MAX_MESSAGE: Final = 4_000
-# Rows that a question names, and characters of each.
+# Maximum number of rows that a question names, and of characters of each quoted value.
 MAX_LABELS: Final = 20
 MAX_QUOTED: Final = 100
-# Control and format characters.
+# Unicode categories of control and format characters.
 UNSEEN: Final = frozenset({"Cc", "Cf"})
 QUOTES: Final = str.maketrans("“”„«»", "'''''")
-# A client that cannot show the form consents for its user to what nobody has seen.
+# Clients that cannot show a form accept it unfilled, without their user having seen it.
 UNFILLED: Final = "Nothing was entered: fill in the form, or decline."
 CHANGED: Final = (
     "Nothing was changed: what would be done is not what was shown, or confirm_token was used, has expired or belongs "
@@ -66,8 +66,8 @@ CHANGED: Final = (
 class Confirmation:
     """The confirmation of one call of a tool that changes or deletes these objects.
 
-    ``arguments`` are those that the confirmed call must repeat, without the token. ``objects`` are what the call
-    touches, in any order: model instances, or values that tell them apart.
+    ``arguments`` are those that the confirmed call must repeat, without the token. ``objects`` are those that the call
+    affects, in any order: model instances, or values that identify them.
     """
 
     def __init__(self, request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> None:
@@ -113,7 +113,7 @@ class Confirmation:
     ) -> ToolResult | None:
         """Ask for confirmation: return the preview to confirm, None once exactly these objects are confirmed.
 
-        A client that can ask its user asks what is ``told``. With ``again`` it asks anew where a token does not fit.
+        A client that can ask its user shows ``told``. With ``again``, an invalid token gives a new preview, no error.
         """
         errors = {}
         if token is not None:
@@ -231,9 +231,9 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
 
 
 def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether the client has to confirm, or answer, by arguments of the next call, as it shows no forms.
+    """Return whether the client has to confirm, or answer, by arguments of the next call, because it shows no forms.
 
-    That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
+    These are clients that cannot ask their user, and clients that have answered without showing a form.
     """
     forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
     return forms and (not request.mcp.can("elicitation") or any(question.by_result for question in questions))

@@ -1,7 +1,7 @@
 """Route the queries of a call that writes to the database that is written, not to a replica, and open write
 transactions.
 
-A replica may be behind. A row that is read there and then saved would take back what others have changed meanwhile.
+A replica may lag behind. Saving a row that was read there would undo what others have changed meanwhile.
 """
 
 from collections.abc import Iterator
@@ -44,16 +44,16 @@ def _written(model: type[Model], **hints: Any) -> str | None:
         found = (one.db_for_write(model, **hints) for one in router.routers if hasattr(one, "db_for_write"))
         alias = next(filter(None, found), None)
     except Exception:
-        # Routers of projects refuse so to write what is another application's.
+        # Some projects' routers raise to refuse writes to models of other applications.
         return None
     if alias is not None:
         return str(alias)
-    # Django would write it, but a router that names only where it is read may know of no table there.
+    # Django would write to the default database, where the table may be missing if a router only names where to read.
     is_there = model._meta.managed and router.allow_migrate_model(DEFAULT_DB_ALIAS, model)
     return router.db_for_write(model, **hints) if is_there else None
 
 
-# PostgreSQL's states for a lock that was not given in time, a deadlock, and a conflict with another transaction.
+# PostgreSQL's SQLSTATEs for a lock timeout, a deadlock, and a conflict with another transaction.
 BUSY_STATES: Final = frozenset({"55P03", "40P01", "40001"})
 BUSY_NAMES: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
 Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
@@ -63,17 +63,17 @@ Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
 def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     """Begin a transaction that may write, on one of the databases; SQLite takes its lock at once, and waits for it.
 
-    SQLite refuses the first write of a transaction that has read, at once and whatever its timeout, where another
-    connection has written since or is about to. With ``mode`` "" it begins as the project has it, for what only reads.
-    One that is "EXCLUSIVE" begins while nobody reads, so that none is there to be refused; a database with a
-    write-ahead log does not tell.
+    If a transaction on SQLite has read, and another connection has written since or is about to, its first write fails
+    at once, whatever the timeout. With ``mode`` "" the transaction begins as the project configures it, for callers
+    that only read. "EXCLUSIVE" waits until nobody reads, so that this write makes no other transaction fail; with a
+    write-ahead log it is the same as "IMMEDIATE".
     """
     connection: Any = connections[using]
     if connection.vendor != "sqlite" or connection.in_atomic_block or not mode:
         with transaction.atomic(using=using):
             yield
         return
-    # Connecting sets the mode that is configured.
+    # Connecting sets the configured mode, which would overwrite this one.
     connection.ensure_connection()
     configured = connection.transaction_mode
     with ExitStack() as stack:

@@ -1,9 +1,9 @@
 """Questions to the client's user, its model or itself, and the answers that a call is run again with.
 
-A call that needs an answer ends with :class:`~mcp_django.exceptions.InputRequired`; the client answers, and the call is
-run again from its beginning with :class:`Answers` (2026-07-28, basic/patterns/mrtr). What was asked and what was
-answered in earlier rounds travels in between as the JSON of :meth:`Answers.state`, which its bearer can neither read
-nor change.
+A call that needs an answer ends with :class:`~mcp_django.exceptions.InputRequired`; the client answers, and the call
+runs again from its beginning with :class:`Answers` (2026-07-28, basic/patterns/mrtr). In between, the client carries
+the questions and answers of earlier rounds, the JSON of :meth:`Answers.state`, sealed so that it can neither read nor
+change them.
 """
 
 import hashlib
@@ -24,20 +24,20 @@ from .call_record import CURRENT
 
 logger = logging.getLogger("mcp_django")
 
-# Bytes of the answers that one call carries from round to round.
+# Maximum bytes of the answers that one call carries from round to round.
 MAX_STATE_BYTES: Final = 32 * 1024
-# Times that one call may ask: a program that answers by itself, and wrongly, would be asked without end.
+# Maximum number of rounds of one call, so that a program that always answers wrongly is not asked without end.
 MAX_ROUNDS: Final = 32
-# Times that a form may come back unfilled: a client that cannot show it sends it back so each time.
+# Number of unfilled answers after which a client counts as unable to show the form.
 MAX_UNFILLED: Final = 2
-# Characters of the reason why something is asked again.
+# Maximum characters of the reason why a question is asked again.
 MAX_REASON: Final = 1_000
-# Seconds that the clocks of workers may differ.
+# Seconds by which the clocks of workers may differ.
 CLOCK_SKEW: Final = 60
 UNKNOWN_NONCE: Final = (
     "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in some seconds."
 )
-# One text for every cause: which of them it was is for the log.
+# One text for all causes; only the log says which it was.
 STATE_ERROR: Final = (
     "Invalid params: requestState is not valid: it was used, has expired, or belongs to another call. "
     "Make the call again without requestState and inputResponses."
@@ -49,10 +49,10 @@ class Question:
     """One question to the client (elicitation, sampling, roots) that a call waits for.
 
     ``key`` names the answer and is unique in a call: at most 64 of the characters A-Z, a-z, 0-9, "_", "." and "-".
-    ``params`` are those of the newest revision. With ``proof`` only an answer to this very question counts, once;
-    ``about`` is what it is about besides, which is not sent. What follows does not make it another question: ``reason``
-    says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that it has shown no form
-    at all.
+    ``params`` are in the form of the newest revision. With ``proof``, only an answer to exactly this question counts,
+    and only once; ``about`` is part of the question without being sent. The other attributes do not make it a different
+    question: ``reason`` says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that
+    it has shown no form at all.
     """
 
     key: str
@@ -76,8 +76,8 @@ class Question:
         return replace(self, reason=reason, **more)
 
     def missing(self, content: Mapping[str, Any]) -> list[str]:
-        """Return what a client's answer leaves open of the question: titles of required fields. What a page would show
-        at first is no answer, as a client that cannot show the form answers for its user."""
+        """Return the titles of required fields of the question that a client's answer leaves open. An empty value is
+        not an answer: a client that cannot show the form may send it without asking its user."""
         form = self.params.get("requestedSchema") or {}
         fields: Mapping[str, Any] = form.get("properties", {})
 
@@ -97,8 +97,8 @@ class Question:
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
-    """Let the answer to a question, or a confirmation, count once: use up its nonce, or return False. It is used up
-    across workers when they share Django's default cache, and within each worker when they do not."""
+    """Let the answer to a question, or a confirmation, count once: use up its nonce, or return False. This holds
+    across workers if they share Django's default cache, and within each worker otherwise."""
     key = f"mcp_django:{purpose}:{nonce}"
     try:
         is_good = bool(required_cache.add(key, True, max_age + CLOCK_SKEW))
@@ -111,7 +111,7 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
 
 
 def unspend() -> None:
-    """Give back the nonces of answered questions that this call has used up, as nothing was done."""
+    """Give back the nonces of answered questions that this call has used up, because nothing was done."""
     record = CURRENT.get()
     while record is not None and record.spent:
         with suppress(Exception):
@@ -121,10 +121,10 @@ def unspend() -> None:
 class Answers:
     """The client's answers to a call's questions: those of this round, ``given``, and those of the rounds before.
 
-    ``given`` are the client's results by key. ``state`` is what :meth:`state` returned in the round before; nothing
-    else proves what was asked. ``direct`` answers came as arguments of a tool, by a client that cannot be asked: they
-    are values and not results, and whoever took them has used up the state. ``trusted`` ones came with a proof of
-    their own. ``progress`` is how far the run before had come.
+    ``given`` has the client's results by key. ``state`` is what :meth:`state` returned in the previous round; nothing
+    else proves what was asked. ``direct`` answers came as arguments of a tool, from a client that cannot be asked: they
+    are values, not results, and the code that read them has already used up the state. ``trusted`` answers came with a
+    proof of their own. ``progress`` is how far the previous run had come.
     """
 
     __slots__ = (
@@ -183,8 +183,7 @@ class Answers:
     def settle(self, question: Question, version: str, read: Callable[[dict[str, Any]], Any]) -> Any:
         """Return the answer to a question as ``read`` converts it, or raise ``InputRequired`` to ask the question.
 
-        ``version`` is the revision in which the client answered. ``read`` raises ``ValueError`` where an answer does
-        not fit.
+        ``version`` is the revision in which the client answered. ``read`` raises ``ValueError`` for an invalid answer.
         """
         answer = self.get(question)
         if answer is None:
@@ -222,7 +221,7 @@ class Answers:
                 raise ValueError(f"expected an object with {', '.join(properties)}")
             return dict.fromkeys(properties, answer)
         if isinstance(answer, Mapping) and "error" in answer and "action" not in answer:
-            # In the older era a question is a request, which may fail.
+            # In the older era a question is a request to the client, which can answer with an error.
             raise ToolError("The client returned an error to our question. Nothing was changed.")
         result = read_result(question.method, version, answer, question.params)
         if question.method != ELICITATION:
@@ -266,8 +265,8 @@ def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def untangled(error: BaseException) -> BaseException:
-    """Merge the questions of tasks that ask at the same time: return one ``InputRequired`` for an exception group. Of a
-    group with other errors those are returned, and any other error as it is."""
+    """Merge the questions of tasks that ask at the same time: return one ``InputRequired`` for an exception group. If
+    the group has other errors too, return those; return any other error as it is."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     asked, rest = error.split(InputRequired)

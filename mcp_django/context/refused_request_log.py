@@ -14,7 +14,7 @@ logger = logging.getLogger("mcp_django")
 PERIOD: Final = 60
 MAX_CHARS: Final = 500
 
-# By cause: until when it is not logged again, and how many were not.
+# By cause: the monotonic time until which it is not logged again, and the number of requests left out since.
 _quiet: dict[tuple[int, str, str], tuple[float, int]] = {}
 _lock = threading.Lock()
 
@@ -22,9 +22,9 @@ _lock = threading.Lock()
 def report(status: int, seen: str, remedy: str, cause: str = "") -> None:
     """Log a refused request with its ``status``, unless its cause was logged in the last minute.
 
-    ``seen`` can have text of the client's, and no credentials. A cause is known by its status, its ``remedy`` and what
-    else tells it apart, which are the package's own texts: a stranger cannot make a new one. What is part of a sign-in
-    is information, all else a warning.
+    ``seen`` can contain the client's own text, but no credentials. ``status``, ``remedy`` and ``cause`` identify a
+    cause. They are the package's own texts, so a stranger cannot make up new causes. What is part of a sign-in is
+    logged as information, everything else as a warning.
     """
     known, now = (status, remedy, cause), time.monotonic()
     with _lock:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
-# RFC 5424, section 6.2.1, the least severe first.
+# Levels of RFC 5424, section 6.2.1, the least severe first.
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-# Log messages of one call.
+# Maximum number of log messages that one call sends.
 MAX_LOG_MESSAGES: Final = 1_000
 CAPABILITIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "elicitation": (ELICITATION, {}),
@@ -40,11 +40,11 @@ CAPABILITIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "sampling.tools": (SAMPLING, {"tools": [{}]}),
     "roots": (ROOTS, {}),
 }
-# Bytes of the JSON of one log message.
+# Maximum bytes of one log message as JSON.
 MAX_LOG_BYTES: Final = 16 * 1024
 UNSET: Final = object()
 PAGE: Final = re.compile(r"https?://[^\s/?#]+[^\s]*")
-# Kept with a token whose calls are confirmed by ``confirm_token`` instead of a question, whatever its client can show.
+# Name of the fact of tokens whose calls are confirmed by ``confirm_token``, even if the client can show questions.
 CONFIRM_BY_TOKEN: Final = "confirm_by_token"
 KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -80,17 +80,15 @@ class SessionState(Protocol):
 class MCPContext:
     """The context of one MCP request, which hooks find at ``request.mcp``.
 
-    ``site`` is the :class:`~mcp_django.sites.MCPSite` that is called, which lies above all that runs a call.
-    ``scopes`` are those of the token with what they imply; ``client_id`` is the OAuth client's, or "".
-    ``resource`` is the canonical URL of the endpoint (RFC 8707). ``trace`` is the caller's trace context
-    (``traceparent``, ``tracestate``, ``baggage``). ``facts`` is what is kept with the token, by name;
-    ``narrowing`` is what of it bounds the call, None for nothing. ``live`` says
-    that this call may wait for answers of the client, ``can_stream`` that the server can keep a connection open.
-    ``param_headers`` are the ``Mcp-Param-*`` headers by lower-case name, None on a transport without headers.
-    ``record`` is what those who run the site see of the call, ``off`` what they
-    switched off, an ``Off`` of ``operating.switches``, None for nothing.
-    ``close_stream()`` closes the connection of a call whose client comes back for the answer (2025-11-25,
-    basic/transports), and does nothing otherwise.
+    ``site`` is the called :class:`~mcp_django.sites.MCPSite`, whose class no module that runs calls may import.
+    ``scopes`` are those of the token and all that they imply; ``client_id`` is the OAuth client's, or "". ``resource``
+    is the canonical URL of the endpoint (RFC 8707). ``trace`` is the caller's trace context (``traceparent``,
+    ``tracestate``, ``baggage``). ``facts`` are those stored with the token, by name; ``narrowing`` is the restriction
+    in them, None for none. ``live`` says that this call can wait for the client's answers, ``can_stream`` that the
+    server can keep a connection open. ``param_headers`` are the ``Mcp-Param-*`` headers by lower-case name, None on a
+    transport without headers. ``record`` is the call's record for those who run the site, and ``off`` what they have
+    switched off (an ``Off`` of ``operating.switches``), None for nothing. ``close_stream()`` closes the connection of a
+    call whose client will come back for the answer (2025-11-25, basic/transports), and does nothing otherwise.
     """
 
     site: Any
@@ -122,7 +120,7 @@ class MCPContext:
     def __getattr__(self, name: str) -> Any:
         if name != "answers":
             raise AttributeError(name)
-        # Few calls ask, and few of the processes that load this module answer calls.
+        # Imported here, because few calls ask, and few processes that import this module answer calls.
         from .questions import Answers
 
         self.answers = Answers()
@@ -130,7 +128,7 @@ class MCPContext:
 
     @property
     def result_chars(self) -> int:
-        """Most characters of this request's result: ``RESULT_CHARS``, or fewer for clients that lose some."""
+        """Maximum characters of this request's result: ``RESULT_CHARS``, or fewer for clients that drop some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
         return most if known is None else min(most, known.result_chars or most)
@@ -143,11 +141,11 @@ class MCPContext:
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """``request.mcp.progress``: report to the client how far the request is, in units of the caller's choice.
 
-        Nothing is sent when the client did not ask for progress, when ``done`` did not grow (basic/patterns/progress:
-        the value MUST increase), or sooner than 20 ms after the last report, unless it is the end.
+        Nothing is sent if the client did not ask for progress, if ``done`` has not grown (basic/patterns/progress: the
+        value MUST increase), or within 20 ms of the last report unless ``done`` is ``total``.
 
         Raises:
-            Cancelled: the client has gone; let it pass.
+            Cancelled: the client has gone; do not catch it.
         """
         if self.cancelled:
             raise Cancelled
@@ -168,12 +166,12 @@ class MCPContext:
     def log(self, level: str, data: Any, logger: str = "") -> None:
         """``request.mcp.log``: send a log message to the client; ``data`` is text, or anything that has a JSON form.
 
-        Nothing is sent to a client that did not ask for messages of this level (server/utilities/logging), and no more
-        than 1,000 messages in one call. Any thread may call it. Put no secrets in it: the client is not the server.
+        Messages are only sent if the client asked for this level (server/utilities/logging), and at most 1,000 in one
+        call. Any thread may call this. Do not log secrets: the client can read them.
 
         Raises:
-            ValueError: ``level`` is none of "debug", "info", "notice", "warning", "error", "critical", "alert" and
-                "emergency".
+            ValueError: ``level`` is not "debug", "info", "notice", "warning", "error", "critical", "alert" or
+            "emergency".
         """
         from ..schema.json_values import to_jsonable
 
@@ -208,8 +206,8 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether this MCP request's client declared the capability for this method with these parameters. The
-        user of a client whose token says so is never asked: there is nobody."""
+        """Return whether this MCP request's client declared the capability for this method with these parameters. With
+        the fact ``CONFIRM_BY_TOKEN`` no user is ever asked, because nobody is there to answer."""
         if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
             return False
         return method_known(method, self.version, params) and supports(self.capabilities, method, params)
@@ -217,21 +215,21 @@ class MCPContext:
     def ask(self, message: str, kind: Any = bool, *, key: str = "", default: Any = UNSET, proof: bool = False) -> Any:
         """``request.mcp.ask``: ask the client's user (elicitation) and return the answer to ``message``.
 
-        The call ends here until the answer is there, and then runs again from its beginning: do nothing before that
-        must not be done twice. A client that cannot ask its user makes the call again with the answers as arguments.
+        The call ends here while there is no answer, and then runs again from its beginning: do nothing before this that
+        must not happen twice. A client that cannot ask its user makes the call again with the answers as arguments.
 
-        ``kind`` is what is asked for, and decides what is returned: ``bool``, ``str``, ``int``, ``float``, ``Decimal``,
-        ``date``, ``datetime``, a ``Literal``, an enumeration, a list of choices (values, or pairs of value and label),
-        a list type of any of these choices, a dataclass of such fields (its instance is returned), a Django form, as a
-        class or as an instance made for this call (its ``cleaned_data``), or a JSON Schema of a flat object (a dict).
-        None asks for nothing but consent, and gives True. ``key`` names the question among those of the call.
-        ``default`` is what a single field shows, and what is returned for it when it is left out. With ``proof`` an
-        answer counts only once, and only if this server asked exactly this before.
+        ``kind`` is the type of the answer: ``bool``, ``str``, ``int``, ``float``, ``Decimal``, ``date``, ``datetime``,
+        a ``Literal``, an enumeration, a list of choices (values, or pairs of value and label), a list type of any of
+        these choices, a dataclass of such fields (returns an instance), a Django form, as a class or as an instance
+        made for this call (returns its ``cleaned_data``), or a JSON Schema of a flat object (returns a dict). None only
+        asks for consent, and returns True. ``key`` names the question among those of the call. ``default`` is the
+        initial value of a single field, and is returned if the user leaves it out. With ``proof``, an answer counts
+        only once, and only if this server has asked exactly this question.
 
         Raises:
-            InputRequired: let it pass; it is no ``Exception``.
+            InputRequired: do not catch it; it is not an ``Exception``.
             Declined: the user declined or dismissed the question.
-            ImproperlyConfigured: ``kind`` is nothing that a form of plain fields can ask for.
+            ImproperlyConfigured: a form of plain fields cannot ask for ``kind``.
         """
         from ..schema.question_forms import question_form
 
@@ -241,12 +239,12 @@ class MCPContext:
     def ask_url(self, message: str, url: str, *, key: str = "") -> None:
         """``request.mcp.ask_url``: send the user to a web page for what the client must not see, such as a password.
 
-        Returns when the user has agreed to go there, which says nothing of what happens there: look that up, and ask
-        again while it is not done. Never put a secret or an identity into ``url``: the page has to sign its user in.
+        Returns when the user has agreed to open the page, which says nothing about what they do there: check that, and
+        ask again until it is done. Never put a secret or an identity into ``url``: the page has to sign its user in.
 
         Raises:
             InputRequired, Declined: see :meth:`ask`; only for clients that :meth:`can` "elicitation.url".
-            ValueError: ``url`` is no absolute URL of a page.
+            ValueError: ``url`` is not an absolute URL of a page.
         """
         if not PAGE.fullmatch(url) or not urlsplit(url).hostname:
             raise ValueError(f"{url[:200]!r} is no URL that a person could be sent to")
@@ -294,7 +292,7 @@ class MCPContext:
 
         Raises:
             InputRequired, Declined: see :meth:`ask`.
-            ValueError: the key cannot be one, or names another question of this call.
+            ValueError: ``key`` is invalid, or names another question of this call.
         """
         from .questions import Question
 
@@ -317,24 +315,24 @@ class MCPRequest(HttpRequest):
         return self.connection_scheme
 
 
-# What stands where HTTP has the URL of the endpoint: no token is for it, and no cursor of another transport fits it.
+# ``resource`` of calls without HTTP, instead of the endpoint's URL: no token or cursor of another transport matches it.
 RESOURCE: Final = "stdio:"
-# Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.
+# Headers that are never given to hooks: cookies grant nothing here. (The token is removed after authentication.)
 DROPPED = frozenset({"cookie", "cookie2"})
-# What Django or its middleware puts on a request that is authority or belongs to that request alone.
+# Attributes from Django or its middleware that grant authority or belong to the original request only.
 WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
-# What an ASGI request has of its own.
+# Attributes that ASGIRequest adds to HttpRequest.
 ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
 
-# As a number: bytes look for bytes by way of an exception.
+# An int, because CPython first tries the operand of ``in bytes`` as an int, and raises and clears an exception if not.
 UNDERSCORE = ord("_")
-# Names of headers up to this length are worth keeping.
+# Maximum characters of a header's name that is cached.
 USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
-    """An MCP request whose query, form and files are empty, and made only when a hook reads them. As Django's own
+    """An MCP request whose query, form and files are empty, and made only when a hook reads them. Like Django's own
     subclasses of ``HttpRequest``, it sets the attributes itself."""
 
     def __init__(self) -> None:
@@ -359,8 +357,8 @@ class EmptyRequest(MCPRequest):
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the headers of an MCP request from the ASGI scope, by lower-case name, each with all its values.
 
-    A name with an underscore is dropped: WSGI and CGI cannot tell it from the one with a dash, and some servers pass
-    it on (Django's security release for CVE-2015-0219 has the reason).
+    Names with an underscore are dropped: WSGI and CGI cannot tell them from names with a dash, and some servers pass
+    them on (see Django's security release for CVE-2015-0219).
     """
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
@@ -374,7 +372,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-# Clients send the same few names with every request.
+# Cached, because clients send the same few names with every request.
 @lru_cache(maxsize=512)
 def _lower(name: bytes) -> str:
     return name.decode("latin1").lower()
@@ -389,8 +387,8 @@ def _meta_key(name: str) -> str:
 def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
     """Split the path of an MCP request into the script prefix, "" at the root, and the rest, which the URLconf matches.
 
-    As for Django's own requests, ``FORCE_SCRIPT_NAME`` goes before the server's word. A proxy may have taken the first
-    part off or not.
+    As in Django's own requests, ``FORCE_SCRIPT_NAME`` overrides the server's prefix. A proxy may or may not have
+    removed the prefix from the path.
     """
     prefix = (django_settings.FORCE_SCRIPT_NAME or scope.get("root_path") or "").rstrip("/")
     path: str = scope["path"]
@@ -433,7 +431,7 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
 
 
 def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
-    """Build the MCP request from an ASGI scope, and return it with its headers; hooks see none that is authority."""
+    """Build the MCP request from an ASGI scope, and return it with all headers, of which it has no cookies."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers
 

@@ -1,11 +1,11 @@
 """Sealed texts that a client carries for the server, and tickets: signed URLs that act for a user.
 
-A sealed text is encrypted, signed and dated: it tells its bearer nothing and cannot be changed. Its ``salt`` is
-everything that it is bound to; another salt makes other keys. Any worker that has ``SECRET_KEY``, or had it as one of
+A sealed text is encrypted, signed and dated: its bearer can neither read nor change it. Its ``salt`` is everything that
+it is bound to; another salt gives other keys. Any worker that has the same ``SECRET_KEY``, or has it among its
 ``SECRET_KEY_FALLBACKS``, can open it.
 
-The ticket in a URL is sealed too, and good for one use at one site, for some minutes. It holds who asked for it and the
-token that they came with, so that it ends with either.
+The ticket in a URL is sealed too, and valid for one purpose at one site, for some minutes. It contains the user and the
+token of the request that asked for it, so that it ends with either.
 """
 
 import base64
@@ -30,8 +30,8 @@ NONCE: Final = 16
 
 
 def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
-    """Encrypt and sign ``data`` for ``salt``, as a sealed text of visible ASCII characters. Equal data give equal texts
-    but for the time, unless they are to be ``unique``."""
+    """Encrypt and sign ``data`` for ``salt``, as a sealed text of visible ASCII characters. Texts of equal data differ
+    only in their time, unless ``unique``."""
     key = django_settings.SECRET_KEY
     nonce = secrets.token_bytes(NONCE) if unique else hmac.digest(_derived(key, salt, "nonce"), data, "sha256")[:NONCE]
     body = base64.urlsafe_b64encode(nonce + _stream(key, salt, nonce, data)).rstrip(b"=").decode("ascii")
@@ -63,23 +63,23 @@ def _derived(key: str | bytes, salt: str, use: str) -> bytes:
 
 
 def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
-    """Encrypt or decrypt a signed text by HMAC-SHA256 in counter mode, with another key than the signature's."""
+    """Encrypt or decrypt a signed text by HMAC-SHA256 in counter mode, with a key other than the signature's."""
     secret = _derived(key, salt, "cipher")
     blocks = range((len(data) + 31) // 32)
     mask = b"".join([hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks])[: len(data)]
     return (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(len(data), "big")
 
 
-# Seconds.
+# Maximum age of a ticket, in seconds.
 MAX_AGE: Final = 600
-# What a ticket looks like in the pattern of a URL.
+# Regular expression for a ticket in a URL pattern.
 TICKET: Final = r"[\w-]{1,4000}:[\w-]{1,20}:[\w-]{1,100}"
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The ticket in a signed URL: ``owner`` is the user's primary key as text, None where nobody signs in. ``checksum``
-    is that of the token (hexadecimal), "" for one that is not stored; ``about`` is the use's own."""
+    """The ticket in a signed URL: ``owner`` is the user's primary key as text, None if nobody signs in. ``checksum``
+    is that of the token (hexadecimal), "" if it is not stored; the purpose defines ``about``."""
 
     owner: str | None
     checksum: str

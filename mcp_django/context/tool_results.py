@@ -9,14 +9,14 @@ import orjson
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
 
-# Characters of an error: some 300 tokens.
+# Maximum characters of an error, about 300 tokens of an AI model.
 MAX_ERROR: Final = 1_050
 
 
 @dataclass(slots=True)
 class ToolResult:
-    """The result of a tool: ``structured`` (a JSON object), or content blocks, or both. With ``structured`` alone the
-    first block is its JSON: half of the clients show the model only one of the two."""
+    """The result of a tool: ``structured`` (a JSON object), or content blocks, or both. The JSON of ``structured`` also
+    becomes the first block, because half of the clients show the model only one of the two."""
 
     structured: Mapping[str, Any] | None = None
     content: list[Content] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Untrusted text that clients and applications chose: clean it for display, and warn of names that imitate others.
 
-The rules for names are those of Unicode's identifiers (UTS 39, sections 4 and 5): a word has letters of one script,
-which the names of the characters tell, and none that pass for another's. Nothing is refused by them: people are told.
+The rules for names are those of Unicode's identifiers (UTS 39, sections 4 and 5): a word has letters of one script (by
+the characters' names), and none that pass for another's. Names that break them are not refused: people are warned.
 """
 
 import re
@@ -14,16 +14,16 @@ from django.utils.translation import gettext as _
 
 # Control, format (bidi and zero-width), surrogate, private, unassigned, and the two separators that break lines.
 UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-# Letters, signs and marks that show as nothing, or as a gap (default ignorable, and blanks of several scripts).
+# Letters, signs and marks that are invisible or look like a gap (default ignorable, and blanks of several scripts).
 BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U00013441\U00013442\U0001d159")
-# Of these something is to be seen.
+# Major Unicode categories of visible characters: letters, numbers, punctuation, symbols.
 VISIBLE: Final = frozenset("LNPS")
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: object, limit: int = 100) -> str:
     """Clean an untrusted text: one line of at most ``limit`` characters, each misleading character replaced. Anything
-    but a string becomes "", and so does a text of which nothing would be seen. HTML is left to the template."""
+    but a string becomes "", and so does a text without a visible character. Templates have to escape HTML."""
     if not isinstance(text, str):
         return ""
     shown = " ".join("".join(map(_shown, text[:limit])).split())
@@ -34,31 +34,31 @@ def _shown(char: str) -> str:
     return REPLACEMENT if unicodedata.category(char) in UNPRINTABLE or char in BLANK else char
 
 
-# A name is kept and shown up to this length (see ``plain``).
+# Maximum characters of a name that are kept and shown (see ``plain``).
 LONGEST: Final = 100
-# More marks than this above one letter cover what stands around it (UTS 39, section 5.4).
+# Maximum marks on one letter: more would cover the text around it (UTS 39, section 5.4).
 MOST_MARKS: Final = 4
-# Scripts that are written in one word by those who read them (UTS 39, section 5.2).
+# Scripts that one word of a language can mix (UTS 39, section 5.2).
 TOGETHER: Final = (
     frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "LATIN"}),
     frozenset({"CJK", "BOPOMOFO", "LATIN"}),
     frozenset({"CJK", "HANGUL", "LATIN"}),
 )
-# Letters of Cyrillic and of Greek that look like those of Latin in the usual typefaces.
+# Cyrillic and Greek letters that look like Latin ones in the usual typefaces.
 TWINS: Final = str.maketrans(
     "асԁеһіјӏорԛѕухԝαινορυγϳ" + "АВЕЅІЈКМНОРСТУХԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",  # noqa: RUF001
     "acdehijlopqsyxwaivopuyj" + "ABESIJKMHOPCTYXQWABEZHIKMNOPTYX",
 )
 # Digits that are read as letters.
 DIGITS: Final = str.maketrans("01345", "oleas")
-# A capital I and a small l are one stroke in the usual typefaces, and so is the letter that stands for both here.
+# A capital I and a small l look like one stroke in the usual typefaces, as does the letter that replaces both here.
 STROKE: Final = "ı"  # noqa: RUF001
 STROKES: Final = str.maketrans("Il", STROKE * 2)
-# Signs by which services mark what they have verified.
+# Signs with which services mark accounts that they have verified.
 SEALS: Final = frozenset("✓✔✅☑🗸🗹⍻🔒🔐🔏🛡")
 _SMALL_CAPITAL: Final = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
-# Products that people know by name, and the domains of their makers. The name of the first ones is nobody else's; the
-# others are ordinary words too, so only a name that begins with them claims anything.
+# Well-known products and the domains of their makers. Nobody else uses the names in DISTINCT. Those in ORDINARY are
+# also ordinary words, so only a name that begins with one claims to be the product.
 DISTINCT: Final[Mapping[str, tuple[str, ...]]] = {
     "anthropic": ("anthropic.com", "claude.ai", "claude.com"),
     "claude": ("claude.ai", "claude.com", "anthropic.com"),
@@ -80,8 +80,8 @@ ORDINARY: Final[Mapping[str, tuple[str, ...]]] = {
 def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
     """Return warnings about a name that an application chose, as untrusted text; none about an ordinary one.
 
-    ``hosts`` are those that it verifiably comes from (in lower case, without a port), none where that is unknown: an
-    application on the user's own computer has none, and claims to be a product are left alone there.
+    ``hosts`` are the application's verified hosts (lower case, without a port), none if unknown. An application on the
+    user's own computer has none, and may then claim to be a product without a warning.
     """
     found = []
     if _has_unseen(name):
@@ -128,7 +128,7 @@ def _is_mixed(name: str) -> bool:
     ]
     if any(len(found) > 1 and not any(found <= together for together in TOGETHER) for found in scripts):
         return True
-    # Short words of twins alone are words of their language, and so are those beside words that have other letters.
+    # Words of look-alikes alone are genuine if all are short, or if another word has other letters.
     passing = [word.translate(TWINS).isascii() for word in words]
     long = [len(word) > 3 and bool(found & {"CYRILLIC", "GREEK"}) for word, found in zip(words, scripts, strict=True)]
     return all(passing) and any(long)
@@ -140,7 +140,7 @@ def _words(text: str) -> Iterator[str]:
 
 def _claimed(name: str, *, strokes: bool = True) -> tuple[str, tuple[str, ...]] | None:
     """Return the well-known product that an untrusted name imitates, and its domains; None for other names."""
-    # What it looks like: without marks, twins and digits as the letters that they pass for.
+    # Reduce the name to its looks: drop marks, turn look-alikes and digits into the letters that they pass for.
     plain = "".join(map(_plain, unicodedata.normalize("NFKD", name)))
     bare = (char for char in plain if unicodedata.category(char) not in ("Mn", "Cf"))
     text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS)
