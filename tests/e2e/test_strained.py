@@ -102,8 +102,10 @@ ROADS = [("fast", "uvicorn"), ("plain", "daphne"), *whole([("fast", "daphne"), (
 CUT_OFF_WITHIN = 40
 
 
-def ask_and_never_read(stack: ExitStack, server: Server, client: Client, method: str, params: Any) -> None:
-    """Make a call on a connection of its own, whose answer stays where it is."""
+def ask_and_never_read(
+    stack: ExitStack, server: Server, client: Client, method: str, params: Any, times: int = 1
+) -> None:
+    """Make calls, one after the other, on a connection of its own, whose answers stay where they are."""
     message = client.message(method, params)
     body = json.dumps(message).encode()
     name = params.get("name") or params.get("uri")
@@ -113,7 +115,7 @@ def ask_and_never_read(stack: ExitStack, server: Server, client: Client, method:
     connection = stack.enter_context(socket.socket())
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect((address.hostname, address.port))
-    connection.sendall(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    connection.sendall((f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body) * times)
 
 
 async def strain(server: Server, client: Client) -> dict[str, int]:
@@ -154,3 +156,19 @@ async def test_clients_that_never_read_are_cut_off_and_cost_little(
                 await asyncio.sleep(0.5)
     print(server.url, method, before, most)
     assert most - before["mib"] < mib
+
+
+@pytest.mark.parametrize("server", [("fast", "daphne-hasty")], indirect=True, ids="-".join, scope="module")
+async def test_a_client_that_reads_no_short_answer_is_cut_off_whatever_the_server_ends_before(server: Server) -> None:
+    token = await asyncio.to_thread(obtain_token, server.origin, "admin")
+    async with httpx2.AsyncClient() as http:
+        client = Client(http, token, version=MODERN)
+        before, deadline = await strain(server, client), time.monotonic() + CUT_OFF_WITHIN
+        with ExitStack() as stack:
+            asked = {"uri": "strained://piece"}
+            await asyncio.to_thread(ask_and_never_read, stack, server, client, "resources/read", asked, times=100)
+            # More than the system takes for a client is on its way by then.
+            await asyncio.sleep(2)
+            while (now := await strain(server, client))["sockets"] > before["sockets"]:
+                assert time.monotonic() < deadline, now
+                await asyncio.sleep(0.5)

@@ -149,10 +149,11 @@ class Connection:
 
     async def _until_read(self) -> None:
         if self._twisted is None:
-            self._twisted = _twisted_transport(self._client)
-            self._asks_daphne = self._twisted is not None
-        while self._twisted is not None and self._twisted.producerPaused and self._twisted.connected:
-            await asyncio.sleep(LOOK_EVERY)
+            self._twisted = _twisted_transport(self._client) or False
+        if self._twisted and self._twisted.producerPaused:
+            # Daphne ends this task ten seconds after the end of an answer, and leaves the connection as it is.
+            registry.keep(cut := asyncio.ensure_future(_cut_unless_read(self._twisted)))
+            await asyncio.shield(cut)
 
 
 # For each caller, the connections that are sending large responses, oldest first, and the bytes of each response.
@@ -252,6 +253,16 @@ class MCPConsumer(AsyncConsumer):
         finally:
             if watch is not None:
                 watch.cancel()
+
+
+async def _cut_unless_read(twisted: Any) -> None:
+    """Break the consumer's connection under daphne unless its client reads what was sent within ``WRITE_TIMEOUT``."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WRITE_TIMEOUT):
+            while twisted.producerPaused and twisted.connected:
+                await asyncio.sleep(LOOK_EVERY)
+            return
+    twisted.abortConnection()
 
 
 def _pieces(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -228,8 +228,9 @@ class Exchange:
             length = body_length(self.header("content-length"))
         except ValueError:
             raise Refused(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.") from None
-        if len(self.headers.get("content-length", [])) > 1:
-            raise Refused(400, "Content-Length is given twice", "The client and a proxy may add one each.")
+        # Of a body that is chunked too, the announced length would be held for it, whatever comes (RFC 9112, 6.3).
+        if len([*self.headers.get("content-length", []), *self.headers.get("transfer-encoding", [])]) > 1:
+            raise Refused(400, "The length of the body is given twice", "The client and a proxy may add one each.")
         if length is not None and length > settings.MAX_BODY_BYTES:
             raise self.too_large()
         # With session middleware, the page needs the database to know who is signed in: answer() returns it.

@@ -60,6 +60,12 @@ def large(request: MCPRequest) -> str:
     return "x" * 5_000_000
 
 
+@mcp.resource("strained://piece")
+def piece(request: MCPRequest) -> str:
+    """What is sent as one piece."""
+    return "x" * 60_000
+
+
 @mcp.tool(read_only=True)
 async def strain(request: MCPRequest) -> dict[str, int]:
     """The MiB that the worker takes, and the sockets that it has open."""

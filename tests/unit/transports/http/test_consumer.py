@@ -143,6 +143,11 @@ async def test_a_long_body_of_a_method_without_one_is_not_read(token):
     assert (await asked.answer(5))[0] == 405
 
 
+async def test_a_body_with_two_lengths_is_not_read(token):
+    asked = exchange(token, content_length="5", transfer_encoding="chunked")
+    assert (await asked.answer(5))[0] == 400
+
+
 @configured(RATES={"calls": "1/h"}, MAX_CONCURRENT_CALLS=1)
 @pytest.mark.parametrize("has_length", [True, False])
 async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_length):
