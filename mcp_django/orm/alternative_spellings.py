@@ -241,7 +241,7 @@ def _unquoted(text: str) -> str:
 def filters_meant(given: Any) -> dict[str, Any] | None:
     """Return the filters that an alternative spelling means: SQL text, or a list of three.
 
-    Returns None for anything else, and for a text that contains ``or`` or brackets.
+    Returns None for anything else, and for a text with ``or``, or with brackets other than around conditions and lists.
     """
     if isinstance(given, str):
         return _of_text(given) if len(given) <= MAX_TEXT else None
