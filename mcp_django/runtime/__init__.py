@@ -1,1 +1,1 @@
-"""Threads, timers, the shared cache and counting: what runs calls, and knows nothing of them."""
+"""Threads, timers, the shared cache and rate limits: they run calls without knowing about calls."""

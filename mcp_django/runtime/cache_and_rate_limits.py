@@ -1,7 +1,7 @@
-"""Django's default cache with a short timeout, and limits of callers: rates counted in the cache, and places held here.
+"""Django's default cache with a short timeout, and callers' limits: rates counted in the cache, places held in memory.
 
-A rate limit counts calls in a period, by all workers. A place is one of the running calls, open streams and long bodies
-that a caller may have at once in this worker.
+A rate limit counts the calls of all workers in a period. A place is one of the running calls, open streams and long
+bodies that a caller may have at the same time in this worker.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from django.utils.module_loading import import_string
 from ..conf import settings
 from ..conf.value_kinds import RATE
 
-# Seconds that a call waits for the cache, and for which nobody waits for one that took longer.
+# Seconds that a call waits for the cache, and seconds for which the cache is not used after it took longer.
 PATIENCE: Final = 0.5
 PAUSE: Final = 5.0
-# How Django's backends learn of it, where the project has not set it. Their libraries wait for 5 seconds or for ever.
+# The timeout options of Django's backends, set unless the project sets them. Their libraries wait 5 s or forever.
 TIMEOUTS: Final = {
     RedisCache: ("socket_timeout", "socket_connect_timeout"),
     PyMemcacheCache: ("timeout", "connect_timeout"),
@@ -35,15 +35,15 @@ TIMEOUTS: Final = {
 
 
 class CacheIsAway(Exception):
-    """Django's default cache took too long a moment ago, and was not asked again."""
+    """Django's default cache took too long a moment ago, so it was not used again."""
 
 
 class SharedCache:
     """Methods of Django's default cache, with a short timeout.
 
-    When one takes longer than ``PATIENCE``, they raise :class:`CacheIsAway` at once for ``pause`` seconds; then one
-    call tries again. Each thread has its own instance of the backend: ``django.core.cache.cache`` makes one for each
-    context, and every call has a context of its own.
+    When one takes longer than ``PATIENCE``, all raise :class:`CacheIsAway` at once for ``pause`` seconds; then one call
+    tries again. Each thread has its own instance of the backend, because ``django.core.cache.cache`` creates one for
+    each context, and every call has its own context.
     """
 
     def __init__(self, pause: float) -> None:
@@ -54,7 +54,7 @@ class SharedCache:
         setting_changed.connect(self._forget)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # The next time it is there.
+        # Set the attribute, so that it is found directly next time.
         found = self.__dict__[name] = partial(self._call, name)
         return found
 
@@ -64,7 +64,7 @@ class SharedCache:
             with self._lock:
                 if began < self._away_until:
                     raise CacheIsAway(f"The cache took longer than {PATIENCE} s")
-                # The others go on without, until this call knows better.
+                # Other calls do without the cache until this call has succeeded.
                 self._away_until = began + self._pause
         try:
             backend: BaseCache | None = getattr(self._local, "backend", None)
@@ -91,7 +91,7 @@ def _connect() -> BaseCache:
     return made
 
 
-# For what goes on without the cache, and for what is not done without it.
+# The first is for work that goes on without the cache, the second for work that needs it.
 cache: Final = SharedCache(PAUSE)
 required_cache: Final = SharedCache(pause=0.0)
 
@@ -102,14 +102,14 @@ PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def caller_of(request: HttpRequest) -> str:
-    """Return whose rate limits a request counts against: the user's, or the address's where nobody signs in."""
+    """Return the caller for rate limits: the user, or the client's address for anonymous users."""
     pk = request.user.pk
     return f"user:{pk}" if pk is not None else f"addr:{request.META.get('REMOTE_ADDR', '')}"
 
 
 @lru_cache(maxsize=32)
 def parse_rate(rate: str) -> tuple[int, int]:
-    """Return number and seconds of a rate, "number/period"."""
+    """Return number of uses and seconds of a rate limit, "number/period"."""
     match = RATE.fullmatch(rate)
     if match is None:
         raise ValueError(f"{rate!r} is not a rate such as '30/h'")
@@ -119,7 +119,7 @@ def parse_rate(rate: str) -> tuple[int, int]:
 def hit(name: str, who: str, rate: str | None) -> int | None:
     """Count one use against a rate limit in the cache; return None, or the seconds to wait when the limit is used up.
 
-    ``who`` is hashed, so that keys stay valid and addresses are not stored. Errors of the cache pass.
+    ``who`` is hashed, so that keys stay valid and addresses are not stored. Errors of the cache are raised.
     """
     if rate is None:
         return None
@@ -131,14 +131,14 @@ def hit(name: str, who: str, rate: str | None) -> int | None:
     except ValueError:
         used = 1
         if not cache.add(key, 1, timeout=period):
-            # Where two are the first of the period, the second counts on, unless it was evicted meanwhile.
+            # Another call was the first of the period: count this one too, unless the key was evicted meanwhile.
             with suppress(ValueError):
                 used = cache.incr(key)
     return None if used <= number else period - now % period
 
 
 def times_as_many(rate: str | None, factor: int) -> str | None:
-    """Return the rate limit of so many times as many uses in the same period."""
+    """Return a rate limit with ``factor`` times as many uses in the same period."""
     if rate is None:
         return None
     number, _, period = rate.partition("/")
@@ -146,7 +146,7 @@ def times_as_many(rate: str | None, factor: int) -> str | None:
 
 
 def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
-    """Count one use against a rate limit; a cache that is out of order limits nothing."""
+    """Count one use against a rate limit; if the cache does not work, nothing is limited."""
     try:
         return hit(name, who, rate)
     except Exception as error:
@@ -155,7 +155,7 @@ def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
 
 
 def give_back(name: str, who: str, rate: str | None) -> None:
-    """Take back one use that :func:`hit` has counted against a rate limit."""
+    """Subtract one use that :func:`hit` has counted against a rate limit."""
     if rate is not None:
         with suppress(Exception):
             cache.decr(_key(name, who, parse_rate(rate)[1]))
@@ -165,12 +165,12 @@ def _key(name: str, who: str, period: int) -> str:
     return f"mcp_django:rate:{name}:{hashlib.sha256(who.encode()).hexdigest()[:32]}:{int(time.time()) // period}"
 
 
-# Seconds after which a caller who has no place left may try again.
+# Seconds after which a caller without a free place may try again.
 RETRY_AFTER: Final = 1
 
 
 class LimitExceeded(Exception):
-    """A caller's rate limit or limit of places is used up; ``remedy`` is for the log, ``retry_after`` in seconds."""
+    """A caller's rate limit or places are used up; ``remedy`` is for the log, ``retry_after`` is in seconds."""
 
     def __init__(self, remedy: str, retry_after: int = RETRY_AFTER) -> None:
         super().__init__(f"{remedy} Retry after {retry_after} s.")
@@ -180,7 +180,7 @@ class LimitExceeded(Exception):
 def count_call(who: str) -> None:
     """Count one call of a caller against the rate limit of calls.
 
-    A cache that is out of order limits nothing: tokens and permissions are checked all the same.
+    If the cache does not work, nothing is limited: tokens and permissions are checked anyway.
     """
     retry_after = hit_if_counted("calls", who, settings.RATES["calls"])
     if retry_after is not None:
@@ -197,7 +197,7 @@ class Held:
         held[who] = held.get(who, 0) + amount
 
     def give_back(self) -> None:
-        """Give the place within a caller's limit back, once."""
+        """Give the place within a caller's limit back. Call it only once."""
         with _lock:
             self.held[self.who] -= self.amount
             if not self.held[self.who]:

@@ -12,23 +12,23 @@ from ..exceptions import Cancelled, NotFound, ToolError
 
 logger = logging.getLogger("mcp_django")
 
-# In the context of Django's execute_wrappers: the statement before it had the comment of the call.
+# The key, in the context of Django's execute_wrappers, of the SQL before the call's comment was added.
 PLAIN_SQL: Final = "mcp_django.sql"
 
 T = TypeVar("T")
 D = TypeVar("D")
-# By these a hook says no, which is no failure.
+# Exceptions by which a hook refuses; they are not failures.
 REFUSALS: Final = (PermissionDenied, NotFound, ToolError)
-# A database that is away must not look like a model without rows or fields.
+# Exceptions that are raised again: an unavailable database must not look like a model without rows or fields.
 PASSING: Final = (DatabaseError, InterfaceError, Cancelled)
-# The owner and name of every hook that was logged: as many as the project has hooks.
+# Owner and name of each hook that was logged, at most as many as the project has hooks.
 _logged: set[tuple[str, str]] = set()
 
 
 def call_hook(owner: str, hook: str, ask: Callable[..., T], *arguments: Any, default: D) -> T | D:
     """Call a hook of the project and return its result, or ``default`` if it fails.
 
-    ``owner`` is the label of its model, for the log; without one nothing is logged. Errors of the database pass.
+    ``owner`` is the label of its model, for the log; if it is empty, nothing is logged. Database errors are raised.
     """
     try:
         return ask(*arguments)
@@ -38,7 +38,7 @@ def call_hook(owner: str, hook: str, ask: Callable[..., T], *arguments: Any, def
 
 
 def note_failure(owner: str, hook: str, error: Exception) -> None:
-    """Log the exception of a failing hook once, unless it refuses by it; raise database errors again."""
+    """Log the exception of a failing hook once, unless it is a refusal; raise database errors again."""
     if isinstance(error, PASSING):
         raise error
     if owner and not isinstance(error, REFUSALS) and (owner, hook) not in _logged:
@@ -48,7 +48,7 @@ def note_failure(owner: str, hook: str, error: Exception) -> None:
 
 @contextmanager
 def reading() -> Iterator[list[str]]:
-    """Yield a list that gets the SQL of each query made by a hook of the project in this thread."""
+    """Yield a list that collects the SQL of each query that a hook of the project makes in this thread."""
     seen: list[str] = []
 
     def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:

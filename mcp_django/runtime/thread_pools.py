@@ -1,16 +1,16 @@
 """Thread pools in which coroutines run synchronous work: lanes bound each kind of work, and users take turns.
 
-:func:`in_thread` is how coroutines get into a thread. Work names its lane. The lanes of one pool share its threads, and
-each has a bound, so that what is short never waits behind what is not:
+Coroutines run synchronous work with :func:`in_thread`, in a lane that they name. The lanes of one pool share its
+threads, and each lane has a limit, so that short work never waits for long work:
 
-- "door": no bound. What finds out who calls and what for, and gives a :class:`Handover` for the rest;
-- "reads": short work of the server's own, such as lists; it leaves the door one thread;
+- "door": without limit. Authenticates callers and parses messages, and returns a :class:`Handover` for the rest;
+- "reads": short work of the server itself, such as lists; it leaves one thread for the door;
 - "queries": calls that read rows, at most ``THREADS`` at once;
 - "slow": the project's own tools and actions, and writes, in a pool of ``SLOW_THREADS``;
-- "streams": what stores the messages of calls, in a pool of its own.
+- "streams": stores the messages of calls, in a separate pool.
 
-One owner has at most half of the places of "queries" and "slow", and one of "reads". What finds no place waits for it,
-for ``QUEUE_TIMEOUT`` seconds at most; the owners who wait take turns.
+One owner gets at most half of the places in "queries" and "slow", and one in "reads". Work without a place waits at
+most ``QUEUE_TIMEOUT`` seconds for one; waiting owners take turns.
 """
 
 import asyncio
@@ -35,27 +35,27 @@ logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")
 LaneName = Literal["door", "reads", "queries", "slow", "streams"]
-# Threads beside THREADS: one for the door, two for "reads".
+# Threads in addition to THREADS: one for the door, two for "reads".
 EXTRA_THREADS: Final = 3
 # Threads that store messages.
 STREAM_THREADS: Final = 2
 POOLS: Final[tuple[Literal["reads", "slow", "streams"], ...]] = ("reads", "slow", "streams")
 
-# Seconds of rest during which a worker keeps its connections to databases, and after a failure that it did not expect.
+# A worker closes its database connections for rests of this many seconds or more; seconds of rest after a failure.
 SHORT_REST: Final = 1.0
 AFTER_FAILURE: Final = 5.0
 
-# What the client is told.
+# The error message for the client.
 BUSY: Final = "The server is busy. Nothing was done. Repeat the call in some seconds."
 
 
 class Busy(Exception):
-    """The thread pool had no place for the work within ``QUEUE_TIMEOUT``; it was not begun."""
+    """The thread pool had no place for the work within ``QUEUE_TIMEOUT``; the work was not started."""
 
 
 @dataclass(slots=True)
 class Handover(Generic[T]):
-    """Work that moves to another lane of the thread pool, in the place of its owner."""
+    """Work that moves to another lane of the thread pool, where it takes a place of its owner."""
 
     lane: LaneName
     owner: str
@@ -66,7 +66,7 @@ class Handover(Generic[T]):
 class Lane:
     """A lane of a thread pool: free places for one kind of work, and the share of one owner.
 
-    ``held`` are the places of each owner, ``waiting`` the jobs without one, by owner: whose turn it is comes first.
+    ``held`` are the places of each owner, ``waiting`` the jobs without a place, by owner: the next owner comes first.
     """
 
     free: int
@@ -87,11 +87,11 @@ class Job:
         self.context = contextvars.copy_context()
 
     def in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Have the event loop of the job's future call a function."""
+        """Call a function on the event loop of the job's future."""
         try:  # noqa: SIM105 - every call comes here, and contextlib.suppress costs more
             self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            # The loop is closed by now; then nobody waits.
+            # The loop is closed, so nothing waits for the job.
             pass
 
 
@@ -103,18 +103,18 @@ def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome:
 def take_over(context: contextvars.Context) -> None:
     """Move asgiref's ``Local`` values of a context into this thread, though another thread has set them.
 
-    asgiref's ``Local``, where Django keeps language, time zone, script prefix and URLconf, hides what another thread
-    has set, unless asgiref moves the work itself. This is how it does; ``sync_to_async`` takes twice as long.
+    Django keeps language, time zone, script prefix and URLconf in asgiref's ``Local``, which hides values set by other
+    threads unless asgiref itself moves the work. This does the same; ``sync_to_async`` takes twice as long.
     """
     _restore_context(context)
 
 
-# What a thread has of a job whose rest waits: nothing, for another thread may be at it already.
+# The outcome of a job whose rest waits for a place. The thread must not touch the job: another one may run it already.
 WAITING: Final = object()
 
 
 class Pool:
-    """A thread pool and the lanes that share it; the lanes leave ``spare`` threads to the door."""
+    """A thread pool and the lanes that share it; the lanes leave ``spare`` threads for the door."""
 
     def __init__(self, name: str, lanes: dict[LaneName, Lane], threads: int, spare: int = 0) -> None:
         self.lanes, self.free = lanes, threads - spare
@@ -125,7 +125,7 @@ class Pool:
     def submit(self, job: Job) -> None:
         """Run the job in a thread of the pool, as soon as it has a place."""
         if job.lane == "door" or self.take(job):
-            # Settling the loop's own future in one step costs half of what run_in_executor's chain of two does.
+            # Settling the loop's future directly costs half as much as run_in_executor's chain of two futures.
             self.executor.submit(self.run, job)
         else:
             self.bound_wait(job)
@@ -133,7 +133,7 @@ class Pool:
     # Places
 
     def has_place(self, lane: Lane, owner: str) -> bool:
-        """Take a place in a lane of the thread pool if there is one; without an owner the lane alone bounds it."""
+        """Take a place in a lane of the thread pool if one is free; without an owner, only the lane's limit counts."""
         if not self.free or not lane.free or (owner and lane.held.get(owner, 0) >= lane.share):
             return False
         self.free -= 1
@@ -151,7 +151,7 @@ class Pool:
             return False
 
     def give_back(self, job: Job) -> Job | None:
-        """Give back the place of a job in its lane, and return another job that gets a place by that."""
+        """Give back the place of a job in its lane, and return the waiting job that gets a place now, if any."""
         lane = self.lanes[job.lane]
         with self.lock:
             self.free += 1
@@ -170,7 +170,7 @@ class Pool:
         return None
 
     def stop_waiting(self, job: Job) -> bool:
-        """Let a job wait for a place in its lane no longer; return whether it did."""
+        """Stop a job from waiting for a place in its lane; return whether it was waiting."""
         with self.lock:
             waiting = self.lanes[job.lane].waiting if job.lane != "door" else {}
             jobs = waiting.get(job.owner, ())
@@ -182,7 +182,7 @@ class Pool:
             return True
 
     def bound_wait(self, job: Job) -> None:
-        """Bound the time that a job waits for a thread, until ``QUEUE_TIMEOUT`` or until its future is cancelled."""
+        """Limit a job's wait for a thread: it ends after ``QUEUE_TIMEOUT`` or when the job's future is cancelled."""
 
         def expire() -> None:
             if self.stop_waiting(job) and not job.future.done():
@@ -195,15 +195,15 @@ class Pool:
         timer = job.loop.call_later(settings.QUEUE_TIMEOUT, expire)
         job.future.add_done_callback(forget)
 
-    # In a thread
+    # Running jobs in a thread
 
     def run(self, job: Job | None) -> None:
-        """Run a job in this thread of the pool, then those that get a place by its end."""
-        # What comes by the door finds out there whether the connection has died since.
+        """Run a job in this thread of the pool, then the waiting jobs that get its place."""
+        # Jobs in "door" notice a dead database connection themselves, at authentication.
         is_idle = job is not None and job.lane != "door"
         while job is not None:
             outcome = None
-            # What was given up before it began is not done: its client was told so.
+            # Do not start abandoned work: its client was told that nothing was done.
             if not job.future.done():
                 try:
                     check = is_idle or job.lane == "slow"
@@ -219,19 +219,19 @@ class Pool:
         """Run a job in the thread pool between the signals ``request_started`` and ``request_finished``, as Django
         does.
 
-        With ``check`` a connection that was kept is tried before it is used.
+        With ``check``, a persistent connection is checked before it is used.
         """
         take_over(job.context)
         request_started.send(sender=in_thread)
         try:
             if check:
                 for connection in connections.all(initialized_only=True):
-                    # As CONN_HEALTH_CHECKS has it: now that no work has begun a new one does as well.
+                    # Like CONN_HEALTH_CHECKS: no work has begun yet, so the connection can still be replaced.
                     connection.health_check_enabled = True  # type: ignore[attr-defined]
             outcome = job.work()
             if isinstance(outcome, Handover) and job.lane == "door":
                 job.lane, job.owner, job.work = outcome.lane, outcome.owner, outcome.work
-                # Another thread may go on with it at once: a context is one thread's at a time.
+                # Another thread may continue the job at once, and only one thread at a time can enter a context.
                 job.context = contextvars.copy_context()
                 if not self.take(job):
                     job.in_loop(self.bound_wait, job)
@@ -243,7 +243,7 @@ class Pool:
 
 
 def renew_connections() -> bool:
-    """Close the dead database connections of this thread of a pool, and return whether there were any."""
+    """Close the dead database connections of this pool's thread, and return whether there were any."""
     kept = [found for found in connections.all(initialized_only=True) if found.connection is not None]
     dead = [found for found in kept if not (found.in_atomic_block or found.is_usable())]
     for connection in dead:
@@ -252,14 +252,14 @@ def renew_connections() -> bool:
 
 
 def close_connections(timeout: float) -> None:
-    """Have all threads of the thread pools close their database connections within ``timeout`` seconds.
+    """Close the database connections of all threads of the thread pools within ``timeout`` seconds.
 
-    Each thread closes its own: a connection of SQLite that another thread closes while it is used ends the process.
+    Each thread closes its own: closing a SQLite connection while another thread uses it crashes the process.
     """
 
     def close(met: threading.Barrier) -> None:
         connections.close_all()
-        # Who has closed its own waits for the others: so each thread does it, and none of them twice.
+        # Wait for the other threads after closing, so that each thread runs this exactly once.
         with contextlib.suppress(threading.BrokenBarrierError):
             met.wait(timeout)
 
@@ -272,7 +272,7 @@ def close_connections(timeout: float) -> None:
 
 
 def run_through(work: Callable[[], Any]) -> Any:
-    """Run work without a thread pool: in the calling thread, with its handovers."""
+    """Run work and its handovers in the calling thread, without a thread pool."""
     outcome = work()
     while isinstance(outcome, Handover):
         outcome = outcome.work()
@@ -304,16 +304,15 @@ def in_thread(
 ) -> asyncio.Future[T]:
     """Run ``work`` in a lane of a thread pool, with the caller's context variables; return the future of its result.
 
-    They hold what middleware and the server activated: language, time zone, script prefix, URLconf. What the work
-    leaves there ends with it.
+    The variables hold what middleware and the server activated: language, time zone, script prefix, URLconf. Changes
+    that the work makes to them end with it.
 
-    The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
-    around each request of its own, are sent around each piece of work. ``thread_sensitive`` work runs in the thread
-    of Django's middleware instead, which may have left something there. The future raises :class:`Busy` when the work
-    found no place.
+    The threads keep their database connections for ``CONN_MAX_AGE``, because each piece of work sends the same request
+    signals that Django sends around its requests. ``thread_sensitive`` work runs in the thread of Django's middleware
+    instead, which may have set something there. The future raises :class:`Busy` if the work found no place.
     """
     if thread_sensitive:
-        # The thread is not waited for by who gives the future up.
+        # Cancelling the returned future must not wait for the thread.
         running = asyncio.ensure_future(sync_to_async(run_through, thread_sensitive=True)(work))
         running.add_done_callback(give_up)
         return asyncio.shield(running)
@@ -323,22 +322,22 @@ def in_thread(
 
 
 def in_background(work: Callable[[], object]) -> None:
-    """Run work that nobody waits for in a thread of "streams", however long it finds no place."""
+    """Run work that nothing waits for in a thread of "streams", however long it has to wait for a place."""
     job, pool = Job("streams", "", work), _pool("streams")
     if pool.take(job):
         pool.executor.submit(pool.run, job)
 
 
 def give_up(future: asyncio.Future[Any]) -> None:
-    """Cancel a future, or take the exception of one that is done: asyncio logs an exception that nobody takes."""
+    """Cancel a future, or retrieve its exception if it is done: asyncio logs exceptions that nobody retrieves."""
     if not (future.cancel() or future.cancelled()):
         future.exception()
 
 
 class Worker:
-    """A daemon thread around ``work``, which returns after how many seconds it wants to run again.
+    """A daemon thread that calls ``work``, which returns the seconds until it wants to run again.
 
-    None stands for "when woken". The thread is started by the first :meth:`wake` and ends with the process.
+    None means "when woken". The first :meth:`wake` starts the thread, which ends with the process.
     """
 
     def __init__(self, name: str, work: Callable[[], float | None]) -> None:
@@ -348,7 +347,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Let the daemon thread work soon, or after the rest that it asked for."""
+        """Make the daemon thread work soon, or after the rest that it asked for."""
         self._wake.set()
         with self._lock:
             if self._thread is None:
@@ -380,7 +379,7 @@ class Worker:
                 try:
                     rest = self.work()
                 except BaseException:
-                    # Whatever a hook of the project raises, such as an exit: nobody would start the thread again.
+                    # Catch everything that a project's hook may raise, even SystemExit: nothing restarts the thread.
                     logger.exception("The thread %s failed", self.name)
                     rest = AFTER_FAILURE
                 if rest is None:
