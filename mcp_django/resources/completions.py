@@ -1,7 +1,7 @@
 """Completions: values for an argument of a prompt or resource template (server/utilities/completion).
 
-They come from what the caller may view and nothing else: what is hidden is answered like what does not exist. Each
-completion is a few bounded queries, for one more value than is shown, and never a count.
+Values only come from what the caller may view: hidden things look as if they did not exist. Each completion makes a few
+bounded queries, for one more value than it returns, and never counts.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
 from ..schema.value_types import Boolean, Choice, Type
 
-# Of one answer (server/utilities/completion, Completion Results).
+# Maximum number of values in one answer (server/utilities/completion, Completion Results).
 MAX_VALUES: Final = 100
-# One more than is shown tells whether there are more.
+# Read one more value than is returned, to know whether there are more.
 LIMIT: Final = MAX_VALUES + 1
-# Characters of what a person typed. Nothing that could be completed is longer.
+# Maximum characters of the typed text; nothing that can be completed is longer.
 MAX_TEXT: Final = 200
-# A longer value is a text to read, not one to choose.
+# Maximum characters of a completion value: longer ones are texts to read, not values to choose.
 MAX_VALUE: Final = 1000
-# What databases hold in their widest integer column.
+# The largest integer of the widest integer column, and its number of digits.
 MAX_INTEGER: Final = 2**63 - 1
 MAX_DIGITS: Final = 19
 BOOLEANS: Final = (("true", ""), ("false", ""))
-# The name of a computed value in its query.
+# The alias of a computed value in its query.
 COMPUTED: Final = "mcp_completed"
 _DIGITS: Final = re.compile(r"[1-9][0-9]{0,18}")
 _HEX: Final = re.compile(r"[0-9a-f]{1,32}")
@@ -60,7 +60,7 @@ _HEX: Final = re.compile(r"[0-9a-f]{1,32}")
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One completion: at most ``MAX_VALUES`` values, the best first; ``more`` says that there are others."""
+    """One completion: at most ``MAX_VALUES`` values, the best first; ``more`` says that there are more."""
 
     values: Sequence[str] = ()
     more: bool = False
@@ -76,12 +76,12 @@ NOTHING: Final = Completion()
 
 
 def is_usable(value: str) -> bool:
-    """Return whether a client can send the completion value back: not empty, not long, valid Unicode, without NUL."""
+    """Return whether a client can send the completion value back: not empty, not long, valid Unicode without NUL."""
     return 0 < len(value) <= MAX_VALUE and "\0" not in value and clean_text(value) == value
 
 
 def capped(values: Iterable[str]) -> Completion:
-    """Return a completion of values in their order, at most ``MAX_VALUES``; an iterator is read no further."""
+    """Return a completion of values in their order, at most ``MAX_VALUES``; read an iterator no further than needed."""
     found: dict[str, None] = {}
     for value in values:
         if is_usable(value) and value not in found:
@@ -94,8 +94,8 @@ def capped(values: Iterable[str]) -> Completion:
 def ranked(candidates: Iterable[tuple[str, str]], text: str) -> Completion:
     """Return a completion of those ``(value, label)`` pairs of a closed list that match the typed text, ignoring case.
 
-    First the value itself, then what begins with the text, then labels that do, then what holds it somewhere; values
-    of one rank keep their order.
+    The exact value comes first, then values that begin with the text, then those whose labels do, then those that
+    contain it; values of equal rank keep their order.
     """
     wanted = text.casefold()
     found: tuple[list[str], ...] = ([], [], [], [])
@@ -113,7 +113,7 @@ def ranked(candidates: Iterable[tuple[str, str]], text: str) -> Completion:
 
 
 def beginning(path: str, field: Any, text: str) -> Q | None:
-    """Return the condition of completion values that start with the typed text, if an index can answer it."""
+    """Return the condition for completion values that start with the typed text, if an index can serve it."""
     match kind_of(field).word:
         case "text":
             return Q((f"{path}__startswith", text))
@@ -128,7 +128,7 @@ def beginning(path: str, field: Any, text: str) -> Q | None:
 
 
 def _digits(path: str, number: int, length: int) -> Q:
-    """Return the condition of integer completions that start with the typed digits, as ranges for an index."""
+    """Return the condition for integer completions that start with the typed digits, as ranges for an index."""
     condition = Q((path, number))
     for zeros in range(1, MAX_DIGITS - length + 1):
         first = number * 10**zeros
@@ -156,8 +156,8 @@ class ModelValues:
     def keys(self, text: str, conditions: Sequence[Condition] = ()) -> Completion:
         """Complete a primary key of the model's rows, as URIs and arguments spell it.
 
-        First the row of that key, then keys that begin with the text, then rows whose label does, then what the
-        exposure's search finds. ``conditions`` are such as :func:`~mcp_django.orm.allowed_filters.find_filter` admits.
+        The row with that key comes first, then keys that begin with the text, then rows whose label does, then results
+        of the exposure's search. :func:`~mcp_django.orm.allowed_filters.find_filter` must admit the ``conditions``.
         """
         if not _is_searchable(text):
             return NOTHING
@@ -167,8 +167,8 @@ class ModelValues:
         def keys() -> Iterator[str]:
             for rows in self._rows(text, conditions):
                 read = rows.values_list(*names)[:LIMIT]
-                # Where a database compares without case, a key in other letters may stand before the one that was
-                # typed.
+                # Move the typed key to the front: a database that ignores case may return a differently spelt key
+                # first.
                 yield from sorted((pk_text(row[0] if len(names) == 1 else row) for row in read), key=text.__ne__)
 
         return capped(keys())
@@ -189,7 +189,7 @@ class ModelValues:
         try:
             term = RowArguments(self.access, {"search": text}).search()
         except ToolError:
-            # There is no search, or it does not take this text.
+            # There is no search, or it does not accept this text.
             term = ""
         if term:
             yield narrowed(request, exposure, conditions, term).order_by(*ordering)
@@ -197,7 +197,7 @@ class ModelValues:
             yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
     def _key_condition(self, text: str) -> Q | None:
-        """Return the condition of completions by primary key: the typed text, or its start where the type allows."""
+        """Return the condition for completions by primary key: it starts with the text if the type allows, or is it."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
             path, field = fields[0].name, fields[0]
@@ -215,7 +215,7 @@ class ModelValues:
     def of_field(self, name: str, text: str) -> Completion:
         """Complete a field of the model with values by which the caller may filter.
 
-        They are keys of related rows, the field's choices, true and false, or the values that the caller's rows have.
+        These are keys of related rows, the field's choices, true and false, or values from the caller's rows.
         """
         # A path through a relation could show values of related rows that the caller may not view.
         found = find_filter(access_of(self.request)[self.exposure], name) if "__" not in name else None
@@ -223,7 +223,7 @@ class ModelValues:
             return NOTHING
         field = found.path.field
         if is_replaced(getattr(field, "model", None), field):
-            # The column holds something else than callers read.
+            # The column does not hold the value that callers see.
             return NOTHING
         if field.is_relation:
             related = access_of(self.request).exposure_of(field.related_model)
@@ -240,7 +240,7 @@ class ModelValues:
     def _column(self, of: FieldPath, text: str) -> Iterator[str]:
         rows, path, field = narrowed(self.request, self.exposure, (), ""), of.column, of.field
         if of.expression is not None:
-            # The name is that of a column of the admin, which the database has under another one or computes.
+            # The name is that of an admin column, which the database has under another name or computes.
             rows, path = rows.annotate(**{COMPUTED: of.expression}), COMPUTED
         rows = rows.exclude(Q((path, None))).order_by(path)
         for condition in _conditions(path, field, text, rows.db):
@@ -250,13 +250,13 @@ class ModelValues:
                     yield _spelt(value)
 
     def searched(self, text: str) -> Completion:
-        """Complete a search text with labels of rows, if the search looks for labels."""
+        """Complete a search text with labels of rows, if the search includes labels."""
         label = plain_label(self.exposure)
         looked_at = {name.lstrip("^=@") for name in self.exposure.get_search_fields(self.request)}
         return self.of_field(label, text) if label is not None and label in looked_at else NOTHING
 
     def names(self, text: str, *, ordering: bool) -> Completion:
-        """Complete the last member of a comma list with a field that the caller may see, or sort by."""
+        """Complete the last member of a comma-separated list with a field that the caller may see, or sort by."""
         written, member = last_member(text)
         sign = member[:1] if ordering and member[:1] in ("-", "+") else ""
         used = {name.strip().lstrip("-+") for name in written.split(",")}
@@ -269,12 +269,12 @@ class ModelValues:
 
 
 def _is_searchable(text: str) -> bool:
-    """Return whether a completion query may hold the typed text: PostgreSQL has no NUL."""
+    """Return whether a completion query can contain the typed text: PostgreSQL does not accept NUL."""
     return len(text) <= MAX_TEXT and "\0" not in text
 
 
 def _conditions(path: str, field: Any, text: str, using: str) -> Iterator[Q]:
-    """Yield conditions for the completion values that the typed text stands for, the narrowest first."""
+    """Yield conditions for completion values that match the typed text, the narrowest first."""
     if not text:
         yield Q()
     elif kind_of(field).word == "text":
@@ -292,20 +292,20 @@ def _conditions(path: str, field: Any, text: str, using: str) -> Iterator[Q]:
 
 
 def _spelt(value: Any) -> str:
-    """Return the text of a completion value as filters and typed arguments read it."""
+    """Return the text of a completion value in the form that filters and typed arguments accept."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return format(value, "f") if isinstance(value, Decimal) else pk_text(value)
 
 
 def last_member(text: str) -> tuple[str, str]:
-    """Split a comma list at the member to complete, which is being typed; return the part before it and the member."""
+    """Split a comma-separated list before its last member, the one to complete; return both parts."""
     written, comma, member = text.rpartition(",")
     space = member[: len(member) - len(member.lstrip(" "))]
     return written + comma + space, member[len(space) :]
 
 
-# Of the caller's request, what was typed, and the arguments that are filled in already, by name.
+# A function of the caller's request, the typed text, and the arguments that are already filled in, by name.
 Hook = Callable[["MCPRequest", str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
 PARTS: Final = ("app_label", "model_name", "pk", "field")
 QUERY: Final = UriTemplate(PAGE_TEMPLATE).query
@@ -316,9 +316,9 @@ _QUERY: Final = re.compile(r"\{?\?")
 class Completer:
     """Completes the arguments of one prompt or resource function, by the project's hooks or the annotations.
 
-    ``hooks`` says by the name of a parameter where its values come from: a function ``(request, value, context)``, sync
-    or async, that returns them with the best first, or a field whose values they are, as "app_label.model.field".
-    Without one, the annotation decides: rows, choices and truth values can be completed, others cannot.
+    ``hooks`` maps a parameter to the source of its values: a function ``(request, value, context)``, sync or async,
+    that returns them with the best first, or a field with these values, as "app_label.model.field". Without a hook, the
+    annotation decides: rows, choices and booleans can be completed, other types cannot.
     """
 
     def __init__(self, function: ProjectFunction, hooks: Mapping[str, Hook | str] | None = None) -> None:
@@ -333,23 +333,23 @@ class Completer:
                 )
 
     def takes(self, name: str) -> bool:
-        """Return whether the function has such a parameter."""
+        """Return whether the prompt or resource function has this parameter to complete."""
         return name in self.types
 
     def is_slow(self, name: str) -> bool:
-        """Return whether a completion hook of the project completes the parameter."""
+        """Return whether a function of the project completes the parameter."""
         return callable(self.hooks.get(name))
 
     @property
     def fields(self) -> Iterator[tuple[str, str, str]]:
-        """The model fields that completion hooks name: the parameter, the label of the model, and the field."""
+        """The model fields that completion hooks name, as parameter, label of the model, and field."""
         for name, hook in self.hooks.items():
             if isinstance(hook, str):
                 label, _, field = hook.rpartition(".")
                 yield name, label.lower(), field
 
     def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
-        """Return the completion of a parameter's value; an async hook runs to its end in this thread."""
+        """Return the completion of a parameter's value; an async hook also runs in this thread."""
         hook = self.hooks.get(name)
         if isinstance(hook, str):
             label, _, field = hook.rpartition(".")
@@ -384,7 +384,7 @@ class Completer:
         return NOTHING
 
     def _conditions(self, model: ModelAccess, context: Mapping[str, str]) -> Sequence[Condition]:
-        """Return conditions for completions from arguments chosen before, such as only books of the chosen author."""
+        """Return conditions for completions from arguments already chosen, such as only books of the chosen author."""
         found = []
         for name, value in context.items():
             kind = self.types.get(name)
@@ -403,7 +403,7 @@ class Completer:
 
 
 def _texts(values: Any) -> Iterator[str]:
-    """Return the values of a completion hook as texts, rows as their keys; querysets are read only as far as shown."""
+    """Return the values of a completion hook as text, rows as their keys; read at most ``LIMIT`` rows of a queryset."""
     for value in values[:LIMIT] if isinstance(values, QuerySet) else values:
         if isinstance(value, Model):
             yield pk_text(value.pk)
@@ -417,8 +417,8 @@ def _texts(values: Any) -> Iterator[str]:
 class ModelTemplate:
     """Completes the variables of a resource template of models, or of a URI in which some variables have values.
 
-    ``names`` leads from what a client may call an argument to the variable that it means, as pages name the variable of
-    the primary key by its field; ``given`` are the values in the URI.
+    ``names`` maps the names that a client may use for an argument to the template's variables: a URI may call the
+    primary key by the name of its field. ``given`` are the values in the URI.
     """
 
     names: Mapping[str, str]
@@ -426,7 +426,7 @@ class ModelTemplate:
 
     @classmethod
     def read(cls, uri: str) -> ModelTemplate | None:
-        """Read the URI or template that completion is asked for, None when it is not one of models."""
+        """Read the URI or template to complete; None if it is not one of models."""
         if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
             return None
         path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)
@@ -449,7 +449,7 @@ class ModelTemplate:
         return cls(names, given)
 
     def takes(self, name: str) -> bool:
-        """Return whether the template has such a variable."""
+        """Return whether the resource template has this variable to complete."""
         return name in self.names
 
     def is_slow(self, name: str) -> bool:
@@ -457,7 +457,7 @@ class ModelTemplate:
         return False
 
     def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
-        """Complete a variable of the resource template; values are not percent-encoded, as the client inserts them."""
+        """Complete a variable of the resource template; values are not percent-encoded: the client does that."""
         given = {**self.given, **{self.names[key]: text for key, text in context.items() if key in self.names}}
         variable = self.names[name]
         app_label, model_name = given.get("app_label", ""), given.get("model_name", "")
@@ -475,7 +475,7 @@ class ModelTemplate:
         match variable:
             case "pk":
                 found = values.keys(value)
-                # Where the template ends here, this key would be read as the model's description.
+                # If the template ends with the key, this key would be read as the URI of the model's schema.
                 keys = [key for key in found.values if key != SCHEMA or "field" in self.names]
                 return Completion(keys, found.more)
             case "field":

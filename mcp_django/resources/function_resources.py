@@ -31,15 +31,15 @@ JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream
 class FunctionResource(ProjectFunction):
     """A function resource: one made of a project function ``(request, **parameters)``, sync or async.
 
-    The parameters in ``uri`` (:class:`~mcp_django.protocol.uri_templates.UriTemplate`) are read as the function's
-    annotations say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known.
+    The parameters in ``uri`` (:class:`~mcp_django.protocol.uri_templates.UriTemplate`) are converted by the function's
+    annotations; without parameters the resource is fixed, and listed with its ``size`` in bytes, if given.
     The function returns text, bytes, content blocks, or anything else for JSON; ``mime_type`` is that of text and
     bytes. ``complete`` says where the values of a parameter come from, see
     :class:`~mcp_django.resources.completions.Completer`.
-    ``scopes`` are what a token needs beside "mcp:read".
+    ``scopes`` are the scopes that a token needs in addition to "mcp:read".
 
-    ``ttl_ms`` is how many milliseconds a client may keep the contents, and ``public`` says that they are the same for
-    all, so that a cache may share them (2026-07-28, server/utilities/caching).
+    ``ttl_ms`` is how many milliseconds a client may cache the contents, and ``public`` says that they are the same for
+    all callers, so that shared caches may store them (2026-07-28, server/utilities/caching).
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class FunctionResource(ProjectFunction):
         needed = {name for name, parameter in parameters.items() if parameter.required}
         if missing := sorted(needed - set(self.template.variables)):
             raise ImproperlyConfigured(f"{uri} need not give {missing[0]}, which {self.name} requires")
-        # Projects that import embed() need none of it.
+        # Imported here, because a project that only imports embed() does not need it.
         from .completions import Completer
 
         self.scopes = frozenset({READ, *scopes})
         self.completer = Completer(self, complete)
         if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
             raise ImproperlyConfigured(f"{self.name}: ttl_ms is a number of milliseconds, 0 or more")
-        # Rows are looked up among those of the caller, and answers are those of the caller's user.
+        # Row parameters depend on the rows that the caller may see, and answers on the caller's user.
         bound = self.permissions or self.permission or self.arguments.needs_database or self.asked
         if public and (bound or self.scopes != {READ}):
             raise ImproperlyConfigured(f"{self.name} depends on its caller and cannot be public")
-        # What goes with the contents in the result of ``resources/read``.
+        # Members that the result of ``resources/read`` has in addition to the contents.
         self.cache_hints: dict[str, Any] = {"ttlMs": ttl_ms} if ttl_ms is not None else {}
         if public:
             self.cache_hints["cacheScope"] = "public"
@@ -94,7 +94,7 @@ class FunctionResource(ProjectFunction):
 
     @property
     def is_template(self) -> bool:
-        """Whether the URI has parameters."""
+        """Whether the function resource's URI has parameters."""
         return self.template.is_template
 
     def has_scopes(self, request: MCPRequest) -> bool:
@@ -102,7 +102,7 @@ class FunctionResource(ProjectFunction):
         return request.mcp.scopes >= self.scopes
 
     def definition(self) -> dict[str, Any]:
-        """Return the ``Resource`` or ``ResourceTemplate`` object of the function, without empty keys."""
+        """Return the ``Resource`` or ``ResourceTemplate`` object of the function, without empty optional keys."""
         optional = {"description": self.description, "mimeType": self.mime_type}
         wire: dict[str, Any] = {"uriTemplate" if self.is_template else "uri": self.uri}
         wire.update({"name": self.name, "title": self.title})
@@ -112,11 +112,11 @@ class FunctionResource(ProjectFunction):
         return wire
 
     def matches(self, uri: str) -> dict[str, str] | None:
-        """Return the parameters in the URI, None when it is not a URI of this function resource."""
+        """Return the parameters in the URI; None if it is not a URI of this function resource."""
         return self.template.match(uri)
 
     def read(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
-        """Call the function of the resource and return the contents; an async one ends in this thread."""
+        """Call the function of the resource and return the contents; an async function also runs in this thread."""
         given = self.matches(uri)
         if given is None:
             raise NotFound
@@ -133,7 +133,7 @@ class FunctionResource(ProjectFunction):
             raise InvalidParams(error.message) from error
 
     def contents(self, uri: str, value: Any) -> list[dict[str, Any]]:
-        """Return the resource contents that the function's return value becomes."""
+        """Convert the function's return value to resource contents."""
         blocks = (EmbeddedResource, Image, Audio, Text)
         several = isinstance(value, (list, tuple)) and any(isinstance(item, blocks) for item in value)
         items = value if several else [value]
@@ -157,9 +157,9 @@ class FunctionResource(ProjectFunction):
 
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
-    """Return the embedded resource that a function puts in its result: one of this server, or a row.
+    """Return a resource of this server, or a row, as an embedded resource for the result of a function.
 
-    It has what the caller may see of it; of a resource with several contents it is the first.
+    It only contains what the caller may see. If the resource has several contents, it is the first.
     """
     from ..orm.uris import row_uri
     from .model_resources import Resources

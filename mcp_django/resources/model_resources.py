@@ -48,7 +48,7 @@ from ..tools.query_records import RecordCall, page_payload
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
 
-# Models of one page of the list. Clients read all pages when they start, and some stop at 64.
+# Models on one page of the list. Clients read all pages when they start, and some stop after 64 pages.
 LIST_PAGE: Final = 100
 JSON: Final = "application/json"
 PURPOSE: Final = "resources/list"
@@ -67,9 +67,9 @@ class Resources:
         return [item.definition() for item in found if item.has_permission(self.request)]
 
     def list(self, cursor: str | None) -> tuple[Objects, str | None]:
-        """Return one page of the definitions of model resources, after those of functions, and the cursor of the next.
+        """Return one page of definitions of model resources, preceded by those of functions, and the next cursor.
 
-        Each model has its description beside it.
+        Each model's schema resource follows the model.
         """
         last = Cursor(self.request, PURPOSE).read_name(cursor) if cursor else ""
         visible = sorted(access_of(self.request).exposures, key=attrgetter("label"))
@@ -89,7 +89,7 @@ class Resources:
         return [*own, *found], Cursor(self.request, PURPOSE).write_name(exposures[LIST_PAGE - 1].label)
 
     def templates(self) -> Objects:
-        """Return the templates of model resources, the same for every caller, after those of functions."""
+        """Return the templates of model resources, the same for all callers, preceded by those of functions."""
         own = self._functions(template=True)
         if not access_of(self.request).exposures:
             return own
@@ -104,7 +104,7 @@ class Resources:
     def find(self, uri: str) -> "ModelResource | OwnText":
         """Find the model resource of a URI that the caller may view; its row or file is read later.
 
-        A text that explains, and a file that an action made, are found beside them.
+        Explanatory texts and files made by actions are found too.
         """
         if is_text(uri):
             return OwnText(text_of(self.request, uri))
@@ -116,7 +116,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class OwnText:
-    """A resource that is not of a model."""
+    """A resource that does not belong to a model."""
 
     found: EmbeddedResource
     cache_hints: Mapping[str, Any] = field(default_factory=dict)
@@ -162,17 +162,17 @@ class ModelResource:
             if following is None:
                 return payload
             query = {name: value for name, value in self.address.query.items() if name != "cursor"}
-            # Before the rows, as some clients cut the end of a long text.
+            # Put it before the rows, because some clients cut off the end of long texts.
             return {"next": page_uri(exposure, cursor=following, **query), **payload}
         found = find_row(request, exposure, pk)
         return Record(access_of(request)[exposure], found.row, found.labels).payload()
 
 
-# Files of rows: bytes through the storage, bounded, and never by a path of the client's
+# Files of rows: read through the storage, up to a maximum size, and never by a path from the client
 
 BINARY: Final = "application/octet-stream"
-# What is shown and not run, by a browser or by the program that a system opens it with. Of the rest, text is handed out
-# as plain text, and anything else as bytes.
+# Types that a browser, or the program that the system opens them with, shows but does not run. Other textual types are
+# sent as plain text, and all others as bytes.
 PASSIVE: Final = re.compile(
     r"(image|audio|video|font)/.+"
     r"|text/(plain|csv|tab-separated-values|markdown|calendar|vcard)"
@@ -181,12 +181,12 @@ PASSIVE: Final = re.compile(
 )
 WRITTEN: Final = re.compile(r"text/.+|.*(xml|html|javascript|ecmascript|json|rfc822|hta|x-sh|x-python).*")
 MAX_NAME: Final = 1024
-# What storages raise for what is not there.
+# Exceptions that storages raise for missing files.
 MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
 
 
 def file_type(name: str) -> str:
-    """Return the MIME type of a row's file, by its name; a type that could be run becomes ``text/plain`` or bytes."""
+    """Return the MIME type of a row's file, by its name; types that could be run become ``text/plain`` or bytes."""
     kind, encoding = mimetypes.guess_type(name, strict=True)
     if kind is None or encoding is not None:
         return BINARY
@@ -196,7 +196,7 @@ def file_type(name: str) -> str:
 
 
 class RowFile:
-    """Model resource of the file in a field of a row, also for download; whether it exists is seen as it is read."""
+    """Model resource of the file in a field of a row, also for download; reading it shows whether the file exists."""
 
     def __init__(self, request: MCPRequest, address: Address) -> None:
         self.request, self.address = request, address
@@ -208,7 +208,7 @@ class RowFile:
         if name not in access.fields_of(row) or not is_file(exposure, name):
             raise NotFound
         if exposure.serializer_class is not None and not represented(request, exposure, [row])[0].get(name):
-            # The serializer shows this row without the file.
+            # The serializer hides the file of this row.
             raise NotFound
         self.file: FieldFile = getattr(row, name)
         self.type = file_type(self.file.name or "")
@@ -249,13 +249,13 @@ class RowFile:
 
 
 def _checked_name(file: "FieldFile") -> str:
-    """Return the stored name of the file of a row's resource; refuse a path that could lead out of the storage."""
+    """Return the stored name of a row's file for its resource; refuse paths that could lead out of the storage."""
     name = file.name or ""
     if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
         raise NotFound
     validate_file_name(name, allow_relative_path=True)
     if not isinstance(file.storage, FileSystemStorage):
-        # No directory of this machine: there is nothing to lead out of.
+        # The storage is not a local directory, so a path cannot lead out of it.
         return name
     path, root = os.path.realpath(file.storage.path(name)), os.path.realpath(file.storage.location)
     if os.path.commonpath([path, root]) != root:

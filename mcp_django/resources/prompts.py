@@ -53,10 +53,10 @@ def _refusing() -> Iterator[None]:
 class Prompt(ProjectFunction):
     """A prompt made of a project's function ``(request, **arguments)``, sync or async.
 
-    Arguments are strings on the wire and are read as the annotations say. The function returns the text of one message
-    of the user, a content block, a row, a :class:`Message`, or a list of those. ``complete`` says where the values of
-    an argument come from where its annotation does not: see :class:`~mcp_django.resources.completions.Completer`.
-    ``scopes`` are what a token needs beside "mcp:read".
+    Arguments are strings on the wire and are converted by the annotations. The function returns the text of one user
+    message, a content block, a row, a :class:`Message`, or a list of those. ``complete`` says where the values of an
+    argument come from, if not from its annotation: see :class:`~mcp_django.resources.completions.Completer`.
+    ``scopes`` are the scopes that a token needs in addition to "mcp:read".
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Prompt(ProjectFunction):
         super().__init__(
             function, name=name, description=description, permissions=permissions, permission=permission, untyped=str
         )
-        # Projects that import Message need none of it.
+        # Imported here, because a project that only imports Message does not need it.
         from .completions import Completer
 
         self.scopes = frozenset({READ, *scopes})
@@ -103,7 +103,7 @@ class Prompt(ProjectFunction):
     def get(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Call the prompt function and return the ``GetPromptResult``, or an awaitable of it for an async function."""
         parameters = self.arguments.parameters
-        # Clients ask people in a form, and send what was left blank as an empty text.
+        # Clients show people a form, and send blank fields as empty strings.
         given = {
             name: value
             for name, value in arguments.items()
