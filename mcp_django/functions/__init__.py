@@ -1,1 +1,1 @@
-"""Functions of the project: their signatures as schemas, what they ask for, how far they are."""
+"""Functions of the project: their signatures as schemas, the parameters that they ask for, and their progress."""

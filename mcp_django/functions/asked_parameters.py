@@ -1,7 +1,7 @@
-"""Parameters that are asked for: the client's user, its AI model or the client itself answers, no argument.
+"""Asked parameters: the client's user, its AI model or the client itself provides their values, not the arguments.
 
-``carrier: Annotated[str, Ask("Which carrier?")]`` is in no input schema. All that a function asks for is asked in one
-round, before the function runs.
+``carrier: Annotated[str, Ask("Which carrier?")]`` is not in the input schema. All questions of a function are asked in
+one round, before the function runs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .declared_functions import signature_of
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-# Arguments of every function that may ask, by which clients answer that cannot ask their user.
+# Arguments of every function that may ask, for answers from clients that cannot show questions to their user.
 RESERVED: Final[Mapping[str, Any]] = {
     "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
     "confirm_token": {"type": "string", "description": "From its questions"},
 }
-# A text, or a function of the request and the call's arguments that gives it.
+# A text, or a function of the request and the call's arguments that returns it.
 Text = str | Callable[..., str]
 
 
@@ -38,9 +38,9 @@ Text = str | Callable[..., str]
 class Ask:
     """Parameter asked of the client's user: ``carrier: Annotated[str, Ask("Which carrier?")]``.
 
-    The annotation says what is asked for, as :meth:`~mcp_django.context.request.MCPContext.ask` takes it, unless
-    ``form`` does: a Django form class, whose ``cleaned_data`` the function gets, or a function of the request
-    and the arguments that gives a form. The default of the parameter is what the question shows at first.
+    The annotation says what to ask for, as in :meth:`~mcp_django.context.request.MCPContext.ask`, unless there is a
+    ``form``: a Django form class, whose ``cleaned_data`` the function gets, or a function of the request
+    and the arguments that returns a form. The default of the parameter is the initial value in the question.
     """
 
     message: Text
@@ -52,7 +52,7 @@ class Sample:
     """Parameter asked of the client's AI model: ``summary: Annotated[str, Sample("Summarise the order.",
     max_tokens=100)]``.
 
-    The function gets the text, or all of the answer where the annotation is
+    The function gets the text, or the whole answer if the annotation is
     :class:`~mcp_django.schema.sampling_and_roots.Sampled`.
     """
 
@@ -63,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Asked parameter that the client itself answers, with its working directories: ``Annotated[list, Roots()]``."""
+    """Asked parameter that the client itself answers with its working directories: ``Annotated[list, Roots()]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Asked:
     default: Any = MISSING
 
     def answer(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
-        """Return the answer for the asked parameter; ``InputRequired`` if it is not known yet."""
+        """Return the answer for the asked parameter; raise ``InputRequired`` if it is not known yet."""
         mcp, marker = request.mcp, self.marker
         match marker:
             case Ask():
@@ -96,7 +96,7 @@ class Asked:
                 return mcp.roots(key=self.name)
 
     def check(self) -> None:
-        """Raise ``ImproperlyConfigured`` if no form could ask for the parameter."""
+        """Raise ``ImproperlyConfigured`` if a form cannot ask for the parameter."""
         from ..context.request import KEY
 
         if not KEY.fullmatch(self.name):
@@ -115,10 +115,10 @@ def _text(text: Text, request: MCPRequest, arguments: Mapping[str, Any]) -> str:
 
 
 def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tuple[Asked, ...]:
-    """Return the asked parameters of the function, but those in ``skip``.
+    """Return the asked parameters of the function, except those in ``skip``.
 
     Raises:
-        ImproperlyConfigured: no form could ask for one of them.
+        ImproperlyConfigured: a form cannot ask for one of them.
     """
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     found = []
@@ -128,7 +128,7 @@ def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tup
         try:
             annotation = resolve_hint(item.annotation, scope)
         except ImproperlyConfigured:
-            # Whoever reads the arguments says so.
+            # Reading the arguments raises the same error.
             continue
         while type(annotation).__name__ == "TypeAliasType":
             annotation = annotation.__value__
@@ -148,7 +148,7 @@ def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[s
     """Return the values of asked parameters; ``arguments`` are those of the call.
 
     Raises:
-        InputRequired: some are not known yet; the questions of all of them together.
+        InputRequired: some are not known yet; the exception has the questions for all of them.
         Declined: the user declined or dismissed a question.
     """
     from ..context.questions import answered_together
@@ -160,11 +160,11 @@ def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[s
 def finished(request: MCPRequest, value: Any) -> Any:
     """Return the result of a function with asked parameters; a generator runs to its end and reports its progress.
 
-    A generator expression is a value like any other.
+    A generator expression is returned as a value.
 
     Raises:
-        Cancelled: the client has gone, or the time of the call is over; the generator has been closed.
-        TypeError: something was yielded that is no report.
+        Cancelled: the client has gone, or the call has timed out; the generator has been closed.
+        TypeError: the generator yielded something that is not a progress report.
     """
     if not inspect.isgenerator(value) or value.gi_code.co_name == "<genexpr>":
         return value
@@ -178,7 +178,7 @@ def finished(request: MCPRequest, value: Any) -> Any:
             if done is not None:
                 last, is_counting = float(done), True
             elif message:
-                # A text says nothing of how far it is, and what is told has to grow (basic/utilities/progress).
+                # A text has no progress value, but the reported value must increase (basic/utilities/progress).
                 last = math.nextafter(last, math.inf) if is_counting else last + 1
             request.mcp.progress(last, total, message)
 

@@ -1,7 +1,7 @@
 """Functions that a project declares: checked when they are declared, loaded when they are first used.
 
-To read a function means to make JSON Schema of its signature. That takes modules which only a process that serves has
-to load; a migration, a shell or a worker of something else declares the same functions.
+Loading a function converts its signature to JSON Schema. That imports modules that only processes serving calls need;
+migrations, shells and background workers declare the same functions, but do not load them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from django.utils.module_loading import import_string
 T = TypeVar("T")
 
 REQUEST: Final = ("request",)
-# Some clients cut names at 60 to 64 characters, with the name of the server: a check warns of more than 40.
+# Some clients cut tool names, with the server's name, at 60 to 64 characters: a system check warns of more than 40.
 TOOL_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
 ANY: Final = ("name", "title", "description", "permissions", "permission", "scopes")
-# The options of each kind of declaration, which cannot be asked of what is not loaded.
+# The options of each kind of declaration, listed here because the class that takes them is not loaded yet.
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": (
         *(*ANY, "read_only", "destructive", "idempotent", "open_world"),
@@ -49,7 +49,7 @@ def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) ->
         function,
         name=options.get("name", ""),
         permissions=options.get("permissions", ()),
-        # What a client fills in by hand is text where nothing else is said.
+        # People type the arguments of prompts and resources, so parameters without annotation are text.
         untyped=kind != "tool",
         takes_any=options.get("input_schema") is not None,
     )
@@ -58,7 +58,7 @@ def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) ->
     return found
 
 
-# Signatures, as far as they are known without evaluating annotations
+# Checks of signatures that need not evaluate annotations
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -72,7 +72,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def given_by_name(
     function: Callable[..., Any], skip: Collection[str], *, untyped: bool = False
 ) -> list[inspect.Parameter]:
-    """Check a declared function's parameters; return all but ``skip``. ``untyped`` admits any without a type."""
+    """Check a declared function's parameters; return all but ``skip``. ``untyped`` admits those without a type."""
     found = [item for item in signature_of(function).parameters.values() if item.name not in skip]
     for item in found:
         if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
@@ -91,7 +91,7 @@ def look_at(
     untyped: bool = False,
     takes_any: bool = False,
 ) -> str:
-    """Check a declared function ``(request, **arguments)``, return its name; ``takes_any``: the schema is written."""
+    """Check a declared function ``(request, **arguments)``, return its name; ``takes_any`` if it has its own schema."""
     name = name or function.__name__
     first = next(iter(signature_of(function).parameters.values()), None)
     if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
@@ -107,22 +107,22 @@ def look_at(
 
 
 def check_tool_name(name: str) -> None:
-    """Check the name of a declared tool function: raise ``ImproperlyConfigured`` unless each client can use it."""
+    """Check the name of a declared tool function: raise ``ImproperlyConfigured`` unless all clients can use it."""
     if not TOOL_NAME.fullmatch(name):
         raise ImproperlyConfigured(f"{name!r} cannot name a tool: at most 64 of the characters a-z, 0-9 and _")
 
 
-# Functions that wait to be read
+# Functions that are not loaded yet
 
 
 class Unread:
-    """A declared function that is not loaded yet; ``made_by`` is the dotted path of the class to make of it."""
+    """A declared function that is not loaded yet; ``made_by`` is the dotted path of the class to load it with."""
 
     def __init__(self, made_by: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any) -> None:
         self.made_by, self.function, self.options, self.before = made_by, function, options, before
 
     def read(self) -> Any:
-        """Load the declared function; an error says in which file the function stands."""
+        """Load the declared function; an error names the file and line of the function."""
         try:
             return import_string(self.made_by)(*self.before, self.function, **self.options)
         except Exception as error:
@@ -157,7 +157,7 @@ class Declared(Mapping[str, T]):
         return name in self._items
 
     def without(self, name: str) -> Declared[T]:
-        """Return all but one."""
+        """Return all declared functions but one."""
         return Declared({key: item for key, item in self._items.items() if key != name})
 
     def faults(self) -> list[str]:

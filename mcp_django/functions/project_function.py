@@ -1,6 +1,6 @@
 """A project function: its arguments as the schema that clients see and as validation, who may call it, and its call.
 
-Tools, prompts and resources that a project writes are such functions. Its actions have the same schemas.
+A project's own tools, prompts and resources are such functions. Its actions have schemas of the same form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Sent by some clients with every call, whatever the schema says.
+# Arguments that some clients send with every call, whatever the schema says.
 IGNORED: Final = frozenset({"wait_for_previous"})
 SKIPPED: Final = ("self", "request", "queryset")
 MAX_PROBLEMS: Final = 8
@@ -38,7 +38,7 @@ MAX_MESSAGE: Final = 1_400
 class ArgumentSchema:
     """Parameters of a project function by name, in order; ``own_schema`` is sent in place of the one made from them.
 
-    Where ``reserved`` is given, arguments that are no parameters are handed on as they are, but for those names.
+    If ``reserved`` is given, arguments other than parameters are passed on unchanged, except those names.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ArgumentSchema:
         """Validate arguments of the project function and return its keyword arguments, without those left to defaults.
 
         Raises:
-            ToolError: arguments are wrong, missing or unknown; the text names each, and what there is.
+            ToolError: arguments are wrong, missing or unknown; the text names each, and the valid arguments.
         """
         given = {name: value for name, value in arguments.items() if name in self.parameters or name not in IGNORED}
         others = {}
@@ -93,13 +93,13 @@ class ArgumentSchema:
 def signature_schema(
     function: Callable[..., Any], skip: Collection[str] = SKIPPED, *, untyped: Any = MISSING
 ) -> ArgumentSchema:
-    """Return the schema of a project function: its parameters but those in ``skip``, which the app fills in itself.
+    """Return the schema of a project function: its parameters except those in ``skip``, which the app provides.
 
     Descriptions come from the docstring and from ``Annotated``. A parameter without an annotation has the type of its
     default, or ``untyped`` if given.
 
     Raises:
-        ImproperlyConfigured: a parameter has no annotation, one with no JSON form, or cannot be given by name.
+        ImproperlyConfigured: a parameter has no annotation or one without JSON form, or cannot be passed by name.
     """
     texts = parse_docstring(function.__doc__).parameters
     scope = getattr(inspect.unwrap(function), "__globals__", {})
@@ -133,12 +133,12 @@ _SIMPLE: Final[Mapping[str, Type]] = {
 def raw_schema(
     schema: Mapping[str, Any], function: Callable[..., Any], skip: Collection[str] = SKIPPED
 ) -> ArgumentSchema:
-    """Return the schema that a project function's author wrote in place of one made from the signature.
+    """Return the schema that a project function's author wrote instead of the one from the signature.
 
-    Validation is shallow: required and unknown names, simple types and enumerations of the properties at the top.
+    Validation is shallow: required and unknown names, and simple types and enumerations of top-level properties.
 
     Raises:
-        ImproperlyConfigured: the schema is not of an object, or the function cannot take what it admits.
+        ImproperlyConfigured: the schema does not describe an object, or the function cannot take all its properties.
     """
     name = getattr(function, "__qualname__", function)
     properties = schema.get("properties", {})
@@ -174,9 +174,9 @@ def raw_schema(
 class ProjectFunction:
     """A project function, ``(request, **arguments)``, with the schema of its signature; sync or async.
 
-    ``permissions`` are Django's ("shop.view_order"), all of which the caller needs; ``permission`` is a function of the
-    request that decides besides. ``untyped`` is the type of parameters without annotation, MISSING to refuse them.
-    ``asked`` are the parameters that are no arguments, because the client's user or the client fills them in.
+    ``permissions`` are Django permissions ("shop.view_order"), all of which the caller needs; ``permission`` is a
+    function of the request that must agree too. ``untyped`` is the type of parameters without annotation,
+    MISSING to refuse them. ``asked`` are the parameters that the client's user or the client provides, not arguments.
 
     Raises:
         ImproperlyConfigured: the function does not take the request, or its parameters have no JSON form.
@@ -221,11 +221,11 @@ class ProjectFunction:
     def call(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T | Awaitable[T]:
         """Call the project function with arguments validated against its signature, and pass its value to ``finish``.
 
-        An async function gives an awaitable of that; what may query the database then runs in a thread.
+        For an async function, return an awaitable of that; parts that may query the database then run in a thread.
 
         Raises:
-            ToolError: the arguments are wrong, or the function refused in one of Django's ways.
-            InputRequired: it has to ask first.
+            ToolError: the arguments are wrong, or the function raised one of Django's exceptions to refuse.
+            InputRequired: the function has to ask first.
         """
         if self.is_async:
             return self._call_async(request, arguments, finish)
@@ -237,7 +237,7 @@ class ProjectFunction:
             return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the project function takes besides its validated ``arguments``: the answers of the user."""
+        """Return the values of the project function's asked parameters; ``arguments`` are the validated arguments."""
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
@@ -247,23 +247,23 @@ class ProjectFunction:
             else:
                 given = self.arguments.validate(arguments, request)
             if self.asked:
-                # A form may look for rows.
+                # A form may query the database.
                 given |= await sync_to_async(self.answers)(request, given)
             with request.mcp.record.in_own_code():
                 value = await self.function(request, **given)
-            # The label of a row may take a query.
+            # The label of a row may need a query.
             return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)
 
 
 def result_annotation(hint: Any) -> Any:
-    """Return the annotation of a project function's result; of a generator that of its return value."""
+    """Return the annotation of a project function's result; for a generator, that of its return value."""
     if get_origin(hint) is Generator:
         return next(iter(get_args(hint)[2:]), type(None))
     return hint
 
 
 def resolved(value: Any) -> Any:
-    """Return what a project function gave; an awaitable is run to its end in this thread."""
+    """Return the value of a project function; an awaitable is run to its end in this thread."""
 
     async def finish() -> Any:
         return await value
