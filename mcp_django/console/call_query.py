@@ -89,7 +89,9 @@ class Term:
             return self.value
         is_quoted = re.search(r'[\s"]|^$', self.value) or (not self.name and TIMELY.match(self.value.lower()))
         value = '"' + self.value.replace('"', '""') + '"' if is_quoted else self.value
-        return "writes" if self.name == "writes" else f"{self.name}:{value}" if self.name else value
+        if self.name == "writes":
+            return self.name
+        return f"{self.name}:{value}" if self.name else value
 
     @property
     def label(self) -> str:

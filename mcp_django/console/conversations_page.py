@@ -110,7 +110,11 @@ class Conversation:
         rows, _since = asked.newest(every if until is None else every.filter(time__lte=until.time))
         newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:most])
         found = cls.among(newest)
-        more = found[LISTED].calls[-1] if len(found) > LISTED else newest[-1] if len(newest) == most else None
+        more = None
+        if len(found) > LISTED:
+            more = found[LISTED].calls[-1]
+        elif len(newest) == most:
+            more = newest[-1]
         times = [call.time for each in found[:LISTED] for call in each.calls]
         if not times:
             return [], None

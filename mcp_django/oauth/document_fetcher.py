@@ -363,5 +363,7 @@ def age_of(headers: HTTPMessage) -> int:
         age = int(lasts) - (int(passed) if passed.isdecimal() and len(passed) < 10 else 0)
     elif "Expires" in headers:
         ends, begins = parse_http_date_safe(headers["Expires"]), parse_http_date_safe(headers.get("Date", ""))
-        age = 0 if ends is None else ends - (int(time.time()) if begins is None else begins)
+        if begins is None:
+            begins = int(time.time())
+        age = 0 if ends is None else ends - begins
     return max(MIN_AGE, min(age, MAX_AGE))

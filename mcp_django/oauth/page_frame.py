@@ -46,7 +46,9 @@ def content_security_policy(script: str = "") -> str:
 def _source(url: str) -> str:
     """Return the source expression for a URL in the policy of a page's frame (CSP 3, section 2.3.1)."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:" if parts.scheme else "'self'"
+    if parts.netloc:
+        return f"{parts.scheme}://{parts.netloc}"
+    return f"{parts.scheme}:" if parts.scheme else "'self'"
 
 
 def copy_script() -> str:
@@ -71,7 +73,9 @@ def frame(request: HttpRequest | None = None) -> dict[str, Any]:
         is_rtl = bool(get_language_info(language)["bidi"])
     except KeyError:
         is_rtl = False
-    host = urlsplit(str(settings.BASE_URL)).netloc if settings.BASE_URL else request.get_host() if request else ""
+    host = urlsplit(str(settings.BASE_URL or "")).netloc
+    if not host and request is not None:
+        host = request.get_host()
     context: dict[str, Any] = {
         "styles": stylesheet(),
         "site_title": str(settings.SERVER["title"] or settings.SERVER["name"]),

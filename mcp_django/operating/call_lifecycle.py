@@ -349,8 +349,9 @@ class Blanking:
         return found
 
     def _member(self, name: str, item: Any) -> Any:
-        is_nothing = item is None or item == "" or isinstance(item, bool)
-        return item if is_nothing else HIDDEN if self._is_secret(name) else self.value(item)
+        if item is None or item == "" or isinstance(item, bool):
+            return item
+        return HIDDEN if self._is_secret(name) else self.value(item)
 
     def _row(self, secret: Sequence[bool], row: Any) -> Any:
         if not any(secret):

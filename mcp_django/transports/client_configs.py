@@ -122,7 +122,8 @@ def merged(client: Client, connection: Connection, before: str) -> str:
             raise SetupError("It is YAML. Add the lines above by hand.")
         return before if before.strip() else client.text(connection)
     try:
-        content = (tomllib.loads if client.format == "toml" else json.loads)(before) if before.strip() else {}
+        parse = tomllib.loads if client.format == "toml" else json.loads
+        content = parse(before) if before.strip() else {}
         servers = content.setdefault(client.key, {})
         # OpenCode nests them one level deeper since its version 2.
         inner = servers.get("servers")
