@@ -520,7 +520,7 @@ def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
     if costly and matches_here(queryset.db):
         for pattern in _patterns(queryset.query):
             if any(text in pattern.casefold() for text in costly):
-                raise ToolError("This database takes no regular expressions: leave out * + ? { and |.")
+                raise ToolError("This database takes only simple regular expressions: leave out * + ? { and |.")
 
 
 def _patterns(node: Any) -> Iterator[str]:
