@@ -127,7 +127,7 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
     return {"type": "text", "text": text}
 
 
-# Answers
+# Answers of the client
 
 
 def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:

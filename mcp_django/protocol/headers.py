@@ -90,7 +90,7 @@ def body_length(value: str | None) -> int | None:
 
 
 def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return the header ``Allow`` for a request with this ``MCP-Protocol-Version``, None if it has no such header.
+    """Return the header ``Allow`` for a request; ``version`` is its ``MCP-Protocol-Version``, None without that header.
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """
@@ -129,7 +129,7 @@ def decode_value(value: str) -> str:
     return raw.decode("utf-8")
 
 
-# Schemas
+# Headers in schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class ParamHeader:
 
 
 def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Find parameters for headers: yield each subschema, with its path if only ``properties`` lead to it, or None."""
+    """Find parameters for headers: yield each subschema with its path, None unless only ``properties`` lead to it."""
     if isinstance(schema, list):
         for item in schema:
             yield from _positions(item, None)
@@ -193,7 +193,7 @@ def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
     return tuple(found.values())
 
 
-# Requests
+# Headers of requests
 
 
 def _read(headers: Mapping[str, list[str]], header: str) -> str | None:

@@ -111,7 +111,7 @@ def decode(body: bytes) -> Any:
     """Parse the JSON of a JSON-RPC message, the ``body``.
 
     Raises:
-        ParseError: the body is not UTF-8, not JSON, or over a bound.
+        ParseError: the body is not UTF-8, not JSON, or exceeds a limit.
     """
     try:
         text = body.decode("utf-8")
@@ -124,8 +124,8 @@ def decode_text(text: str) -> Any:
     """Parse JSON as strictly as a message: the text of a message's body, or an argument that holds JSON.
 
     Raises:
-        TooMuch: it is over a bound.
-        ParseError: it is not JSON.
+        TooMuch: the JSON exceeds a limit.
+        ParseError: the text is not JSON.
     """
     try:
         value = _decoder.decode(text)
@@ -196,7 +196,7 @@ def readable_id(value: Any) -> Id | None:
     """Return the id of a malformed JSON-RPC message for the error about it: the id of a request, otherwise None.
 
     The server chose the id of a response, so the client would take the error as the answer to a request of its own.
-    An id that is too long or too large for a request is echoed too, up to ``MAX_ECHOED_CHARS`` or ``_INTEGER``.
+    An id that is too long or large for a request is echoed too, up to ``MAX_ECHOED_CHARS``/``MAX_ECHOED_INTEGER``.
     """
     found = value.get("id") if isinstance(value, dict) and not is_response(value) else None
     if not _is_id(found):

@@ -167,8 +167,7 @@ class ModelValues:
         def keys() -> Iterator[str]:
             for rows in self._rows(text, conditions):
                 read = rows.values_list(*names)[:LIMIT]
-                # Move the typed key to the front: a database that ignores case may return a differently spelt key
-                # first.
+                # Move the typed key to the front: a database that ignores case may return another spelling first.
                 yield from sorted((pk_text(row[0] if len(names) == 1 else row) for row in read), key=text.__ne__)
 
         return capped(keys())
@@ -197,7 +196,7 @@ class ModelValues:
             yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
     def _key_condition(self, text: str) -> Q | None:
-        """Return the condition for completions by primary key: it starts with the text if the type allows, or is it."""
+        """Return the condition for keys that begin with the typed text, or equal it if the type allows no more."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
             path, field = fields[0].name, fields[0]

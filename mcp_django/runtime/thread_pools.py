@@ -1,4 +1,4 @@
-"""Thread pools in which coroutines run synchronous work: lanes bound each kind of work, and users take turns.
+"""Thread pools in which coroutines run synchronous work: lanes limit each kind of work, and users take turns.
 
 Coroutines run synchronous work with :func:`in_thread`, in a lane that they name. The lanes of one pool share its
 threads, and each lane has a limit, so that short work never waits for long work:
@@ -216,8 +216,7 @@ class Pool:
             is_idle = False
 
     def bracketed(self, job: Job, check: bool) -> Any:
-        """Run a job in the thread pool between the signals ``request_started`` and ``request_finished``, as Django
-        does.
+        """Run a job in the thread pool between ``request_started`` and ``request_finished``, like a Django request.
 
         With ``check``, a persistent connection is checked before it is used.
         """

@@ -1,8 +1,8 @@
 """``idempotency_key`` of tool calls: a repeated call gets the stored result of the first one, and is not run again.
 
-A key belongs to one user, one client, one endpoint and one tool, and stands for one set of arguments. It stores a
-result, which only a caller gets who may still do what the call did. The key of a call that asked a question, was
-refused, or failed without leaving changes is deleted, and the call can be repeated.
+A key belongs to one user, one client, one endpoint and one tool, and stands for one set of arguments. Its stored result
+is only returned to a caller who may still do what the call did. The key of a call that asked a question, was refused,
+or failed without leaving changes is deleted, and the call can be repeated.
 
 A tool that runs in one transaction runs in the same transaction as its key: if both tables are in one database, either
 both are committed or neither is. For any other tool, the key is committed before the tool runs. If such a tool fails
@@ -56,7 +56,7 @@ UNKNOWN: Final = (
 
 
 def take_key(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Take the idempotency key, "" for none, out of the arguments of a tool call."""
+    """Remove the idempotency key from the arguments of a tool call and return it, "" if there is none."""
     if not tool.takes_key:
         return ""
     key = arguments.pop(ARGUMENT, None)

@@ -99,7 +99,7 @@ class Kernel:
             raise MethodNotFound(f"Method not found: {call.method}")
         narrowing = mcp.narrowing
         if narrowing is not None and narrowing.named and call.method != "ping":
-            # Report a misspelt model in the URL, which would otherwise go unnoticed.
+            # Report a misspelt app or model in the URL, which would otherwise go unnoticed.
             labels = {exposure.label for exposure in access_of(request).exposures}
             known = labels | {label.partition(".")[0] for label in labels}
             if unknown := [name for name in narrowing.named if name not in known]:

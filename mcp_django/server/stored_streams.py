@@ -268,7 +268,7 @@ def cancel(session: ClientSession, request_id: Id) -> None:
 def read_events(stream_id: str, after: int, *, bury: bool = False) -> Events:
     """Read the messages of a stored stream after number ``after``; a stream that does not exist is over.
 
-    With ``bury``, end a stream whose worker is silent with an error.
+    With ``bury``, a stream whose worker is silent ends with an error.
     """
     row = Stream.objects.filter(pk=stream_id).values_list("state", "events", "alive", "request_id").first()
     if row is None:

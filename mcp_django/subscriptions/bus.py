@@ -137,7 +137,7 @@ class Bus:
             self._timed = False
 
     def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
-        """Have the bus call ``deliver(payload)`` in its thread for each payload of a topic; return what unsubscribes.
+        """Call ``deliver(payload)`` in the bus's thread for each payload of a topic; return a function to unsubscribe.
 
         ``deliver`` must be quick. It gets :data:`RESYNC` when payloads may have been lost.
         """

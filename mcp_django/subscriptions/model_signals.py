@@ -293,7 +293,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
     A target is an instance, a list of instances, a queryset, a model class for any of its rows, or the URI of a
     resource. A queryset is evaluated here: call this before the update if the update changes which rows match. A
     queryset without rows stands for any rows of its model. ``using`` is the database whose transaction the change
-    belongs to, for targets that do not tell.
+    belongs to, for targets that do not have one.
     """
     if not settings.EVENTS:
         return
@@ -328,7 +328,7 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Publish, as no model signal does, that lists of "tools", "prompts" or "resources" have changed, by default all.
+    """Publish that lists of "tools", "prompts" or "resources" have changed, by default all: no model signal says so.
 
     ``site`` is the site whose lists have changed, None for all sites. Changes of users' permissions are noticed anyway.
     """

@@ -1,7 +1,7 @@
 """Watched resources: what a caller can watch at a URI, and whether they may see a change of its rows.
 
-The rules are the same as for reading: a row counts if the caller can read it, and a page if its rows do. A row that the
-caller can no longer see is treated as missing, and causes no notification.
+The rules are the same as for reading: a row counts if the caller can read it, and a page if its rows do. A row that
+still exists, but that the caller can no longer see, causes no notification.
 """
 
 from collections import defaultdict

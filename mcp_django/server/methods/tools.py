@@ -37,7 +37,7 @@ MAX_TOLD: Final = 100
 
 
 def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Handle ``tools/list``: all tools that the caller may use, in one page, because half of the clients read one."""
+    """Handle ``tools/list``: all tools that the caller may use, in one page: half of the clients read only one."""
     if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     tools, structured = request.mcp.site.get_tools(request), request.mcp.version in STRUCTURED

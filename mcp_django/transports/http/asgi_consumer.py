@@ -149,9 +149,10 @@ class Connection:
 
     async def _until_read(self) -> None:
         if self._twisted is None:
-            self._twisted = _twisted_transport(self._client) or False
-        if self._twisted and self._twisted.producerPaused:
-            # Daphne ends this task ten seconds after the end of an answer, and leaves the connection as it is.
+            self._twisted = _twisted_transport(self._client)
+            self._asks_daphne = self._twisted is not None
+        if self._twisted is not None and self._twisted.producerPaused:
+            # Daphne cancels this task ten seconds after the end of a response, but leaves the connection open.
             registry.keep(cut := asyncio.ensure_future(_cut_unless_read(self._twisted)))
             await asyncio.shield(cut)
 
@@ -256,7 +257,7 @@ class MCPConsumer(AsyncConsumer):
 
 
 async def _cut_unless_read(twisted: Any) -> None:
-    """Break the consumer's connection under daphne unless its client reads what was sent within ``WRITE_TIMEOUT``."""
+    """Abort the consumer's connection under daphne unless its client reads what was sent within ``WRITE_TIMEOUT``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WRITE_TIMEOUT):
             while twisted.producerPaused and twisted.connected:

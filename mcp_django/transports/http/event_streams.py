@@ -218,7 +218,7 @@ class ChangeStream:
         raise NotImplementedError
 
     async def goodbye(self) -> None:
-        """End the event stream in order; without an override, the client may reconnect for missed messages."""
+        """End the event stream normally; unless a subclass overrides this, the client may reconnect."""
         await self.connection.end_stream()
 
 

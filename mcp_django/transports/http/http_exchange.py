@@ -228,7 +228,7 @@ class Exchange:
             length = body_length(self.header("content-length"))
         except ValueError:
             raise Refused(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.") from None
-        # Of a body that is chunked too, the announced length would be held for it, whatever comes (RFC 9112, 6.3).
+        # For a chunked body, room would be held for the announced length, whatever its real length (RFC 9112, 6.3).
         if len([*self.headers.get("content-length", []), *self.headers.get("transfer-encoding", [])]) > 1:
             raise Refused(400, "The length of the body is given twice", "The client and a proxy may add one each.")
         if length is not None and length > settings.MAX_BODY_BYTES:
@@ -464,7 +464,7 @@ class Exchange:
             return None
 
     def _asked_for(self) -> str:
-        """Return the JSON-RPC method of the HTTP exchange's message, or the HTTP method where it has none."""
+        """Return the JSON-RPC method of the HTTP exchange's message, or the HTTP method if it has none."""
         message = self._message() if self.request.method == "POST" else None
         method = message.get("method") if isinstance(message, dict) else None
         return method if isinstance(method, str) else self.request.method or ""

@@ -2,7 +2,7 @@
 
 At shutdown, servers wait for connections to close, or cut them, without telling the application, and ASGI's lifespan
 is not always available. So the first request of a process installs a handler for SIGTERM and SIGINT in front of the
-server's. It writes the call log (some servers exit on the signal), ends open streams and then calls the server's.
+server's. It writes the call log (some servers exit on the signal), ends streams and calls, and then runs the server's.
 
 Open streams are not stored anywhere. To list them, the registry asks through the bus, and each worker that has streams
 answers. Without a shared channel layer, only this process answers.

@@ -1,1 +1,1 @@
-"""Standard input and output."""
+"""The stdio transport: messages on standard input and output."""

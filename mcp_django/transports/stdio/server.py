@@ -52,7 +52,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class MemorySession:
-    """The stdio server's one session, in memory: what ``initialize`` agreed on, log level, subscriptions."""
+    """The stdio server's one session, in memory: what ``initialize`` negotiated, log level, subscriptions."""
 
     version: str
     client: Mapping[str, Any]
@@ -359,7 +359,7 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
 
 
 def _wants_answer(line: bytes) -> bool:
-    """Return whether the stdio server must answer a line that it refused: only requests get an answer."""
+    """Return whether the stdio server must answer a line that it refused: not a notification or a response."""
     try:
         value = decode(line)
     except ProtocolError:
