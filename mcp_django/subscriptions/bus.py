@@ -491,8 +491,8 @@ class _Resolver(ThreadPoolExecutor):
 
 
 bus: Final = Bus()
-gauge("hub_queue", "News that wait for the thread of the hub.", lambda: len(bus._queue))
-gauge("hub_topics", "Topics that somebody in this process listens to.", lambda: len(bus._subscribers))
+gauge("hub_queue", "Changes that wait to be delivered.", lambda: len(bus._queue))
+gauge("hub_topics", "Topics with a listener in this process.", lambda: len(bus._subscribers))
 # The bus's state in parent processes, kept so that garbage collection does not close their event loops here.
 _inherited: list[Any] = []
 

@@ -347,9 +347,10 @@ class Subscription:
                 logger.error("The delivery of a notification failed", exc_info=error)
 
     def end(self, reason: str) -> None:
-        """End the open subscription with a reason; do nothing if it has ended already."""
+        """End the open subscription and log the reason; do nothing if it has ended already."""
         if self.is_open:
             self.close()
+            logger.info("A subscription ended: %s", reason)
             try:
                 self.on_end(reason)
             except Exception as error:

@@ -42,7 +42,7 @@ class Box:
             self._loop.call_soon_threadsafe(self.wake.set)
 
     def end(self, reason: str = "") -> None:
-        """End the queue: no more notifications will come."""
+        """End the queue: no more notifications will come. The reason is that of :meth:`Subscription.end`."""
         self.is_over = True
         self.ring()
 

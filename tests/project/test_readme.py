@@ -372,9 +372,10 @@ def test_the_settings_page_is_as_the_table_of_settings_says() -> None:
 
 def test_settings_named_in_the_text_exist() -> None:
     known = DEFAULTS.keys()
-    gone = re.compile(rf"`({'|'.join(REPLACED.keys() | FIXED)})\\b")
+    gone = re.compile(rf"`({'|'.join(REPLACED.keys() | FIXED)})\b")
     for page in PAGES:
-        assert not gone.search(page.read_text()), page
+        # These tell of older versions.
+        assert page.name in ("versions.md", "CHANGELOG.md") or not gone.search(page.read_text()), page
         for name in re.findall(r'MCP_DJANGO\["(\w+)"\]|"(AUTO_REGISTER|READ_ONLY|REGISTRATION)": ', page.read_text()):
             assert set(filter(None, name)) <= known
 

@@ -223,7 +223,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
 
 def _too_large() -> Refused:
     text = f"The file has more than {settings.MAX_FILE_BYTES} bytes."
-    return Refused(413, text, "Raise MAX_UPLOAD_BYTES if clients have to send more.")
+    return Refused(413, text, "Raise MAX_FILE_BYTES if clients have to send more.")
 
 
 def _receive(original: HttpRequest, body: Any, announced: int | None) -> int:

@@ -68,13 +68,15 @@ def test_a_revoked_token_ends_its_streams_and_no_others(look):
     assert staying.ended == []
 
 
-def test_a_token_that_expires_ends_its_streams(look, monkeypatch):
+def test_a_token_that_expires_ends_its_streams(look, monkeypatch, caplog):
+    caplog.set_level("INFO", "mcp_django")
     user = make_superuser()
     row, auth = signed_in(user)
     listener = listen(user, auth=auth)
     monkeypatch.setattr("django.utils.timezone.now", lambda: row.expires + timedelta(seconds=1))
     look()
     assert listener.ended == ["the token has expired"]
+    assert [record.message for record in caplog.records] == ["A subscription ended: the token has expired"]
 
 
 @pytest.mark.parametrize(
