@@ -75,8 +75,12 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
                 exchange = partial(StreamableExchange, mounted, attributes={"resolver_match": match})
                 await MCPConsumer(exchange)(scope, receive, send)
                 return
-        if scope["type"] == "lifespan" and isinstance(fallback, ASGIHandler):
+        is_djangos = isinstance(fallback, ASGIHandler)
+        if scope["type"] == "lifespan" and is_djangos:
             await no_lifespan(receive, send)
+        elif scope["type"] == "websocket" and is_djangos:
+            # Answered with 403; Django fails with a traceback, which anyone could fill the log with.
+            await send({"type": "websocket.close"})
         else:
             await fallback(scope, receive, send)
 

@@ -58,14 +58,24 @@ async def test_a_server_is_told_that_there_is_nothing_to_start_or_stop():
     await asked.communicator.wait()
 
 
-async def test_the_lifespan_of_a_project_with_an_application_of_its_own_is_that_application_s():
+@pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
+async def test_a_websocket_is_closed_where_nothing_of_the_project_takes_it(path):
+    scope = {"type": "websocket", "path": path, "headers": [(b"host", b"testserver")]}
+    asked = Exchange(asgi.get_asgi_application(), scope)
+    await asked.communicator.send_input({"type": "websocket.connect"})
+    assert await asked.next() == {"type": "websocket.close"}
+    await asked.communicator.wait()
+
+
+@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
+async def test_what_is_no_request_is_left_to_an_application_of_the_project_s_own(kind):
     seen = []
 
     async def own(scope, receive, send):
         seen.append((scope["type"], receive, send))
 
-    await asgi.get_asgi_application(own)({"type": "lifespan"}, "receive", "send")
-    assert seen == [("lifespan", "receive", "send")]
+    await asgi.get_asgi_application(own)({"type": kind}, "receive", "send")
+    assert seen == [(kind, "receive", "send")]
 
 
 async def test_A1_the_host_is_checked_though_django_is_not_asked():
