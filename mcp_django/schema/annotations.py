@@ -1,6 +1,6 @@
 """Type annotations of a function: those of its parameters as types, that of its result as an output schema.
 
-What has no JSON form is ``ImproperlyConfigured``. Descriptions come from annotations and from docstrings.
+A type without a JSON form raises ``ImproperlyConfigured``. Descriptions come from annotations and from docstrings.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class Param:
     """Annotation that describes a parameter to the AI model: ``year: Annotated[int, Param("Calendar year",
     minimum=2000)]``.
 
-    The limits hold in the schema, in words and in validation: ``minimum`` and ``maximum`` for numbers, lengths in
+    The schema, its words and the validation have the limits: ``minimum`` and ``maximum`` for numbers, lengths in
     characters for strings, numbers of items for arrays. A bare string in ``Annotated`` is a description too.
     """
 
@@ -85,7 +85,7 @@ def unwrap(annotation: Any) -> Hints:
         origin = get_origin(annotation)
         if origin is Annotated:
             annotation, *extras = get_args(annotation)
-            # Nested ones are flattened by Python, the outermost last.
+            # Python flattens nested ``Annotated``, with the outermost extras last.
             for extra in reversed(extras):
                 if isinstance(extra, Param):
                     given = {name: getattr(extra, name) for name in LIMITS if getattr(extra, name) is not None}
@@ -239,7 +239,7 @@ def parameter(
 def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
     """Resolve the names in a type annotation in ``scope``, a module's globals.
 
-    A name that is not there, for one because it is imported for type checkers only, is ``ImproperlyConfigured``.
+    An unknown name, such as one that is imported for type checkers only, raises ``ImproperlyConfigured``.
     """
 
     def holder() -> None: ...
@@ -253,10 +253,10 @@ def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
 
 # Results
 #
-# Clients validate results and fail the call when one does not fit, so a schema promises only what ``to_jsonable`` makes
-# sure of: no formats, no enumerations, no lengths, and null wherever a value may be absent.
+# Clients validate results, and fail the call if one is invalid. So a schema only promises what ``to_jsonable`` ensures:
+# no formats, no enumerations, no lengths, and null wherever a value may be absent.
 
-# The member that holds a result which is no object itself.
+# Name of the member that holds a result that is not an object.
 RESULT: Final = "result"
 
 # Integers beyond 53 bits are sent as text.
@@ -272,7 +272,7 @@ _ITERABLES: Final = (list, tuple, set, frozenset, Sequence, Set, Collection, Ite
 def output_schema(annotation: Any) -> dict[str, Any] | None:
     """Return the output schema for a return annotation, None for an annotation that says nothing.
 
-    A dataclass, ``TypedDict`` or dict is an object; anything else stands in the member ``result`` of one.
+    A dataclass, ``TypedDict`` or dict is an object; anything else becomes the member ``result`` of an object.
     """
     shape = _shape(annotation, ())
     if not shape or not is_wrapped(annotation):
@@ -281,7 +281,7 @@ def output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def is_wrapped(annotation: Any) -> bool:
-    """Return whether a value of this return annotation stands in the member ``result``."""
+    """Return whether a value of this return annotation becomes the member ``result`` of an object."""
     return _shape(annotation, ()).get("type") != "object"
 
 
@@ -339,7 +339,7 @@ PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "key
 SECTIONS: Final = PARAMETERS | frozenset(
     {"returns", "return", "raises", "yields", "examples", "example", "note", "notes"}
 )
-# The end of a sentence, which is no abbreviation such as "e.g.".
+# The end of a sentence, but not the end of an abbreviation such as "e.g.".
 _SENTENCE: Final = re.compile(r"(?<![.\s]\w)[.!?](?=\s+[A-Z\"'`(]|\s*$)")
 MAX_SENTENCE: Final = 200
 SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
@@ -356,7 +356,7 @@ class Docstring:
 def first_sentence(owner: type) -> str:
     """Return the first sentence of an annotated class's docstring, "" without one or if Django wrote it.
 
-    Django gives a model without one its fields as such: ``Order(id, number)`` (``ModelBase._prepare``).
+    Django gives a model without a docstring one that lists its fields: ``Order(id, number)`` (``ModelBase._prepare``).
     """
     text = owner.__dict__.get("__doc__") or ""
     if text.startswith(f"{owner.__name__}("):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MISSING: Final = object()
 MAX_UNKNOWN: Final = 5
 MAX_NAME: Final = 64
-# Each of them is a query.
+# Maximum items of an array of rows, because each row takes a query.
 MAX_ROWS: Final = 100
 
 
@@ -44,7 +44,7 @@ def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, clo
 
 
 def _json_text(value: Any, opening: str) -> Any:
-    """Read the value of a container type from a text of JSON, since AI models send arrays and objects so."""
+    """Read the value of a container type from JSON text, because AI models send arrays and objects as text."""
     if isinstance(value, str) and value.lstrip().startswith(opening):
         from ..protocol.errors import ParseError
         from ..protocol.messages import decode
@@ -124,7 +124,7 @@ class Tuple(Type):
         return self.items
 
     def schema(self) -> dict[str, Any]:
-        # Which item is which is in the words: few clients know ``prefixItems``.
+        # The words say which item is which, because few clients know ``prefixItems``.
         schemas: list[dict[str, Any]] = []
         for item in self.items:
             if (schema := item.schema()) not in schemas:
@@ -171,7 +171,7 @@ class Dictionary(Type):
 class Parameter:
     """A named member of a container type (an object), or a parameter of a call.
 
-    ``default`` is MISSING where the callee has its own or none.
+    ``default`` is MISSING if the callee has its own default, or none.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Parameter:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a container's member with a description, with the constraints in words."""
-        # Who leaves it out has said null.
+        # Leaving the member out means null, so the schema does not offer null.
         kind = self.type.inner if isinstance(self.type, Nullable) and self.default is None else self.type
         schema = {**kind.schema(), **(self.keywords or {})}
         notes = [self.type.words()]
@@ -224,7 +224,7 @@ class Object(Type):
         for parameter in self.parameters:
             member = members.get(parameter.name, MISSING)
             if member is None and not parameter.required and "null" not in parameter.type.json_types:
-                # Some clients write null for everything that they leave out.
+                # Some clients send null for every member that they mean to leave out.
                 continue
             if member is MISSING:
                 wrong += [(parameter.name, "missing")] if parameter.required else []
@@ -232,7 +232,7 @@ class Object(Type):
             try:
                 found[parameter.name] = parameter.type.convert(member, request)
             except Invalid as error:
-                # Others write an empty value of another type.
+                # Other clients send an empty value of another type.
                 if parameter.required or not is_empty(_json_text(_json_text(member, "["), "{")):
                     wrong += error.within(parameter.name)
         if wrong:
@@ -334,6 +334,6 @@ class Row(Type):
         try:
             return request.mcp.site.get_object(request, self.model, value)
         except NotFound as error:
-            # A row that is hidden is not there.
+            # A hidden row gets the same error as a missing one.
             meant = f". {error}" if str(error) else ""
             raise Invalid(f"no {self.model._meta.verbose_name} with pk {show(value)}{meant}") from None

@@ -1,9 +1,9 @@
-"""Forms: what a tool takes that fills one in, what a person is asked in one, and what they entered.
+"""Forms: the schema for a tool that fills one in, the plain form for a person, and the values that they entered.
 
-A kind of field is one row of a table: the JSON Schema and words for a tool, and the plain field for a person. Fields of
-Django's forms and of REST framework's serializers validate what they are given themselves; no row of a relation is read
-for a tool. Clients show forms of plain fields only (client/elicitation, Requested Schema). A person is never asked for
-files, nor for what is typed into a password field, which must not pass through a client (Form Mode Security).
+Each kind of field is one row of a table: the JSON Schema and words for a tool, and the plain field for a person. Fields
+of Django's forms and of REST framework's serializers validate their values themselves; the schema for a tool reads no
+rows of relations. Clients show forms of plain fields only (client/elicitation, Requested Schema). A person is never
+asked for files, nor for the value of a password field, which must not pass through a client (Form Mode Security).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -35,24 +35,24 @@ from .value_types import (
     present,
 )
 
-# Beyond that a person is not shown them all, and enters the value.
+# Maximum number of choices that a person is shown; with more, the person enters the value.
 MAX_CHOICES: Final = 100
-# Beyond that the values are left to the field's own error message.
+# Maximum number of values in a tool's schema; with more, only the field's error message names them.
 MAX_VALUES: Final = 200
 MAX_LABELS: Final = 50
-# Levels of serializers within serializers.
+# Maximum levels of nested serializers in a schema.
 MAX_DEPTH: Final = 4
-# An upload's own answer says how a record takes it: there are uploads on some sites only.
+# Does not mention uploads, which only some sites have; the answer to an upload says how to use it in a record.
 FILE: Final = 'a file, {"name": "a.pdf", "base64": "..."} or {"name": "a.txt", "text": "..."}'
 
-# A schema, and the constraints in words.
+# A JSON Schema, and its constraints in words.
 Shape = tuple[dict[str, Any], list[str]]
 Option = tuple[str, str]
-# Gives the choices of a field as pairs of value and label, None where they are not to be shown.
+# Returns the choices of a field as pairs of value and label, None if they are not to be shown.
 Choices = Callable[[Any], list[Option] | None]
 
 
-# What a tool takes, by the kind of the field
+# Schemas for a tool, by kind of field
 
 
 def text(field: Any, words: str = "") -> Shape:
@@ -78,7 +78,7 @@ def _number(kind: str, most: float = float("inf")) -> Callable[[Any], Shape]:
 
 
 def _decimal(field: Any) -> Shape:
-    # Bounds are in the words, as keywords for numbers say nothing of texts.
+    # Bounds are in words, because numeric keywords do not apply to strings.
     digits = f"at most {field.max_digits} digits" if field.max_digits is not None else ""
     places = f"at most {field.decimal_places} decimal places" if field.decimal_places is not None else ""
     return {"type": "string"}, ["decimal number as text, such as 12.50", digits, places, between(*_bounds(field))]
@@ -98,7 +98,7 @@ def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
     """Return the schema of a form field for one of several values with labels; ``more`` are texts without a label."""
     if not options or len(options) > MAX_VALUES:
         return {"type": "string"}, [f"one of {len(options)} values"]
-    # The field compares texts; a number stays one where all are numbers, as clients copy the values.
+    # The field compares texts. If all values are integers they stay integers, because clients copy them.
     whole = all(type(value) is int for value, _ in options)
     values = [value if whole else str(value) for value, _ in options]
     schema = {"type": "integer", "enum": values} if whole else {"type": "string", "enum": [*values, *more]}
@@ -169,7 +169,7 @@ def is_geometry(field: Any) -> bool:
     return hasattr(field, "geom_type") and hasattr(field, "srid")
 
 
-# What a person is asked for: a plain field, or None for what has no place in a client's form
+# Plain fields for a person, None for a field that a client's form cannot have
 
 
 def _ask_text(field: Any, choices: Choices) -> Shape:
@@ -234,12 +234,12 @@ def model_of(field: Any) -> type[Model]:
     return model
 
 
-# The table: by the names of the fields' classes, as importing some of their modules takes a driver or a library
+# Tables by the names of the fields' classes, because importing some of the classes needs a driver or a library
 
 
 Ask = Callable[[Any, Choices], Shape | None]
 _MOMENT: Final = (PARSED[datetime].words(), PARSED[datetime].format)
-# How the texts of a field are written, and the format that says so in a client's form.
+# The notation of a field's texts in words, and its ``format`` in a client's form.
 NOTATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "DateTimeField": _MOMENT,
     "SplitDateTimeField": _MOMENT,
@@ -281,11 +281,11 @@ SERIALIZER_FIELDS: Final[Mapping[str, Callable[[Any], Shape]]] = {
     "SlugRelatedField": _slug,
     "HyperlinkedRelatedField": lambda field: text(field, "URL of the row, as the API shows it"),
     "MultipleChoiceField": _many(_choice_of_serializer),
-    # Its choices are files of the server.
+    # Plain text, because its choices are files of the server.
     "FilePathField": text,
     "ChoiceField": _choice_of_serializer,
     "BooleanField": lambda field: ({"type": "boolean"}, []),
-    # The widest integers of a database are no limit that a client had to know of.
+    # Larger bounds are left out: they are those of the database's widest columns, which no client needs to know.
     "IntegerField": _number("integer", MAX_SAFE_INTEGER),
     "FloatField": _number("number", MAX_SAFE_INTEGER),
     "DecimalField": _decimal,
@@ -307,7 +307,7 @@ def notation(field: Any) -> tuple[str, str]:
     return found
 
 
-# For a tool
+# Whole schemas for a tool
 
 
 def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collect
     """
     declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
     fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
-    # A check box that must be ticked is required; any other that is left out is not ticked.
+    # A check box is required only if it must be ticked; any other counts as not ticked if it is left out.
     required = [name for name, field in fields.items() if field.required]
     return object_schema({name: field_schema(field) for name, field in fields.items()}, required, closed=True)
 
@@ -391,7 +391,7 @@ def _shape_in_serializer(field: Any, depth: int) -> Shape:
     return object_schema({name: serializer_schema(fields[name], depth - 1) for name in fields}, required), []
 
 
-# For a person
+# Whole forms for a person
 
 
 def question_schema(form: forms.BaseForm) -> dict[str, Any]:
@@ -412,7 +412,7 @@ def is_required(field: forms.Field) -> bool:
 def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
     """Return the form schema of each visible field, as a person fills it in, None for a field that has none.
 
-    ``choices`` gives those of fields that lead to rows.
+    ``choices`` returns the choices of a field.
     """
     return {
         name: _question(form, name, field, choices)
@@ -422,7 +422,7 @@ def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, 
 
 
 def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> dict[str, Any] | None:
-    # What must not pass through the client is never asked for by a form (client/elicitation, Security Considerations).
+    # A form never asks for what must not pass through the client (client/elicitation, Security Considerations).
     secret = isinstance(field.widget, forms.PasswordInput) or is_sensitive(name)
     shape = None if secret else _kind_of(field, FORM_FIELDS)[1](field, choices)
     if shape is None:
@@ -459,10 +459,10 @@ def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
     return text if text and (not known or text in known) else None
 
 
-# What a person entered
+# Values that a person entered
 
 
-# By the type of the plain field: what its JSON may be, and how to say so.
+# By type of the plain field: the Python types that its value can have, and the noun for error messages.
 PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
     "string": ((str, int, float), "a text"),
     "integer": ((str, int, float), "a whole number"),
@@ -475,7 +475,7 @@ PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
 def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Bind a Django form to what was entered by the form's schema, validate it and return its ``cleaned_data``.
 
-    ``asked`` are the plain fields that were asked for, by name; all others keep what they show.
+    ``asked`` are the plain fields that the person was asked for, by name; all other fields keep their initial values.
     """
     data: dict[str, Any] = {}
     for name, field in form.fields.items():
@@ -483,7 +483,7 @@ def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -
             data[form.add_prefix(name)] = _entered(field, asked[name], content.get(name))
         elif not isinstance(field, forms.FileField):
             data[form.add_prefix(name)] = form.get_initial_for_field(field, name)
-        # The widget would look for what a browser posts; here is the value itself.
+        # The widget would look for the parts that a browser posts, but ``data`` has the value itself.
         field.widget.value_from_datadict = lambda data, files, name: data.get(name)
     form.data, form.files, form.is_bound = data, MultiValueDict(), True
     form._errors = None
@@ -502,7 +502,7 @@ def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
     if value is None:
         return None
     kinds, noun = PLAIN[asked["type"]]
-    # Django's fields would take any of these for the text of something.
+    # Django's fields would accept other JSON types and convert them to text.
     if not isinstance(value, kinds) or (isinstance(value, bool) and asked["type"] != "boolean"):
         raise ValueError(f"{asked['title']}: expected {noun}.")
     value = str(value) if asked["type"] == "string" else value
@@ -513,7 +513,7 @@ def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
             return [value, value] if isinstance(field, forms.SplitDateTimeField) else value
         if isinstance(field, forms.DateTimeField):
             return moment
-        # The two fields are read in the current time zone.
+        # The two fields read their values in the current time zone.
         moment = timezone.make_naive(moment) if timezone.is_aware(moment) else moment
         return [moment.date(), moment.time()]
     if isinstance(field, forms.DateField):

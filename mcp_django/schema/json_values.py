@@ -17,11 +17,11 @@ from .secrets import clean_text
 
 MAX_DEPTH: Final = 64
 MAX_LABEL: Final = 200
-# A decimal with a larger exponent is not written out digit by digit.
+# Decimals with a larger exponent are written in scientific notation.
 MAX_DIGITS: Final = 64
 # Integers that a JSON number carries exactly (RFC 8259, section 6).
 MAX_SAFE_INTEGER: Final = 2**53 - 1
-# What can be iterated over, but is one value: a file is its name, not its lines.
+# Iterables that are one value: a file becomes its name, not its lines.
 TEXTS: Final = (str, bytes, bytearray, memoryview, Promise, File)
 
 
@@ -30,7 +30,7 @@ def to_jsonable(value: Any) -> Any:
 
     Dataclasses become objects, decimals exact text, dates ISO 8601, bytes Base64, enumerations their values, rows
     ``{"pk", "label"}``, NaN and infinity null, and integers that a JSON number cannot carry exactly text. Code points
-    that are not Unicode are replaced, and what has no JSON form becomes its text.
+    that are not Unicode are replaced, and any other object becomes its ``str()``.
     """
     return _convert(value, MAX_DEPTH)
 

@@ -39,7 +39,7 @@ from .value_types import (
 
 # The name of the only field of a question that has no key.
 VALUE: Final = "value"
-# What follows the name of a field where something within it is wrong.
+# Separates the name of a field from the path to a problem within its value.
 PLACE: Final = re.compile(r"[.\[]")
 
 
@@ -57,7 +57,7 @@ class QuestionForm:
 def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionForm:
     """Build the form of a question for a ``kind`` of :meth:`~mcp_django.context.request.MCPContext.ask`.
 
-    ``key`` names the field where there is only one; ``default`` is what that field shows.
+    If there is only one field, ``key`` is its name and ``default`` its initial value.
     """
     if kind is None:
         return QuestionForm({"type": "object", "properties": {}}, lambda content: True)
@@ -111,7 +111,7 @@ def _of_members(members: Object) -> QuestionForm:
     schema = object_schema({item.name: _field(item) for item in members.parameters}, required)
     absent = {item.name: None for item in members.parameters if item.required and item.name in nullable}
     known = schema["properties"].keys()
-    # Some clients send what was left blank as an empty text.
+    # Some clients send an empty text for a field that was left blank.
     blanks = {
         item.name
         for item in members.parameters
@@ -120,15 +120,15 @@ def _of_members(members: Object) -> QuestionForm:
 
     def read(content: Mapping[str, Any]) -> Any:
         entered = {name: value for name, value in content.items() if not (value == "" and name in blanks)}
-        # What was not asked for is not looked at.
+        # Ignore values that nobody asked for.
         given = {**absent, **{name: value for name, value in entered.items() if name in known}}
         try:
-            # No plain field needs the caller to be read.
+            # Plain fields convert without the request.
             return members.convert(given, typing.cast(Any, None))
         except Invalid as error:
             texts = []
             for path, cause in error.problems:
-                # The field is named as the form names it, if there is more than one.
+                # If there are several fields, name this one by its title in the form.
                 name = PLACE.split(path)[0]
                 title = schema["properties"].get(name, {}).get("title", name) if len(known) > 1 else ""
                 texts.append(f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}.")
@@ -148,7 +148,7 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     kind = _inner(parameter.type)
     title = "Answer" if parameter.name == VALUE else parameter.name.replace("_", " ").strip().capitalize()
     schema = {**_primitive(kind, parameter.name), "title": title}
-    # Choices have their labels, and numbers their limits; only a notation has to be told in words.
+    # The schema has the labels of choices and the limits of numbers; only a notation needs words.
     words = [kind.words()] if isinstance(kind, Parsed) and not kind.format else []
     schema = described(schema, [parameter.description], words)
     if parameter.default is not MISSING and parameter.default is not None:

@@ -17,7 +17,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """One of the client's roots, a ``file://`` URI. A root is the client's word, and no permission."""
+    """One of the client's roots, a ``file://`` URI. A root is the client's claim, not a permission."""
 
     uri: str
     name: str = ""

@@ -1,6 +1,6 @@
 """Secrets: fields that hold a credential by their name, and texts that look like one; both are shown to nobody.
 
-Unless an exposure names the field itself.
+An exposure that names such a field itself still shows it.
 """
 
 import re
@@ -22,7 +22,7 @@ from django.db.models import (
 )
 
 MAX_NAME: Final = 200
-# What stands in JSON where a secret is.
+# Takes the place of a secret in JSON.
 HIDDEN: Final = "<hidden>"
 _SENSITIVE: Final = re.compile(
     r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh"
@@ -32,18 +32,18 @@ _SENSITIVE: Final = re.compile(
     r"|unsubscribe|magic|one_?time|shar(?:e|ing)|ingest|stream|unlock)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
     r"|(?:^|_)pass$|^auth$"
 )
-# What is said about a secret is none: whether it was checked, of which type it is.
+# Names with these endings say something about a secret, such as its type or whether it was checked.
 _ABOUT: Final = re.compile(r"_(?:check(?:s|ed)?|type|status|count|enabled|required)$")
 _HARMLESS: Final = (BooleanField, DateField, DurationField)
-# The word before a capital ends at a small letter, an abbreviation at its last capital: ``HOTPDevice``, ``apiKey``.
+# Splits words before a capital, and an abbreviation from the word after it: ``apiKey``, ``HOTPDevice``.
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Models whose rows are credentials, and the names that say nothing by themselves but hold one there.
+# Names of models whose rows are credentials, and names of fields that hold a secret only in such models.
 _HOLDER: Final = re.compile(r"(?:^|_)(?:authenticator|confirmation|verification|invitation|passkey|webauthn)s?(?:$|_)")
 _BARE: Final = frozenset({"code", "data", "digest", "key", "seed", "value"})
-# Models whose rows let somebody do something once, by a key or code that was sent to them, and what says they did.
+# Names of models with a key or code that was sent to somebody for one use, and of fields that say it was used.
 _SENT: Final = re.compile(r"(?:^|_)(?:confirm|activation|sign_?up|opt_?in|unsubscribe|verify|invite)s?(?:$|_)")
 _DONE: Final = re.compile(r"(?:^|_)(?:confirmed|verified|activated|validated)(?:$|_)")
-# Texts as long as this can be drawn so that nobody guesses them.
+# Minimum characters that a text field must be able to hold for a random secret.
 LONG: Final = 16
 
 
@@ -51,10 +51,10 @@ LONG: Final = 16
 def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
     """Return whether a field's name says that it holds a secret (``password``, ``api_key``, ``card_token``).
 
-    With its model, its kind counts: a truth value, a date and a choice are no secrets, and a relation is one where the
-    key that it stores is. ``key`` and its like count too where the model's name says what they are
-    (``Authenticator``, ``HOTPDevice``), ``key`` beside another credential of the model or beside an address that it
-    confirms, and any ``key`` that is drawn: a long text with a random default.
+    With its model, the field's type counts too: booleans, dates and fields with choices are not secrets, and a relation
+    is one if the key that it stores is. ``key`` and similar names are secrets if the model's name says so
+    (``Authenticator``, ``HOTPDevice``), ``key`` also beside another credential of the model or beside an e-mail address
+    that it confirms, and any ``key`` that is random: a long text with a default for each row.
     """
     field = _field(model, name) if model is not None else None
     if field is not None and field.is_relation:
@@ -74,7 +74,7 @@ def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
 
 
 def is_long(field: Any) -> bool:
-    """Return whether a field could be a secret by its length: it can hold such long texts, and is no key of its row."""
+    """Return whether a field could be a secret by its length: it can hold long texts, and is not the primary key."""
     ordinary = isinstance(field, (SlugField, EmailField, URLField)) or not isinstance(field, (CharField, TextField))
     return not ordinary and not field.primary_key and (field.max_length or LONG) >= LONG
 
@@ -114,7 +114,7 @@ def _holds_credentials(model: type[Model], name: str) -> bool:
         return False
     if any(map(is_sensitive, texts)):
         return True
-    # A row that keeps an address, and whether it is known to be somebody's.
+    # The model has an e-mail address, and whether it is confirmed.
     done = any(isinstance(field, _HARMLESS) and _DONE.search(field.name) for field in fields)
     return done and any(isinstance(field, EmailField) for field in fields)
 
@@ -136,13 +136,13 @@ def holds_hidden(value: Any) -> bool:
 
 # Texts
 
-# A member of JSON, or of what Python writes of a dict, wherever it stands in a text.
+# A member of a JSON object, or of the ``repr()`` of a dict, anywhere in a text.
 _MEMBER: Final = re.compile(r"""(["'])([A-Za-z_][\w.-]{0,80})\1\s{0,8}:\s{0,8}(["'\[{])""")
 _QUOTED: Final = {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "\"'"}
 _BRACKETS: Final = re.compile(r"""[\[\]{}]|"(?:[^\\"]|\\.)*+"?|'(?:[^\\']|\\.)*+'?""", re.DOTALL)
 _USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]{0,200}:)[^\s/?#@"'<>]{1,500}(?=@)""")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-# What a generated secret looks like, and the words that announce one.
+# Words that may be generated secrets, and the nouns that announce them.
 _GENERATED: Final = re.compile(r"[\w.~+/=-]{12,}")
 _ANNOUNCED: Final = re.compile(
     r"\b(?:keys?|tokens?|secrets?|pass(?:word|phrase|code)s?|credentials?|codes?|pins?)\b", re.IGNORECASE
@@ -165,7 +165,7 @@ def without_secrets(text: str) -> str:
         if found.start() < position or not is_sensitive(name[:MAX_NAME]):
             continue
         end = _end_of_value(text, opening, found.end())
-        # An empty text is no secret.
+        # An empty text is not a secret.
         if opening in "[{" or end > found.end() + 1:
             parts += [text[position : found.start(3)], f'"{HIDDEN}"']
             position = end
@@ -204,8 +204,8 @@ def without_new_secrets(text: str) -> str:
     return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
 
 
-# What looks like a secret wherever it stands: letters of both kinds and digits in a row, or so many hexadecimal digits
-# as no UUID has, and the number of a payment card.
+# Likely secrets without such a noun: 16 characters with small letters, capitals and digits, or 32 hexadecimal digits in
+# a row, more than a UUID has; and the number of a payment card.
 _DRAWN: Final = re.compile(
     r"(?=[A-Za-z]*[0-9])(?=[0-9a-z]*[A-Z])(?=[0-9A-Z]*[a-z])[A-Za-z0-9]{16}"
     r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{32}"

@@ -23,15 +23,15 @@ from .json_values import MAX_SAFE_INTEGER
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-# An object with whatever members. Without the last keyword strict modes read it as one that has none.
+# An object with any members. Without ``additionalProperties``, strict modes of clients read it as one without members.
 FREE_OBJECT: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": True}
 NULL: Final[Mapping[str, Any]] = {"type": "null"}
-# A primary key, as rows show it. Vertex AI knows no list of types, and nothing beside "anyOf".
+# A primary key, as rows show it. Vertex AI accepts neither a list of types nor keywords beside "anyOf".
 KEY: Final[Mapping[str, Any]] = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
 
 MAX_TEXT: Final = 64
 MAX_SHOWN: Final = 40
-# What databases hold in their widest integer column.
+# The largest value of the widest integer column of databases.
 MAX_INTEGER: Final = 2**63 - 1
 LIMITS: Final = frozenset({"minimum", "maximum", "min_length", "max_length", "min_items", "max_items"})
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -39,13 +39,13 @@ _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 
 
-# What is wrong with a value
+# Errors
 
 
 class Invalid(Exception):
     """A value does not have its type: ``problems`` are pairs of a path and a cause.
 
-    There are several where parts of a value are wrong, so that a model can mend all of it at once.
+    There are several if several parts of a value are wrong, so that an AI model can correct all of them at once.
     """
 
     def __init__(self, cause: str = "", problems: Iterable[tuple[str, str]] = ()) -> None:
@@ -156,7 +156,7 @@ def in_words(options: Iterable[tuple[Any, str]], most: int | None = None) -> str
 
 @dataclass(frozen=True)
 class Type:
-    """What a parameter may be."""
+    """Base of all types of a parameter's values."""
 
     @property
     def noun(self) -> str:
@@ -234,7 +234,7 @@ class String(Type):
     def convert(self, value: Any, request: HttpRequest) -> Any:
         if not isinstance(value, str):
             raise self.refuse(value)
-        # PostgreSQL cannot hold it.
+        # PostgreSQL cannot store NUL.
         if "\0" in value:
             raise Invalid("must not contain the character NUL")
         if len(value) < (self.min_length or 0) or (self.max_length is not None and len(value) > self.max_length):
@@ -308,7 +308,7 @@ class DecimalNumber(_Ranged):
     json_types = ("string",)
 
     def schema(self) -> dict[str, Any]:
-        # Ranges are in the words, as keywords for numbers say nothing of strings.
+        # Ranges are in words, because numeric keywords do not apply to strings.
         return {"type": "string"}
 
     def words(self) -> str:
@@ -320,7 +320,7 @@ class DecimalNumber(_Ranged):
         if isinstance(value, str):
             text = value.strip(" ")
         else:
-            # A huge integer is not written out before its size is known.
+            # Check the size of an integer before writing it out.
             text = repr(value) if isinstance(value, float) or abs(value) < 10**MAX_SHOWN else ""
         if not _DECIMAL.fullmatch(text):
             raise self.refuse(value)
@@ -346,7 +346,7 @@ class Boolean(Type):
 class Parsed(Type):
     """The value type of texts in a notation, such as dates: ``parse`` gives the value, or None or ``ValueError``.
 
-    ``format`` is the one that says so in a client's form.
+    ``format`` is the name of the notation in a client's form.
     """
 
     notation: str
@@ -363,7 +363,7 @@ class Parsed(Type):
         return f"{self.notation.partition(' ')[2]}, such as {self.example}"
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        # The parsers run regular expressions: over short ASCII text alone. To Django, a blank text is a duration.
+        # Give the parsers (regular expressions) short ASCII text only. Django reads a blank text as a duration.
         if isinstance(value, str) and value.isascii() and value.strip() and len(value) <= MAX_TEXT:
             try:
                 found = self.parse(value.strip(" "))
@@ -395,7 +395,7 @@ PARSED: Final[Mapping[type, Parsed]] = {
 def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
     """Return which value of ``choices`` a client means, by the value or by its displayed name; None for none.
 
-    What is spelt exactly so comes before what differs in case; where that names several, it names none.
+    An exact match comes before one that ignores case. If several values match, the answer is None.
     """
     known = [(stored, (str(stored), str(label))) for stored, label in choices if stored is not None]
     spell: Callable[[str], str]
@@ -411,7 +411,7 @@ def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
 class Choice(Type):
     """The value type of a choice among values: ``options`` are pairs of a JSON and a Python value.
 
-    ``labels`` name the values for people, where they differ from them.
+    ``labels`` are the names of the values for people, if they have any.
     """
 
     options: tuple[tuple[Any, Any], ...]
@@ -442,7 +442,7 @@ class Choice(Type):
         for option, python in self.options:
             if isinstance(value, str) and not isinstance(option, str) and json.dumps(option) == value.lower():
                 return python
-        # By its label, as filters and forms take it.
+        # Accept the label too, as filters and forms do.
         labelled = ((option, label) for (option, _), label in zip(self.options, self.labels, strict=False))
         meant = choice_of(labelled, value) if isinstance(value, str) else None
         if meant is None:
