@@ -24,9 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ActionOptions:
     """The options with which an action is declared by ``@mcp.action``.
 
-    ``permissions`` are names of ``has_*_permission``; a caller needs one of them, as in the admin, for every row that
-    is picked. ``destructive``: True asks before it runs, False hints that it is harmless, None is not known.
-    ``atomic`` runs it in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
+    ``permissions`` are names for ``has_<name>_permission``; as in the admin, a caller needs one of them, here for every
+    selected row. ``destructive``: True asks before the action runs, False declares it harmless, None is unknown.
+    ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -38,8 +38,8 @@ class ActionOptions:
 
 
 def runs_anywhere(method: F) -> F:
-    """Wrap a declared action that is a generator, so that the admin can run it too, without progress. The admin calls
-    its actions and looks no further: a generator would do nothing there, and nobody would notice."""
+    """Wrap a declared action that is a generator, so that the admin can run it too, without progress. The admin only
+    calls its actions, so a generator would do nothing there, and nobody would notice."""
     if not inspect.isgeneratorfunction(method):
         return method
 
@@ -121,7 +121,7 @@ class Action:
         for owner in self.exposure.permission_owners:
             check = getattr(owner, f"has_{permission}_permission", None)
             if check is not None:
-                # The admin calls its own checks of this kind with the request alone.
+                # The admin calls such methods for its own actions with the request only.
                 takes_row = obj is not None and len(inspect.signature(check).parameters) > 1
                 return bool(check(request, obj) if takes_row else check(request))
         codename = permission if "." in permission else f"{self.exposure.opts.app_label}.{permission}"
@@ -178,7 +178,7 @@ class FunctionAction(Action):
 
     @cached_property
     def signature(self) -> Any:
-        """The schema and validation of the declared action's parameters that are no questions."""
+        """The schema and validation of the declared action's parameters that are not questions."""
         from ..functions.project_function import signature_schema
 
         return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.questions)))

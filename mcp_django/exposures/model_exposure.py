@@ -3,7 +3,7 @@
 An attribute serves the common case and the hook of the same name with ``get_`` the dynamic one; the app always calls
 the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.request.MCPRequest`.
 
-Whatever imports a project's ``mcp.py`` loads this module, so what only a call needs is imported where it is used.
+Every process that imports a project's ``mcp.py`` imports this module, so what only calls need is imported in functions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .declared_actions import Action
 
 
-# Fields whose values would fill a page by themselves.
+# Fields with values too long for a column of a page.
 BULKY: Final = (TextField, JSONField, BinaryField)
 # The methods of the admin's pages and inlines that decide which fields are shown.
 FIELD_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
-# These can leave fields out of the form too, which is what the page shows where no fields are declared.
+# Methods that can leave fields out of the form, and so out of a page that declares no fields.
 FORM_HOOKS: Final = (
     "_get_form_for_get_fields",
     "formfield_for_choice_field",
@@ -43,7 +43,7 @@ FORM_HOOKS: Final = (
     "formfield_for_foreignkey",
     "formfield_for_manytomany",
 )
-# The permissions of which Django's own hooks ask for one, by what is to be done.
+# By verb, the permissions of which Django's own hooks require one.
 ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
 
 
@@ -55,9 +55,9 @@ def is_djangos(function: Callable[..., Any]) -> bool:
 class ExposureOptions:
     """The options of a model exposure, resolved for every caller, as ``_meta`` has those of a model."""
 
-    # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
+    # Whether inlines of the model, on pages of other models, only show rows that ``get_queryset`` returns.
     narrows_inlines = True
-    # Whether a page finds its rows first, and computes their columns for these alone.
+    # Whether a page first finds the keys of its rows, and then computes columns for these rows only.
     reads_keys_first = False
 
     def __init__(self, exposure: ModelExposure) -> None:
@@ -205,18 +205,17 @@ class ExposureOptions:
 class ModelExposure:
     """The exposure of one model by one site: subclass it, set options, override hooks, register it.
 
-    ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
-    may be filtered and sorted on. Left out, only the primary key and the label of a row are shown; ``"__all__"`` is
-    every concrete field of the model but the sensitive ones.
-    ``filter_fields`` narrows filtering to a mapping of field to lookups, ``sortable_by`` what callers may sort by; both
-    may name paths through relations. ``filterset_class`` is a ``FilterSet`` of django-filter, whose filters are added
-    by their names. ``list_display`` names the columns of a page when the caller does not choose. ``label_field`` names
-    the model field that labels a row where ``__str__`` is not just that field. ``inlines`` are the admin's classes of
-    the rows that are shown and written together with a row. ``stable_queryset`` says that the shape of
-    :meth:`get_queryset` is the same for every caller and call, so that its SQL may be compiled once. ``cache_ttl_ms``
-    is how many milliseconds a client may keep what it read of the model as a resource, None for what the setting
-    ``CACHE_TTL_MS`` says; a change, and a permission that is lost, may go unnoticed for as long.
-    ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
+    ``fields`` is an allow-list of model fields, and of properties and methods of the model or the exposure; callers can
+    also filter and sort by them. Without it, only the primary key and the label of a row are shown; ``"__all__"`` is
+    every concrete field of the model except the sensitive ones. ``filter_fields`` restricts filters to a mapping of
+    fields to lookups, and ``sortable_by`` what callers can sort by; both can name paths through relations.
+    ``filterset_class`` is a ``FilterSet`` of django-filter, whose filters are added by name. ``list_display`` has the
+    columns of a page if the caller does not choose. ``label_field`` is the model field that labels a row, if
+    ``__str__`` is not just that field. ``inlines`` are the admin's inline classes whose rows are shown and written
+    together with a row. ``stable_queryset`` says that :meth:`get_queryset` has the same shape for every caller and
+    call, so that its SQL can be compiled once. ``cache_ttl_ms`` is for how many milliseconds a client can keep rows
+    that it read as resources, None for the setting ``CACHE_TTL_MS``; a change or a lost permission can go unnoticed for
+    as long. ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
     """
 
     fields: Sequence[str] | str | None = None
@@ -238,7 +237,7 @@ class ModelExposure:
     serializer_class: type[BaseSerializer[Any]] | None = None
     description: str = ""
     search_terms: Sequence[str] = ()
-    # The admin site whose pages are those of the model.
+    # Name of the admin site with the model's pages.
     admin_site_name: str = "admin"
     _options_class: ClassVar[type[ExposureOptions]] = ExposureOptions
 
@@ -248,7 +247,7 @@ class ModelExposure:
         self.site = site
         # Django's label of the model, the name that clients use: ``shop.order``.
         self.label = self.opts.label_lower
-        # Where the methods are that decide on permissions of the project's own, such as those of actions.
+        # Objects whose ``has_*_permission`` methods decide on the project's own permissions, such as those of actions.
         self.permission_owners: tuple[Any, ...] = (self,)
         if type(self).description == "":
             from ..schema.annotations import first_sentence
@@ -263,8 +262,8 @@ class ModelExposure:
         return self.options.fields
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Return the model exposure's columns of a page when the caller names none. Where the exposure does not say,
-        they are those that fit into a line: no long texts, no JSON, no binaries."""
+        """Return the model exposure's columns of a page when the caller names none. By default, these are the fields
+        that fit into a line: no long texts, no JSON, no binary data."""
         if self.list_display:
             return self.options.with_primary_key(self.list_display)
         types = {field.name: field for field in self.opts.concrete_fields}
@@ -276,7 +275,7 @@ class ModelExposure:
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return the model exposure's function that computes the column, or None when the model has the column."""
-        # A column may bear the name of an option or hook of this class, such as ``model``.
+        # A column of the model can have the name of an option or hook of this class, such as ``model``.
         if name not in self.options.fields or hasattr(ModelExposure, name):
             return None
         method = getattr(self, name, None)
@@ -427,7 +426,7 @@ class ModelExposure:
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save a row that passed validation."""
-        # Forms do not validate that a key of several columns is new, and save() would write over the row that has it.
+        # Forms do not validate that a composite primary key is new, and save() would overwrite the row that has it.
         obj.save(force_insert=not change and self.opts.is_composite_pk)
 
     def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
@@ -523,10 +522,10 @@ class ReadOnlyExposure(ModelExposure):
 class InlineExposure(ModelExposure):
     """The ``ModelExposure`` subclass for models of inlines, which makes the columns of their rows.
 
-    Who may see which is for the page that they belong to.
+    The page that the rows belong to decides who can see which.
 
-    There is one for all pages, and ``inline`` is that of the first page. Each row has that of its own page, which may
-    hold the request of its caller, as ``mcp_inline``.
+    One exposure serves all pages, and its ``inline`` is that of the first page. Each row has the inline of its own
+    page, which may hold the caller's request, as ``mcp_inline``.
     """
 
     def __init__(self, model: type[Model], site: Any, inline: Any) -> None:
@@ -546,8 +545,8 @@ class InlineExposure(ModelExposure):
 
 
 class DeletionSite:
-    """Asks the model exposures in place of the ``AdminSite`` where Django collects the rows to delete. Models that are
-    not exposed are the admin's."""
+    """Asks the model exposures instead of the ``AdminSite`` when Django collects the rows to delete. For models that
+    are not exposed, it asks the admin."""
 
     def __init__(self, site: Any) -> None:
         from django.contrib import admin

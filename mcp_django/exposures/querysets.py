@@ -1,6 +1,6 @@
 """Default managers of a project: whether they return every row, and querysets that accept filters and an order.
 
-And the rows of a query as a table of their own: ``SELECT ... FROM (SELECT ...) AS entries``.
+Also querysets whose table is a subquery: ``SELECT ... FROM (SELECT ...) AS entries``.
 """
 
 from functools import lru_cache
@@ -11,7 +11,7 @@ from django.db.models.manager import BaseManager
 from django.db.models.sql.constants import LOUTER
 from django.db.models.sql.datastructures import BaseTable
 
-# The methods of a queryset by which a class of the project's own could decide which rows there are.
+# Methods of a queryset with which a project's own class could decide which rows there are.
 DECIDING: Final = (
     *("__getitem__", "__init__", "__iter__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator"),
     *("filter", "query"),
@@ -50,8 +50,8 @@ def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
 def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
     """Return a queryset with the same rows as the given one that can be filtered and ordered.
 
-    One that is united, sliced, ``DISTINCT ON``, of values or filtered by a window takes none: its keys become a
-    subquery.
+    A queryset that is combined, sliced, ``DISTINCT ON``, of values or filtered by a window function accepts neither, so
+    its keys become a subquery.
     """
     query: Any = queryset.query
     is_whole = query.combinator or query.is_sliced or query.distinct_fields or query.where.contains_over_clause
@@ -62,8 +62,8 @@ def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def among(queryset: QuerySet[Any]) -> Q:
-    """Return an ``EXISTS`` test that a row is in the queryset, for use inside another subquery. The row is looked up by
-    its key. SQLite would go through all keys of an ``IN (SELECT ...)`` again for each row."""
+    """Return an ``EXISTS`` test that a row is in the queryset, for use inside another subquery. It looks the row up by
+    its key; for an ``IN (SELECT ...)``, SQLite would scan all keys again for each row."""
     return Q(Exists(filterable(queryset).order_by().filter(pk=OuterRef("pk"))))
 
 
@@ -72,8 +72,8 @@ def _has_values(queryset: Any) -> bool:
 
 
 def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
-    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``. They would be fetched for
-    each row by itself otherwise, and a relation could not be followed at all."""
+    """Return the queryset with these columns loaded, despite its ``only()`` or ``defer()``. Otherwise each row would
+    fetch them with a query of its own, and a relation could not be followed at all."""
     query: Any = queryset.query
     names, is_defer = query.deferred_loading
     paths = {path for path in paths if path not in query.annotations}
@@ -98,7 +98,7 @@ class _Derived(BaseTable):
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
         """Return the query in brackets, and its alias."""
         sql, params = self.rows.query.get_compiler(connection=connection).as_sql()
-        # Under another name since Django 6.1.
+        # Django 6.1 has renamed the method.
         quote = getattr(compiler, "quote_name", None) or compiler.quote_name_unless_alias
         return f"({sql}) {quote(self.table_alias)}", params
 
@@ -108,12 +108,12 @@ class _Derived(BaseTable):
 
 
 def derived(model: type[Model], rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Return a queryset of ``model`` whose table is the subquery ``rows``. What is asked of them, filters and groups
-    too, is asked of the query's rows, in the database."""
+    """Return a queryset of ``model`` whose table is the subquery ``rows``. Everything, filters and groups too, applies
+    to the rows of the subquery, in the database."""
     found: QuerySet[Any] = model._base_manager.using(rows.db)
     alias = found.query.get_initial_alias()
     found.query.alias_map[alias] = _Derived(model._meta.db_table, alias, rows)
-    # A query without conditions would be taken for that of every row of a table.
+    # Without a condition, ``leaves_out_nothing()`` would take it for all rows of the table.
     return found.filter(pk__isnull=False)
 
 
