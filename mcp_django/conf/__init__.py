@@ -21,9 +21,9 @@ from .value_kinds import Group
 if TYPE_CHECKING:
     from ..problems import Problem
 
-# The cause of what is wrong with a key that is no setting.
+# The cause of a problem with a key that is not a setting.
 UNKNOWN_KEY: Final = "unknown key"
-# Bytes of long bodies.
+# Bytes of long request bodies that a worker holds at a time, unless MAX_BODY_BYTES is larger.
 WORKER_BODY_BYTES: Final = 40 * 1024**2
 IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES", "SIGN_IN_FACTS"})
 
@@ -60,38 +60,38 @@ def _fault(name: Any, value: Any) -> Problem | None:
 class Settings:
     """The app's configuration as attributes: ``MCP_DJANGO`` with its defaults, and limits that no project sets.
 
-    Nothing is guessed: while one setting is wrong none can be read, so that no request is answered by what was not
-    meant. The system checks say the same before.
+    While one setting is wrong, none can be read, so that no request is answered under settings that nobody meant. The
+    system checks report the same problems earlier.
 
     Raises:
         AttributeError: the name is not a setting of the app.
-        ImproperlyConfigured: a setting is wrong, or names what cannot be imported.
+        ImproperlyConfigured: a setting is wrong, or names something that cannot be imported.
     """
 
-    # Characters of one long text within a page of rows.
+    # Maximum characters of one long text within a page of rows.
     TEXT_CHARS = 300
-    # Seconds for which a cursor, a confirmation, and the result of a call with an idempotency_key are good.
+    # Seconds for which a cursor, a confirmation, and the result of a call with an idempotency_key are valid.
     CURSOR_MAX_AGE = 24 * 3600
     CONFIRMATION_MAX_AGE = 600
     IDEMPOTENCY_MAX_AGE = 24 * 3600
     # Seconds that a question to the client's user stays open.
     QUESTION_TIMEOUT = 600
-    # Seconds in which a body must arrive, in which a call gets a thread, and which a write waits for a lock on
-    # PostgreSQL.
+    # Seconds within which a request body must arrive and a call must get a thread, and for which a write waits for a
+    # lock on PostgreSQL.
     BODY_TIMEOUT: float = 30
     QUEUE_TIMEOUT: float = 30
     LOCK_TIMEOUT: float = 5
-    # Calls of one user that run at the same time, open streams of one user, and of all users, in one worker.
+    # Maximum number of one user's calls at the same time, of one user's open streams, and of all, in one worker.
     MAX_CONCURRENT_CALLS = 32
     MAX_STREAMS = 32
     MAX_WORKER_STREAMS = 10_000
-    # Seconds that a session may lie unused, sessions with something to remember that one user may have, and resources
-    # that one stream or session may subscribe to.
+    # Seconds after which an unused session ends, maximum number of one user's sessions that hold state, and of
+    # resources that one stream or session can subscribe to.
     SESSION_IDLE = 7 * 24 * 3600
     MAX_SESSIONS = 50
     MAX_SUBSCRIPTIONS = 200
-    # What is kept of a call's stream for a client that reconnects: messages, bytes, and seconds after its end. Bytes of
-    # all streams of one user, calls that wait for an answer included: beyond it the oldest go.
+    # Maximum messages and bytes of a call's stream kept for a client that reconnects, and seconds kept after its end.
+    # Maximum bytes of one user's streams, including calls that wait for an answer: beyond that the oldest go.
     STREAM_EVENTS = 1_000
     STREAM_BYTES = 4 * 1024**2
     STREAM_MAX_AGE = 600
@@ -130,7 +130,7 @@ class Settings:
         """Require that the configuration ``MCP_DJANGO`` is right; once found right, it counts as right until a change.
 
         Raises:
-            ImproperlyConfigured: one is wrong.
+            ImproperlyConfigured: a setting is wrong.
         """
         if "_is_right" in self.__dict__:
             return
@@ -154,7 +154,7 @@ def require_apps(who: str, *names: str) -> None:
     """Require that the Django settings have the apps installed without which a module cannot even be imported.
 
     Raises:
-        ImproperlyConfigured: one is not.
+        ImproperlyConfigured: an app is not installed.
     """
     missing = [name for name in names if not apps.is_installed(name)]
     if missing:

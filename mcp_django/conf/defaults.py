@@ -1,6 +1,6 @@
 """The settings: what each of them means, its default, and what it can be. docs/settings.md is written from this table.
 
-``SECTIONS`` are those of the page, which `python docs/settings_page.py` writes.
+``SECTIONS`` are the sections of that page, which `python docs/settings_page.py` writes.
 """
 
 from typing import Any, Final
@@ -29,11 +29,11 @@ from .value_kinds import (
     whole,
 )
 
-# SQLite takes 32,766 parameters, and a composite key is several.
+# Upper bound of MAX_BULK_ROWS: SQLite takes 32,766 parameters, and a composite key needs several for each row.
 MOST_ROWS: Final = 10_000
-# A file that is written is held in memory.
+# Upper bound of MAX_FILE_BYTES: a file is held in memory while it is written.
 MOST_BYTES: Final = 1024**3
-# Of arguments, or of a result, in the log of calls.
+# Upper bound of CALL_LOG['max_bytes'], for the arguments or the result in the log of calls.
 MOST_CAPTURED: Final = 1024**2
 
 SO_MANY_OR_ALL: Final = SO_MANY.or_none("no limit")
@@ -286,7 +286,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
 SETTINGS: Final[dict[str, Setting]] = {name: setting for part in SECTIONS.values() for name, setting in part.items()}
 DEFAULTS: Final[dict[str, Any]] = {name: setting.default for name, setting in SETTINGS.items()}
 
-# Keys that are none: what can no longer be turned off, and what to write in place of the others.
+# Former settings: those that can no longer be turned off, and those that have a replacement.
 FIXED: Final = frozenset({"SESSIONS", "DOWNLOAD_LINKS", "REVOKE_ON_PASSWORD_CHANGE", "CONNECTION_INFO"})
 REPLACED: Final = {
     "SERVER_NAME": "SERVER['name']",

@@ -13,14 +13,14 @@ HOST: Final = re.compile(r"\.?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]
 WORDS: Final = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 PROXY_URL: Final = re.compile(r"http://([^\s/?#@:]+(:[^\s/?#@]*)?@)?[A-Za-z0-9.-]+:[0-9]{1,5}/?")
 HTTPS_URL: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*(/[\x21-\x22\x24-\x7e]*)?", re.IGNORECASE)
-# What is meant by it is not known.
+# Result of ``Kind.meant`` for a value without a suggestion.
 UNKNOWN: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value that a setting accepts: ``words`` end the sentence "It has to be ..."; ``meant`` gives a value
-    that ``admits`` would take."""
+    """A kind of value that a setting accepts: ``words`` end the sentence "It has to be ..."; ``meant`` suggests a value
+    for a wrong one."""
 
     words: str
     admits: Callable[[Any], bool]
@@ -48,28 +48,28 @@ def _as_rate(value: Any) -> Any:
     return f"{int(found[1])}/{found[2]}" if found else UNKNOWN
 
 
-# Nothing that Python takes for True or False is one of them: "no" would be true.
+# Only True and False themselves: Python takes any text, such as "no", for true.
 FLAG: Final = Kind(
     "True or False", lambda value: isinstance(value, bool), lambda value: WORDS.get(str(value).strip().lower(), UNKNOWN)
 )
-# Translated or not.
+# Plain or lazily translated text.
 TEXT: Final = Kind("text", lambda value: isinstance(value, str | Promise))
 SO_MANY: Final = matching('a number and a period (s, m, h, d), such as "600/m"', RATE, _as_rate)
-# Scheme, host and port: `null` is the origin of any sandboxed page and local file.
+# Scheme, host and port. Not `null`, which is the origin of any sandboxed page and local file.
 SITE: Final = matching("one site, such as https://inspector.example", ORIGIN)
-# In lower case; with a dot before it, all below it too.
+# A host in lower case; with a leading dot, the domain and all its subdomains.
 HOST_NAME: Final = matching(
     "a host, such as claude.ai, or .example.com for all of a domain",
     HOST,
     lambda value: str(value).lower().partition("://")[2].partition("/")[0] or str(value).lower(),
 )
-# With user and password where it asks for them.
+# The URL can contain the user and password of the proxy.
 PROXY: Final = matching(
     "the URL of an HTTP proxy, such as http://proxy.intranet:3128",
     PROXY_URL,
     lambda value: f"http://{value}".rstrip("/"),
 )
-# Without a user and a fragment.
+# A URL without a user and a fragment.
 HTTPS: Final = Kind(
     "an https URL, such as https://login.example",
     lambda value: isinstance(value, str) and len(value) < 256 and HTTPS_URL.fullmatch(value) is not None,
@@ -124,7 +124,7 @@ def choice(*names: str) -> Kind:
 
 
 def items(words: str, kind: Kind | None = None) -> Kind:
-    """The kind of value that is a list of ``kind``; text is refused, as Python would split it into characters."""
+    """The kind of value that is a list of ``kind``; text is refused, because Python would split it into characters."""
 
     def admits(value: Any) -> bool:
         return isinstance(value, list | tuple | set | frozenset) and (kind is None or all(map(kind.admits, value)))
@@ -230,7 +230,7 @@ def records(words: str, members: Mapping[str, Kind], *required: str) -> Records:
     return Records(f"a list of {words}", admits, members=members, required=required)
 
 
-# What a budget has for each day.
+# Quantities that a daily budget can limit.
 QUANTITIES: Final = ("calls", "rows_read", "rows_written", "bytes")
 SPENDERS: Final = ("user", "client", "service")
 
