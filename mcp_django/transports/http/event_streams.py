@@ -85,7 +85,7 @@ class Lease:
             if cache.get(self.key) == self.token:
                 cache.delete(self.key)
         except Exception as error:
-            logger.warning("The place of a closed stream stays taken, because the cache does not answer: %s", type(error).__name__)
+            logger.warning("A closed stream keeps its place: the cache does not answer (%s)", type(error).__name__)
 
 
 class SessionChanges:
