@@ -320,8 +320,9 @@ def test_38_a_batch_that_is_wrong_as_a_whole_is_refused_as_a_whole(body: bytes) 
     assert "id" not in error
 
 
-def test_38_a_batch_up_to_the_bound_is_read() -> None:
-    assert len(items(batch(*[body_of("ping")] * MAX_BATCH), {})) == MAX_BATCH
+@pytest.mark.parametrize("size", [1, MAX_BATCH])
+def test_38_a_batch_up_to_the_bound_is_read(size: int) -> None:
+    assert len(items(batch(*[body_of("ping")] * size), {})) == size
 
 
 def test_a_batch_of_responses_is_read_in_a_session() -> None:

@@ -1,5 +1,6 @@
 """Sessions: sealed ids, rows only where there is something to remember, ends that stay ends."""
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -221,19 +222,27 @@ def test_a_session_may_be_there_before_its_client_introduces_itself(request_: MC
 def test_a_change_waits_until_the_open_stream_knows_of_it(request_: MCPRequest) -> None:
     session = new_session(request_)
     cache.set(lease_key(session.id), "a stream")
-    heard = []
+    heard: list[Any] = []
+    returned = threading.Event()
 
     def stream(news: Any) -> None:
         if "uris" in news:
             heard.append(news["uris"])
-            bus.publish(topic(session.id), {"known": news["token"]})
+            bus.publish(topic(session.id), {"known": "another", "next": news["token"]})
+        elif "next" in news:
+            bus.publish(topic(session.id), {"known": "another", "last": news["next"]})
+        elif "last" in news:
+            # The session has both messages before this one: neither is the answer to its own change.
+            heard.append(returned.wait(0.1))
+            bus.publish(topic(session.id), {"known": news["last"]})
 
     unsubscribe = bus.subscribe(topic(session.id), stream)
     try:
         session.subscribe("shop://a")
+        returned.set()
     finally:
         unsubscribe()
-    assert heard == [["shop://a"]]
+    assert heard == [["shop://a"], False]
 
 
 def test_two_requests_that_subscribe_at_once_lose_nothing(request_: MCPRequest) -> None:
