@@ -238,3 +238,22 @@ def test_fewer_fields_are_written_through_the_same_form():
     call(UpdateRecord(), request, **given, values={"price": "40", "reason": "sale"})
     book.refresh_from_db()
     assert book.price == 40
+
+
+def test_a_field_of_the_form_alone_is_written_where_the_page_shows_it():
+    class NotedForm(PricedForm):
+        note = forms.CharField(required=False)
+
+    class LaidOutAdmin(PricedAdmin):
+        form = NotedForm
+        fields = ("title", "price", "reason")
+
+    admins = admin.AdminSite("own")
+    admins.register(Book, LaidOutAdmin)
+    request, book = request_of(make_superuser(), MCPSite("own", admin_site=admins)), make_book()
+    given = {"model": "testapp.book", "pk": book.pk}
+    told = refusal(UpdateRecord(), request, **given, values={"reason": "sale", "note": "x"})
+    assert "cannot write 'note'" in told
+    call(UpdateRecord(), request, **given, values={"price": "40", "reason": "sale"})
+    book.refresh_from_db()
+    assert book.price == 40

@@ -202,3 +202,11 @@ def test_only_changes_that_somebody_watches_are_kept(audience, open_stream):
     audience.watch(stream, (PAGE,))
     # A page wants to know of all rows.
     assert audience.relevant(changes("1", "2")).rows == {"a.b": {"1", "2"}}
+
+
+@pytest.mark.parametrize(("left", "closed"), [(ROW, FILE), (FILE, ROW)])
+def test_a_row_is_watched_until_the_last_of_its_resources_is_closed(audience, open_stream, left, closed):
+    first, second = open_stream(left), open_stream(closed)
+    audience.remove(second)
+    assert audience.relevant(changes("1")).rows == {"a.b": {"1"}}
+    assert concerned(audience, audience.relevant(changes("1"))) == {(first, left)}
