@@ -19,7 +19,7 @@ from mcp_django.checks.oauth import (
 )
 from mcp_django.oauth.bearer import BearerAuthentication
 from mcp_django.oauth.toolkit_settings import provider_settings
-from mcp_django.signin import SignInFact
+from mcp_django.signin import OTPDevice, SignInFact
 from mcp_django.sites import HISTORY
 from tests.testapp.models import Author
 from tests.tls_server import Authority
@@ -248,6 +248,26 @@ def test_an_admin_that_looks_for_a_session_is_named(
     settings: Any, monkeypatch: pytest.MonkeyPatch, kind: Any, expected: list[str]
 ) -> None:
     monkeypatch.setattr(oauth_checks, "mounted", lambda: [MCPSite("own", admin_site=kind("own"))])
+    assert found() == expected
+
+
+class Badge(SignInFact):
+    name = "badge"
+
+    def restore(self, request: Any, value: Any) -> None:
+        request.badge = value
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"), [([OTPDevice], ["mcp_django.W144"]), ([OTPDevice, Badge], ["mcp_django.W145"])]
+)
+def test_a_fact_of_the_projects_own_is_taken_to_be_what_the_admin_asks_for(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, facts: list[Any], expected: list[str]
+) -> None:
+    configure(settings, mcp={"SIGN_IN_FACTS": facts})
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != oauth_checks.OTP_MIDDLEWARE]
+    closed = type("Closed", (admin.AdminSite,), {"has_permission": lambda self, request: False})
+    monkeypatch.setattr(oauth_checks, "mounted", lambda: [MCPSite("own", admin_site=closed("own"))])
     assert found() == expected
 
 

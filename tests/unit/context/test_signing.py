@@ -1,5 +1,6 @@
 """Sealed texts: unreadable, unchangeable, bound, dated."""
 
+import base64
 import time
 from typing import Any
 
@@ -28,10 +29,17 @@ def test_88_a_sealed_text_is_visible_ascii() -> None:
 
 
 def test_80_a_sealed_text_shows_nothing_of_its_data() -> None:
-    import base64
-
     body = seal("a", DATA).split(":")[0]
     assert DATA not in base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 64, 65])
+def test_80_each_byte_of_the_data_is_encrypted(length: int) -> None:
+    found = set()
+    for _ in range(40):
+        body = seal("a", b"x" * length, unique=True).split(":")[0]
+        found.add(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))[-length:])
+    assert all(len({text[place] for text in found}) > 1 for place in range(length))
 
 
 @pytest.mark.parametrize("salt", ["b", "", "a\x1f"])

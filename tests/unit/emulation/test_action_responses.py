@@ -46,7 +46,8 @@ def attachment(name):
 
 
 def test_an_empty_response_or_a_way_back_is_nothing(request_):
-    assert read_response(request_, HttpResponse(b"")) == ResponseContent()
+    for kind in ("text/html", "application/json", "application/octet-stream"):
+        assert read_response(request_, HttpResponse(b"", content_type=kind)) == ResponseContent()
     for url in ("", ".", "/admin/shop/order/", "/admin/shop/order/?q=1"):
         assert read_response(request_, HttpResponseRedirect(url)) == ResponseContent()
 

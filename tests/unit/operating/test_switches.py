@@ -114,6 +114,19 @@ def test_without_a_cache_switches_act_within_five_seconds(clock, away, asked):
         assert kinds(board) == {("writes", "")}
 
 
+def test_who_cannot_wait_has_the_database_asked_before_it_is_due(clock, asked):
+    board = Board()
+    board.current()
+    row()
+    clock.now += LOOK / 2
+    with asked(0):
+        board.renew()
+        board.renew(LOOK)
+    with asked(1):
+        board.renew(LOOK / 2)
+    assert board.off is not None
+
+
 def test_the_mark_is_kept_while_the_cache_is_away(clock, monkeypatch):
     board = Board()
     board.current()

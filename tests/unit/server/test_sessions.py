@@ -214,7 +214,9 @@ def test_79_a_session_survives_a_new_secret_key(request_: MCPRequest, settings: 
 
 def test_a_session_may_be_there_before_its_client_introduces_itself(request_: MCPRequest) -> None:
     text = open_session(request_)
-    find_session(request_, text).introduce(initialize("2025-03-26", {"roots": {}}))
+    session = find_session(request_, text)
+    assert session.version == "2024-11-05"
+    session.introduce(initialize("2025-03-26", {"roots": {}}))
     session = find_session(request_, text)
     assert (session.version, session.client["name"], session.capabilities) == ("2025-03-26", "tests", {"roots": {}})
 

@@ -121,6 +121,10 @@ def test_the_top_of_the_first_group_by_the_others_is_one_call(request_: Any) -> 
     ]
     assert found["rest"] == {"groups": 1, "sum_pages": 3, "count": 2}
     assert "truncated" not in found
+    asked: dict[str, Any] = {"group_by": ["author__name", "published:month"], "top": 3}
+    whole = call(AGGREGATE, request_, model="testapp.book", per="author__name", **asked)
+    assert whole["returned"] == 4
+    assert not {"rest", "hint", "truncated"} & whole.keys()
 
 
 @pytest.mark.parametrize(
