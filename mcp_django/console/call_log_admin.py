@@ -18,9 +18,9 @@ from django.utils.translation import gettext as _
 from ..models import CallEntry
 from .console_pages import CALL, Home, ReadOnlyAdmin, with_policy
 
-# Matches that the list counts and leads to: whoever wants older ones says when.
+# Maximum number of matches that the list counts and pages through; a query with a time finds older ones.
 MOST: Final = 10_000
-# Calls that are counted as new ones.
+# Maximum number of new calls that are counted.
 MOST_NEW: Final = 100
 BODIES: Final = ("arguments", "result")
 
@@ -94,5 +94,5 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> Any:
-        """Render the change view of the call log's admin, which is no form: the page of one call."""
+        """Render the page of one call in place of a change form."""
         return replace(CALL, home=self).view(request)

@@ -1,4 +1,4 @@
-"""The console's page of one call: what came of it, what came and went, where its time went, and its conversation."""
+"""The console's page of one call: its outcome, arguments and result, the parts of its time, and its conversation."""
 
 import json
 from typing import Any, Final
@@ -13,9 +13,9 @@ from .call_log_admin import BODIES
 from .console_pages import Page
 from .conversations_page import Conversation, admin_url, written
 
-# Calls of the conversation that are shown before and after the call.
+# Maximum number of calls of the conversation that are shown before and after the call.
 AROUND: Final = 3
-# The fields of the parts of a call's time.
+# Fields of ``CallEntry`` with the parts of a call's time, in milliseconds.
 PARTS: Final = ("waiting", "token_check", "query_time", "own_code", "rendering")
 
 
@@ -48,12 +48,12 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def parts_of(call: CallEntry) -> list[dict[str, Any]]:
-    """Return the parts of a call's time that were measured and the rest: ms, and where in 100 the bar of each is."""
+    """Return the measured parts of a call's time and the rest, each with its ms and the place of its bar in percent."""
     measured = {name: getattr(call, name) or 0.0 for name in PARTS}
     took, begins, found = sum(measured.values()), 0.0, []
     for name, ms in {**measured, "rest": call.duration - took}.items():
         if ms > 0:
-            # What several threads did at a time is more than the time that went by.
+            # Parts that ran in several threads at once can add up to more than the duration.
             share = 100 * ms / max(call.duration, took)
             found.append({"name": name, "ms": ms, "share": share, "x": f"{begins:.2f}", "width": f"{share:.2f}"})
             begins += share
@@ -66,5 +66,5 @@ def pretty(text: str) -> str:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
-    # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
+    # Escape invisible characters and those that turn the direction of a text, as they can mislead the reader.
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)

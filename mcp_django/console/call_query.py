@@ -1,6 +1,6 @@
 """The query of the console: a text such as ``failed 14:05 client:Codex``, its terms, and the calls that it finds.
 
-A term is ``name:value``, a time, or a word that says enough, such as an id. Of each name, a call matches one term.
+A term is ``name:value``, a time, or a clear word such as an id. A call has to match one of the terms of each name.
 """
 
 import re
@@ -26,25 +26,25 @@ from ..context.untrusted_text import plain
 from ..models import CallEntry
 from ..templatetags.mcp_console import GROUPS, group_of, word_of
 
-# When calls came: from, and before; None where it is open.
+# A period of calls: its start, and its end, which is not included. None for an open end.
 Period: TypeAlias = tuple[datetime | None, datetime | None]
-# By column, the values of which a call may have one.
+# A column (or lookup), and the values of which a call must have one.
 Look: TypeAlias = tuple[str, list[Any]]
 
-# Values that are proposed of each name, and the time that a minute is shown with.
+# Number of values proposed for each name, and how much time around a minute its link to the surrounding calls shows.
 PROPOSED: Final = {"tool": 3, "client": 3}
 BEFORE, AFTER = timedelta(minutes=5), timedelta(minutes=15)
-# Rows whose values are known, and rows that are looked through for what no index finds.
+# Number of newest calls whose values are known, and of calls that are searched for what no index finds.
 NEWEST: Final = 2_000
 LOOKED_THROUGH: Final = 5_000
 MOST_TERMS: Final = 30
-# The names of terms, and their columns where these have other names.
+# The column of each term by the term's name.
 COLUMNS: Final = {
     **{"time": "time", "caller": "kind", "id": "call_id", "error": "error_id", "user": "username"},
     **{"client": "client_name", "duration": "duration", "writes": "writes", "outcome": "outcome"},
     **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
 }
-# A word is taken for one of these, in this order, if the newest calls have it.
+# Names that a word without a name can have, tried in this order, if the newest calls have it as such a value.
 NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")
 ALIASES: Final = {"slow": "duration", "kind": "caller", "status": "outcome", "call": "id"}
 RELATIVE: Final = {"today": gettext_lazy("today"), "yesterday": gettext_lazy("yesterday")}
@@ -67,7 +67,7 @@ _DAY: Final = r"today|yesterday|20[0-9]{2}(?:-[0-9]{2}){2}|(?:mon|tues?|wed|wedn
 _CLOCK: Final = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?"
 TIME: Final = re.compile(rf"(?:(since|before) )?(?:({_DAY})(?:[ t]|$))?(?:({_CLOCK})(?:-({_CLOCK}))?)?")
 DASH: Final = re.compile(r" ?\u2013 ?| - ?|- | to ")
-# What would be read as a part of a time beside other words; and the most words of one.
+# Beginnings of words that could be read as part of a time, and the maximum number of words in a time.
 TIMELY: Final = re.compile(rf"[0-9\u2013-]|to$|last|since|before|{_DAY}")
 TIME_WORDS: Final = 5
 DAY: Final = timedelta(days=1)
@@ -76,7 +76,7 @@ INDEXED: Final = {"call_id", *(index.fields[0] for index in CallEntry._meta.inde
 
 @dataclass(frozen=True)
 class Term:
-    """One term of a query. A word that could not be read has no name, but what is said of it, and a nearest text."""
+    """One term of a query. For a word that could not be read, ``name`` is "" and ``said`` tells why."""
 
     name: str
     value: str
@@ -105,11 +105,11 @@ class Term:
 
 
 class KnownValues:
-    """What the log has: every outcome, the values of the newest calls, and the columns that a term looks at."""
+    """The values in the log that a query can name: every outcome, and the values of the newest calls."""
 
     @cached_property
     def counts(self) -> dict[str, Counter[str]]:
-        """How many of the newest calls have which value, by the names of terms."""
+        """The number of newest calls with each value, by the names of terms."""
         rows = CallEntry._default_manager.order_by("-time", "-pk").values_list(*[COLUMNS[name] for name in NAMING])
         columns = list(zip(*rows[:NEWEST], strict=True)) or [()] * len(NAMING)
         return {name: Counter(filter(None, values)) for name, values in zip(NAMING, columns, strict=True)}
@@ -176,7 +176,7 @@ class Reader:
             yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is more than can be read."))
 
     def named(self, name: str, value: str) -> Term | None:
-        """Return the query term of a name and a value, None if this is no value of it."""
+        """Return the query term of a name and a value, None if the name cannot have this value."""
         low = value.lower()
         if name == "outcome":
             low = WORDS[low][1] if low in WORDS else low
@@ -222,7 +222,7 @@ class Reader:
         return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
 
     def local(self, moment: datetime) -> datetime:
-        """Return a moment for the terms of a query, as the clock on the wall shows it."""
+        """Return a moment for the terms of a query as naive local time."""
         return timezone.make_naive(moment) if timezone.is_aware(moment) else moment
 
     def times(self, text: str) -> list[Term]:
@@ -232,7 +232,7 @@ class Reader:
             if last := LAST.fullmatch(text):
                 number, unit = int(last[1] or 1), last[2][0]
                 length = timedelta(**{LENGTHS[unit]: number})
-                # The overview looks at the period before it, too, which may begin before the calendar: OverflowError.
+                # OverflowError if the period before this one, which the overview reads too, starts before year 1.
                 return [self._time(f"last {number}{unit}", self.now - 2 * length + length, None)]
             word, day, first, second = found.groups() if (found := TIME.fullmatch(text)) else ("", "", "", "")
             if not (day or first) or (word and second):
@@ -268,7 +268,7 @@ class Reader:
         if not first:
             return base, base + DAY
         begins = self._at(base, first)
-        # A time alone is over: without a day, today's or yesterday's.
+        # The time is in the past: a time without a day is today's or yesterday's.
         begins -= back * (begins > self.now and (not day or back > DAY))
         if not second:
             return begins, begins + timedelta(seconds=60 if first.count(":") == 1 else 1)
@@ -325,7 +325,7 @@ class CallQuery:
         return (max(begins, default=None), min(ends, default=None)) if found else None
 
     def url(self, path: str = "") -> str:
-        """Return the URL that asks this query of one of the console's pages, by default of the open one."""
+        """Return the URL of a console page with this query, by default relative to the current page."""
         return f"{path}?{urlencode({'q': str(self)})}" if self.parts else path or "?"
 
     @property
@@ -339,9 +339,9 @@ class CallQuery:
         return CallQuery(tuple(parts), self.now, self.known)
 
     def adding(self, **values: str | tuple[datetime, datetime]) -> "CallQuery":
-        """Return the query with these terms in the place of others of their names.
+        """Return the query with these terms in place of those with the same names.
 
-        A time is a text, or when it begins and ends. A value that cannot be read stands as a problem.
+        A time is a text, or a pair of its start and end. A value that cannot be read becomes one of the problems.
         """
         kept, reader = [part for part in self.parts if part.name not in values], Reader(self.now, self.known)
         for name, value in values.items():
@@ -357,10 +357,10 @@ class CallQuery:
         return self._narrowed(rows, self._looks())
 
     def newest(self, rows: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], datetime | None]:
-        """Return the calls that match, and since when they were looked for: None for all of the log.
+        """Return the calls that match, and the time since which they were searched: None for the whole log.
 
-        Where no index finds exactly these, only the newest ``LOOKED_THROUGH`` calls are looked through that the most
-        telling index finds.
+        Unless an index finds exactly these calls, only the newest ``LOOKED_THROUGH`` calls that the most selective
+        index finds are searched.
         """
         looks, edges = self._looks(), []
         found, timed = self._narrowed(rows, looks), self._in_period(rows.order_by("-time"))
@@ -373,7 +373,7 @@ class CallQuery:
             if not any(times):
                 return found, None
             edges.append(max(filter(None, times)))
-        # An index on time does not have this order: so a telling index finds the rows, and these few are sorted.
+        # No index on time has this order, so the database uses the selective index and sorts the few rows.
         is_up = "time" in rows.query.order_by
         order = F("time").asc(nulls_first=True) if is_up else F("time").desc(nulls_last=True)
         return found.filter(time__gte=min(edges)).order_by(order, "-pk"), min(edges)
@@ -387,7 +387,7 @@ class CallQuery:
 
     def _narrowed(self, rows: QuerySet[CallEntry], looks: dict[str, list[Look]]) -> QuerySet[CallEntry]:
         for name, each in looks.items():
-            # Bounds of a duration hold together.
+            # A call has to match all bounds of a duration, but one value of any other name.
             wanted = [(column, values[0]) if "__" in column else (f"{column}__in", values) for column, values in each]
             rows = rows.filter(Q(*wanted, _connector=Q.AND if name == "duration" else Q.OR))
         return self._in_period(rows.none() if self.problems else rows)
@@ -409,7 +409,7 @@ class CallList(ChangeList):
 
     @property
     def is_live(self) -> bool:
-        """Whether new calls come first."""
+        """Whether new calls would come first in this list."""
         ends = self.asked.period and self.asked.period[1]
         return self.page_num == 1 and ORDER_VAR not in self.params and (ends is None or ends > self.asked.now)
 
@@ -440,7 +440,7 @@ class CallList(ChangeList):
 
     @property
     def narrower(self) -> list[tuple[Term, CallQuery]]:
-        """Each term without which there are calls, where this query finds none, and the query without it."""
+        """Each term without which the query finds calls, and the query without it; for queries that find none."""
         queries = [(term, self.asked.without(term)) for term in self.asked.terms]
         return [(term, query) for term, query in queries if query.newest(self.root_queryset)[0].exists()]
 
@@ -453,7 +453,7 @@ class CallList(ChangeList):
 
     @property
     def earlier(self) -> CallQuery | None:
-        """The query that finds those calls that this one has not looked through."""
+        """The query for the older calls that this one has not searched, None if there are none."""
         if self.since is None:
             return None
         begins = (self.asked.period or (None, None))[0]

@@ -1,8 +1,8 @@
 """The console's pages: their base class, titles, permissions and tabs.
 
-What a page needs is loaded by its first request: the admin is loaded by ``migrate`` and the shell as well, and where
-django-oauth-toolkit is not installed. The console lives at the list of calls in the admin: the ModelAdmin of
-:class:`~mcp_django.models.CallEntry` has the other pages below its own address.
+The first request to a page imports its module, because ``migrate`` and the shell load the admin too, also in projects
+without django-oauth-toolkit. The console belongs to the list of calls in the admin: the ModelAdmin of
+:class:`~mcp_django.models.CallEntry` serves the other pages below its own URL.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ from ..context.untrusted_text import plain
 
 Response = TypeVar("Response", bound=HttpResponseBase)
 READ: Final = ("GET", "HEAD")
-# Switches that the banner of each page tells.
+# Maximum number of switches in the banner of each page.
 MAX_TOLD: Final = 20
-# The templates of the admin around a page.
+# The admin's templates that console pages extend.
 AROUND: Final = ("admin/base.html", "admin/base_site.html", "admin/change_form.html", "admin/change_list.html")
-# The parameter and the cookie that name the time zone of the console, and how many seconds it is kept.
+# Name of the parameter and the cookie for the console's time zone, and the cookie's age in seconds.
 ZONE: Final = "mcp_zone"
 KEPT: Final = 365 * 24 * 3600
 
@@ -47,9 +47,9 @@ KEPT: Final = 365 * 24 * 3600
 class Page:
     """A page of the console.
 
-    ``name`` is the last part of its address, and ``title`` what it is called. ``answer`` is the function that answers
-    its requests, by its name within the package: it takes page and request. ``methods`` are those that it takes. A page
-    that ``is_local`` needs no endpoint that could be called. ``home`` is the ModelAdmin of the calls.
+    ``name`` is the last part of its URL. ``answer`` is the dotted name, within this package, of the function that takes
+    page and request and returns the response. ``methods`` are the HTTP methods that it accepts. A page that
+    ``is_local`` works without django-oauth-toolkit. ``home`` is the ModelAdmin of the calls.
     """
 
     name: str
@@ -60,18 +60,18 @@ class Page:
     home: Any = None
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open the console page: by default, who may view calls."""
+        """Return whether the user may open the console page: by default, if they may view calls."""
         is_there = self.is_local or apps.is_installed("oauth2_provider")
         return is_there and bool(self.home.has_view_permission(request))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return the switches that this page has all of the console's pages tell: those in force, and those over."""
+        """Return the switches to show on all of the console's pages: those in force, and those that ended lately."""
         return [], []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
         """Check permission and HTTP method of a console page, and call the page's function.
 
-        While settings are wrong it says what is wrong, and nothing else.
+        While settings are wrong, the page says only what is wrong.
         """
         if request.method not in self.methods:
             return HttpResponseNotAllowed(self.methods)
@@ -116,7 +116,7 @@ class Page:
 def with_policy(response: Response) -> Response:
     """Add a Content-Security-Policy to a console page, unless the project has one.
 
-    Within another admin than Django's own, which may have scripts of its own in its pages, it is about all but these.
+    If the admin's templates are not Django's own, the policy allows any script, style and image: theirs are unknown.
     """
     if any("csp" in str(name).lower() for name in django_settings.MIDDLEWARE):
         return response
@@ -143,21 +143,21 @@ class AsUser(Page):
 
 
 class Switches(Page):
-    """One of the console's pages: "Switches". Who may view or change them opens it, who may change them uses it."""
+    """One of the console's pages: "Switches". Users who may view switches can open it, and change them if they may."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this console page: who may view or change switches."""
+        """Return whether the user may open this console page: if they may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return for all of the console's pages the switches in force, and those lately over, the newest first."""
+        """Return the switches in force for all of the console's pages, and those that ended lately, newest first."""
         from ..operating.switches import newest  # the admin is loaded by every process
 
         return newest(MAX_TOLD)
 
 
-# In the order of the tabs.
+# The pages in the order of their tabs.
 PAGES: Final = (
     Page("overview", gettext_lazy("Overview"), "overview_charts.show", READ, is_local=True),
     Page("conversations", gettext_lazy("Conversations"), "conversations_page.show", READ, is_local=True),
@@ -187,7 +187,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
     def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
         self.pages = [replace(page, home=self) for page in PAGES]
-        # The index of a project that has its own stays as it is.
+        # Keep the admin index of a project that has its own.
         admin_site.index_template = admin_site.index_template or "mcp_django/console/admin_index.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -208,8 +208,8 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
     def in_zone(self, view: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a view of the console: its times, and those of its page, are in the zone that the operator chose.
 
-        The page is rendered here, while the zone is active. A user of the admin who chooses a zone comes back to the
-        same page; anybody else has to log in first, and chooses by it then.
+        The page is rendered here, while the zone is active. Choosing a zone redirects a user of the admin to the same
+        page. Anybody else has to log in first, which leads back here with the choice.
         """
 
         @wraps(view)
@@ -217,7 +217,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
             if ZONE in request.GET and self.admin_site.has_permission(request):
                 return self._choose(request)
             default = timezone.get_current_timezone()
-            # Without USE_TZ the times of the database are those of TIME_ZONE.
+            # Without USE_TZ, the times in the database are in TIME_ZONE and cannot be converted.
             chosen = self.find_zone(request.COOKIES.get(ZONE, "")) if django_settings.USE_TZ else None
             with timezone.override(chosen or default):
                 request.mcp_zone = {"name": str(chosen or default), "default": str(default)}  # type: ignore[attr-defined]
@@ -227,7 +227,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         return viewed
 
     def _choose(self, request: HttpRequest) -> HttpResponse:
-        """Keep the time zone that the request names, "" for the project's, and go to the page without it."""
+        """Store the time zone that the request names in a cookie, "" for the project's, and redirect to the page."""
         query = request.GET.copy()
         name = query.pop(ZONE)[-1]
         response = HttpResponseRedirect(f"{request.path}?{query.urlencode()}" if query else request.path)

@@ -1,6 +1,6 @@
 """The console's page of conversations: calls of one session, or of one token or user and client without a long pause.
 
-Nothing here reads the whole table: a list looks at some of the newest calls, and a conversation at those around a call.
+Nothing here reads the whole table: a list reads some of the newest calls, and a conversation the calls around one call.
 """
 
 from collections import Counter
@@ -28,18 +28,18 @@ from .call_log_admin import BODIES
 from .call_query import CallQuery
 from .console_pages import Home, Page
 
-# A longer pause ends a conversation that has no session; one of this length is told.
+# A pause longer than PAUSE ends a conversation that has no session; pauses from TOLD on are shown.
 PAUSE: Final = timedelta(minutes=30)
 TOLD: Final = timedelta(minutes=1)
-# Matching calls that a list looks at, how far around them it looks for the rest of their conversations, calls that it
-# finds so, and conversations of a list.
+# Maximum number of matching calls that a list reads, the time around them in which it searches for other calls of their
+# conversations, and the maximum numbers of calls that it finds there and of conversations in the list.
 LOOKED_AT: Final = 300
 NEAR: Final = timedelta(hours=12)
 MOST: Final = 3_000
 LISTED: Final = 25
-# Times that a list looks further back for the call from which others are.
+# How many times a list searches further back for the call at which the next page starts.
 AHEAD: Final = 2
-# Calls of a conversation on each side of one, and models and history entries that are named.
+# Maximum number of calls before and after a call (and of history entries), and of models that are named.
 AROUND: Final = 100
 NAMED: Final = 12
 SUMS: Final = ("rows_read", "rows_changed", "tokens", "duration", "queries")
@@ -56,7 +56,7 @@ class Conversation:
 
     @staticmethod
     def key_of(call: CallEntry) -> dict[str, Any]:
-        """Return the fields that the calls of a call's conversation have in common; a stranger's call is alone."""
+        """Return the fields that the calls of a call's conversation have in common; an anonymous call is alone."""
         if call.session or call.token:
             return {"session": call.session} if call.session else {"session": "", "token": call.token}
         caller = {"user": call.user, "client_id": call.client_id}
@@ -64,7 +64,7 @@ class Conversation:
 
     @classmethod
     def among(cls, calls: Iterable[CallEntry]) -> "list[Conversation]":
-        """Return the conversations that some calls, the newest first, are of, the one with the newest call first."""
+        """Group calls, the newest first, into conversations; the one with the newest call comes first."""
         found: list[Conversation] = []
         last: dict[Any, Conversation] = {}
         for call in calls:
@@ -88,10 +88,10 @@ class Conversation:
 
     @classmethod
     def recent(cls, asked: CallQuery, until: CallEntry | None) -> "tuple[list[Conversation], CallEntry | None]":
-        """Return the conversations with the newest calls that match a query, and the call from which others are.
+        """Return the conversations with the newest calls that match a query, and the call where the next page starts.
 
-        With ``until`` they are those that have no matching call after that one. Where none is found among more calls
-        of one conversation than are looked at, that one goes on, and is returned again.
+        With ``until``, conversations with a matching call after that one are left out. If only such conversations are
+        found, because one has more calls than are read, they are returned again.
         """
         found, more = cls._look(asked, until, LOOKED_AT)
         new = [each for _call, each in found if not each.later]
@@ -105,7 +105,7 @@ class Conversation:
 
     @classmethod
     def _look(cls, asked: CallQuery, until: CallEntry | None, most: int) -> tuple[list[Any], CallEntry | None]:
-        """Return conversations, each after its newest matching call until then, and the call from which others are."""
+        """Return pairs of the newest matching call and its conversation, and the call where the next page starts."""
         every = CallEntry._default_manager.all()
         rows, _since = asked.newest(every if until is None else every.filter(time__lte=until.time))
         newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:most])
@@ -118,11 +118,11 @@ class Conversation:
         times = [call.time for each in found[:LISTED] for call in each.calls]
         if not times:
             return [], None
-        # All that they did, whether or not it matches.
+        # Read the other calls of these conversations, whether or not they match.
         keys = (Q(**cls.key_of(each.calls[0])) for each in found[:LISTED])
         whole = every.filter(time__gte=min(times) - NEAR, time__lte=max(times) + NEAR)
         whole = whole.filter(reduce(or_, keys)).order_by("-time", "-pk").only(*LIGHT)[:MOST]
-        # A session is one, even where it has more calls than these.
+        # A session is one conversation, even if it has more calls than are read.
         by_call = {call.session or call.pk: each for each in cls.among(whole) for call in each.calls}
         last = [one.calls[-1] for one in found[:LISTED]]
         listed = [(call, by_call.get(call.session or call.pk, one)) for call, one in zip(last, found, strict=False)]
@@ -137,13 +137,13 @@ class Conversation:
 
     @cached_property
     def sums(self) -> dict[str, float]:
-        """What all of a conversation's calls took and did, and how many came to what."""
+        """The totals of all calls of a conversation, and how many calls had which outcome."""
         groups = Counter(group_of(call.outcome) for call in self.calls)
         return {**groups, **{name: sum(getattr(call, name) for call in self.calls) for name in SUMS}}
 
     @property
     def models(self) -> list[tuple[str, int, int]]:
-        """The models that a conversation's calls came to, and the rows of each that they read and changed."""
+        """The models that a conversation's calls used, and how many rows of each they read and changed."""
         read, changed = Counter[str](), Counter[str]()
         for call in self.calls:
             read[call.model] += call.rows_read
@@ -182,7 +182,7 @@ def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Ite
 
 
 def _is_hidden(home: Home, request: HttpRequest, model: Any, entry: LogEntry) -> bool:
-    """Return whether a conversation may not name a row, as the admin hides it from the user; a gone one is nobody's."""
+    """Return whether a conversation may not name a row because the admin hides it; deleted rows are not hidden."""
     model_admin = home.admin_site._registry[model]
     row = model_admin.get_object(request, str(entry.object_id))
     if row is not None:

@@ -1,8 +1,8 @@
 """The doctor: tries an endpoint over HTTP as a client does, from discovery to a stream, and says what to fix.
 
-The order is that of the specification (2026-07-28, basic/authorization): the endpoint's refusal names its metadata,
-that names the authorization server, whose metadata names the endpoints at which a client registers, asks for consent
-and gets its token.
+The order is that of the specification (2026-07-28, basic/authorization). The endpoint's refusal names its metadata, and
+that names the authorization server. The server's metadata names the endpoints at which a client registers, asks for
+consent and gets its token.
 """
 
 import base64
@@ -34,11 +34,11 @@ TIMEOUT: Final = 15
 MOST_BYTES: Final = 2 * 1024 * 1024
 MOST_REDIRECTS: Final = 10
 REDIRECTS: Final = (301, 302, 303, 307, 308)
-# Seconds by which two clocks may differ: signed assertions are good for about a minute.
+# Seconds by which two clocks may differ: signed assertions are valid for about a minute.
 MOST_APART: Final = 30
 SEE_LOG: Final = "Look at the server's log."
 BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
-# Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.
+# Nothing listens at this URL: the doctor reads the code from the redirect itself.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
 LOGIN_FOR_ALL: Final = "The admin's login page lets in staff alone: set LOGIN_URL to a login page for all users."
 LEADS_BACK: Final = "The login page has to redirect to its parameter `next`, as Django's LoginView does."
@@ -55,7 +55,7 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back over HTTP."""
+    """An HTTP response as the doctor keeps it."""
 
     url: str
     status: int
@@ -82,7 +82,7 @@ class Answer:
         return f" It says: {said}." if said else ""
 
     def document(self, what: str, remedy: str) -> dict[str, Any]:
-        """Return the body as a JSON object."""
+        """Return the body as a JSON object; raise :class:`StepFailed` for another status or type."""
         if self.status not in (200, 201) or self.kind != JSON:
             raise StepFailed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
         value = json.loads(self.body)
@@ -93,18 +93,18 @@ class Answer:
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """Leave redirects to who asked."""
+        """Do not follow redirects: the caller does."""
 
 
 class Agent:
     """The doctor's HTTP client: keeps cookies like a browser, and leaves redirects to the caller."""
 
     def __init__(self) -> None:
-        # By the host, the path and the name that they are for.
+        # Cookies by their domain, path and name.
         self.cookies: dict[tuple[str, str, str], Morsel[str]] = {}
-        # Of the monotonic clock: who waits for the doctor has no more time.
+        # Deadline of all requests on the monotonic clock, for a page that waits for the doctor.
         self.ends = float("inf")
-        # The way is from here to the server, whatever proxy the environment names.
+        # Connect to the server directly, whatever proxy the environment names.
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
     def keep(self, url: str, cookies: Mapping[str, Any]) -> None:
@@ -221,7 +221,7 @@ class _Page(HTMLParser):
         return next((form for form in self.forms if form.password and form.user), None)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take what counts."""
+        """Note links, forms and their fields."""
         given = {name: value or "" for name, value in attrs}
         name, kind = given.get("name", ""), given.get("type", "text").lower()
         if tag in ("a", "link") and given.get("rel") in self.links:
@@ -245,12 +245,12 @@ class _Page(HTMLParser):
 class Doctor:
     """Diagnose the endpoint at ``url`` step by step, as far as the doctor gets.
 
-    ``person`` are name and password of a user, who signs in by the form of the login page. Else ``sign_in`` gives the
-    cookies of a browser in which a user is signed in; without either the way ends at the login page.
-    ``shut_out`` says why the user cannot sign in there, "" for no reason that is known.
-    ``add_client`` gives the id of a client for ``callback`` where none can register itself; without it the way ends
-    there. ``origins`` are those whose pages may call the endpoint from a browser. ``doubt`` is what may be wrong all
-    the same, "" for nothing.
+    ``person`` is the name and password of a user, to sign in through the form of the login page. Otherwise ``sign_in``
+    returns the cookies of a browser in which a user is signed in; without either, the steps end at the login page.
+    ``shut_out`` says why the user cannot sign in there, "" if no reason is known.
+    If clients cannot register themselves, ``add_client`` adds one for ``callback`` and returns its id; without it, the
+    steps end there. Pages of ``origins`` may call the endpoint from a browser. ``doubt`` says what may be wrong
+    although a step succeeded, "" for nothing.
     """
 
     url: str
@@ -433,7 +433,7 @@ class Doctor:
         self.client_id = answer.document("a registered client", remedy)["client_id"]
         return f"client {self.client_id}"
 
-    # The person
+    # Sign-in
 
     @property
     def _question(self) -> str:
@@ -453,7 +453,7 @@ class Doctor:
     def open_login(self) -> str:
         """Doctor's step: open the authorization page without a session, and arrive at the login page."""
         answer = self.agent.page(self._question, "The login page")
-        # Ours, which names the application, comes before the project's.
+        # Our page, which names the application, comes before the project's login page.
         for ahead in _Page(answer.text).links["next"] if answer.url == self._question else ():
             answer = self.agent.page(urljoin(answer.url, ahead), "The login page")
         self.login = answer

@@ -1,7 +1,7 @@
 """The console's health checks page: settings, migrations, cache, channel layer, and the endpoint over HTTP.
 
-All is looked at when the page opens, within seconds, and nothing that is checked leaves a trace: the rest of a client's
-way, which registers a client and signs in, is ``manage.py mcp_doctor``.
+The checks run when the page opens, take a few seconds and leave nothing behind. ``manage.py mcp_doctor`` also checks
+the steps that do: registering a client and signing in.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from ..subscriptions.bus import shared_layer
 from .console_pages import Page
 from .doctor import BUSY, Doctor, StepFailed
 
-# Those whose tables calls need.
+# Apps whose tables calls need.
 APPS: Final = ("mcp_django", "oauth2_provider")
 OURS: Final = "mcp_django."
-# Seconds in which a message has to come back from the channel layer.
+# Seconds within which a message has to come back from the channel layer.
 LAYER_TIMEOUT: Final = 3
-# Seconds for all that is asked over HTTP.
+# Seconds for all HTTP requests of one page together.
 PATIENCE: Final = 4.0
 VERDICTS: Final = ("error", "warning", "info", "ok")
 
@@ -65,7 +65,7 @@ class CheckResult:
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Render the health checks page: the results of the health checks, what is wrong first."""
+    """Render the health checks page: the results of the health checks, errors first."""
     findings: list[CheckResult] = []
     ends = time.monotonic() + PATIENCE
     for path in mounted_endpoints():
@@ -87,7 +87,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
     """Let the doctor open the consent page in the user's session, as a client that is registered already. The session
-    is sent to the host alone at which the user's browser has shown it."""
+    cookie is sent only to the host to which the user's browser has sent it."""
     model, key = get_application_model(), request.COOKIES.get(django_settings.SESSION_COOKIE_NAME)
     kind = model.GRANT_AUTHORIZATION_CODE
     clients = model._default_manager.filter(authorization_grant_type=kind, skip_authorization=False)
@@ -114,7 +114,7 @@ def reached(url: str) -> Iterator[CheckResult]:
 
 
 def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
-    """Yield health check results of a doctor's steps, to the first failure. No host that a request names is asked."""
+    """Yield health check results of a doctor's steps, to the first failure; call nothing unless ``BASE_URL`` is set."""
     if not settings.BASE_URL:
         remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would choose what is called.")
         seen = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
@@ -174,7 +174,7 @@ def _of_channel_layer() -> CheckResult:
         remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
         return CheckResult(title, "info", _("It is in the memory of each process."), remedy)
     try:
-        # In an event loop of its own, which ends the layer's connections as it is closed.
+        # Use a new event loop: closing it also closes the layer's connections.
         async_to_sync(_round_trip, force_new_loop=True)(layer[0])
     except Exception as error:
         remedy = _("Subscribers in other workers learn of no change until it answers. See CHANNEL_LAYERS.")
@@ -189,7 +189,7 @@ async def _round_trip(alias: str) -> None:
         channel = await layer.new_channel()
         while True:
             await layer.send(channel, {"type": "mcp.health"})
-            # A layer of Redis' pub/sub loses what is sent before its subscription has begun.
+            # The pub/sub layer of channels_redis loses messages that are sent before its subscription has begun.
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAYER_TIMEOUT / 10):
                     await layer.receive(channel)

@@ -2,8 +2,8 @@
 
 Open streams are those of all workers that share a channel layer with this one.
 
-Sessions are those of the handshake era that have something to remember; a call of 2026-07-28 has none. Access is looked
-at and removed on the page of the access tokens, which has its own permissions.
+Sessions are those of the handshake era that have something to remember; calls of 2026-07-28 have none. Access is shown
+and removed on the admin's page of access tokens, which has its own permissions.
 """
 
 from datetime import timedelta
@@ -33,7 +33,7 @@ from ..transports.http.stream_registry import registry
 from .console_pages import Page
 from .health_checks_page import reached
 
-# Each of these is enough to end sessions.
+# Permissions, each of which is enough to end sessions and streams.
 MAY_END: Final = ("mcp_django.change_session", "mcp_django.delete_session")
 MAX_LISTED: Final = 100
 
@@ -115,7 +115,7 @@ def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
         except ImproperlyConfigured as error:
             context["fault"] = str(error)
             break
-        # Before the check there are none.
+        # Only a POST checks the endpoint.
         findings = list(reached(url)) if request.method == "POST" else None
         context["endpoints"].append({"url": url, "set_ups": list(set_ups(url)), "findings": findings})
     return page.render(request, context)

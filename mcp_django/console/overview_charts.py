@@ -1,8 +1,8 @@
 """The console's overview: a time line of calls, what changed compared with the period before, and what hurts most.
 
-The figures of a period and of the one before it are worked out in one pass over one query of at most ``MOST`` rows of
-the log. Where there are more, a sample stands for them: calls have random ids, so a range of ids is a fair part of them
-which the index finds.
+The figures of a period and of the one before it are computed in one pass over one query of at most ``MOST`` rows of the
+log. If there are more, a sample stands for them: calls have random ids, so a range of ids is a fair sample that an
+index finds.
 """
 
 import json
@@ -30,13 +30,13 @@ from ..templatetags.mcp_console import group_of, word_of
 from .call_query import INDEXED, CallQuery
 from .console_pages import Home, Page
 
-# Rows that one page reads, and digits of an id that a sample looks at. Of each kind TOP are listed, whose names have
-# MAX_NAME characters; a time line has at most so many bars and labels.
+# Maximum rows that a page reads, hex digits of an id that a sample compares, maximum entries of a list, maximum
+# characters of their names, and maximum bars and labels of a time line.
 MOST, DIGITS, TOP, MAX_NAME, BARS, LABELS = 16_000, 4, 8, 60, 60, 8
 # Minutes between two bars or labels, all of them round on a clock.
 ROUND: Final = (1 / 60, 1 / 12, 1 / 4, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 40320, 524160)
 READ: Final = ("time", "outcome", "duration", "tokens", "tool", "client_name", "model", "username")
-# What the calls are listed by: its place in a row, the term of a query, and the title.
+# What the calls are listed by: its position in a row, the name of its query term, and the title of the list.
 LISTED: Final = (
     (4, "tool", gettext_lazy("Tools")),
     (5, "client", gettext_lazy("Clients")),
@@ -51,20 +51,20 @@ SPANS: Final = (
     ("last 30d", gettext_lazy("Last 30 days")),
 )
 DEFAULT: Final = "last 24h"
-# From the axis upwards: what is bad stands on it, where its height can be compared.
+# The parts of a bar from the axis upwards: bad outcomes come first, because heights on the axis compare best.
 GROUPS: Final = ("failed", "refused", "open", "ok")
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-# Pixels, of which a failure has at least some, however many calls stand beside it; in width a chart fills its place.
+# Height in pixels of the charts of the overview and of the admin's index, and the least height of failures in a bar.
 HEIGHT, CARD_HEIGHT, LEAST = 160, 80, 2.0
-# Lines of the axis of the numbers above 0; how much of the width of a step its bar takes; and calls of which one alone
-# would change the percentiles.
+# Number of lines above 0 on the axis of numbers, share of a step's width that its bar takes, and number of calls below
+# which percentiles are not compared, because a single call would change them.
 MARKS, BAR, FEW = 4, 0.86, 20
-# No language looks at more of a number than whether it is below this one, and its last two digits.
+# The numbers below this one have all plural forms: in every language, these depend only on the last two digits.
 FORMS: Final = 200
 
 
 class Tally:
-    """Calls of the overview that are counted together, of which each row stands for ``part``."""
+    """Calls of the overview that are counted together; each row stands for ``part`` calls."""
 
     def __init__(self, rows: Sequence[Any], part: int = 1) -> None:
         groups = Counter(map(group_of, [row[1] for row in rows]))
@@ -125,7 +125,7 @@ def steps_of(rows: Sequence[Any], begins: datetime, ends: datetime, part: int) -
     found: dict[int, list[Any]] = defaultdict(list)
     for row in rows:
         found[bisect_right(marks, row[0].timestamp()) - 1].append(row)
-    # The first step begins with the period and the last one ends with it, which need be no round times.
+    # The first step begins and the last one ends with the period, which need not be at round times.
     edges = [begins, *bounds[1:-1], ends]
     return [Step(*step, Tally(found[number], part)) for number, step in enumerate(pairwise(edges))]
 
@@ -139,11 +139,11 @@ def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallE
     """Return the calls that a query finds in the overview's period, or a sample, and how many each stands for."""
     names = {term.name for term in query.terms}
     unindexed = {term.name for term in query.terms if query.known.look(term.name, term.value)[0] not in INDEXED}
-    # Where the time or one of the terms leaves few, all of them are read.
+    # If the time, alone or with one indexed term, leaves few calls, read all that match.
     for name in ("", *sorted(names - unindexed)):
         if not without(query, *(names - {name})).filter(calls)[MOST : MOST + 1].exists():
             return query.filter(calls), 1
-    # Keys are given in the order of time, or nearly so.
+    # Primary keys are nearly in the order of time, so their range tells about how many calls there are.
     first, last = (calls.order_by(order).values_list("pk", flat=True)[0] for order in ("time", "-time"))
     part = 2
     while part < 16**DIGITS and abs(last - first) // part > MOST / 2:
@@ -152,11 +152,11 @@ def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallE
 
 
 def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
-    """Return at most ``most`` and two round times for a chart: the first and the last may lie outside of the period."""
+    """Return at most ``most + 2`` round times for a chart; the first and the last may lie outside of the period."""
     minutes = (ends - begins) / timedelta(minutes=1)
     size = timedelta(minutes=next((size for size in ROUND if minutes / size <= most), ceil(minutes / most)))
     midnight = begins.replace(hour=0, minute=0, second=0, microsecond=0)
-    # By the clock on the wall, as the hours of a day are counted.
+    # Count from midnight in wall-clock time.
     found = [midnight + (begins - midnight) // size * size]
     while found[-1] < ends:
         found.append(found[-1] + size)
@@ -178,19 +178,19 @@ def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> 
 
 
 class Chart:
-    """The places of the overview's charts: percent of the width, and pixels of the height."""
+    """The coordinates in the overview's charts: percent of the width, and pixels of the height."""
 
     def __init__(self, steps: Sequence[Step], height: int = HEIGHT) -> None:
         self.steps, self.height = steps, height
         self.begins, self.ends = steps[0].begins, steps[-1].ends
-        # The day and the minute, or the second.
+        # Show seconds if the period is short.
         self.format = "Y-m-d H:i" if self.ends - self.begins > timedelta(minutes=30) else "Y-m-d H:i:s"
         most = max(step.tally.calls for step in steps)
         least = 10 ** floor(log10(max(1, most / MARKS)))
         self.scale = next(least * factor for factor in (1, 2, 5, 10) if least * factor * MARKS >= most)
         self.most = self.scale * max(1, ceil(most / self.scale))
         times = [value for step in steps for value in map(step.tally.percentile, SHARES.values()) if value > 0]
-        # Whole powers of ten, as a call of half a minute would flatten all others.
+        # A logarithmic axis in powers of ten: on a linear one, a call of half a minute would flatten all others.
         self.low = floor(log10(max(1.0, min(times, default=1.0))))
         self.high = max(self.low + 1, ceil(log10(max(1.0, max(times, default=1.0)))))
         counts, powers = range(0, self.most + 1, self.scale), [10.0**n for n in range(self.low, self.high + 1)]
@@ -292,7 +292,7 @@ class Overview:
         return _("about %s") % text if self.is_about else text
 
     def told(self, number: int, calls: int | str, failed: int | str) -> str:
-        """Return a text of calls and failed ones, in the words of a number of calls."""
+        """Return the text for these numbers of calls and failed calls, in the plural form for ``number``."""
         counts = {"calls": self.about(calls), "failed": self.about(failed)}
         return ngettext("%(calls)s call, %(failed)s failed", "%(calls)s calls, %(failed)s failed", number) % counts
 
@@ -302,7 +302,7 @@ class Overview:
         times = {name: duration_text(tally.percentile(share)) for name, share in SHARES.items()}
         label = f"{date_format(step.begins, chart.format)}\N{EN DASH}{date_format(step.ends, chart.format[6:])}: "
         width = chart.x(step.ends) - chart.x(step.begins)
-        # What is this short has so few calls that one may look at each.
+        # A step this short has so few calls that its bar leads to the list of calls.
         is_short = step.ends - step.begins <= timedelta(minutes=1)
         return {
             **{"step": step, "parts": chart.bars(step), "times": times},
@@ -315,7 +315,7 @@ class Overview:
         }
 
     def line(self, value: str, now: Tally, before: Tally, term: str) -> dict[str, Any]:
-        """Return a line of a list, with the addresses of its calls and of the overview of it."""
+        """Return a line of a list, with the URLs of its calls and of its own overview."""
         query, list_url = self.query.adding(**{term: value}), self.calls_url
         return {
             **{"now": now, "p95": duration_text(now.p95), "url": query.url(), "calls_url": query.url(list_url)},
@@ -339,7 +339,7 @@ def card(request: HttpRequest, home: Home) -> dict[str, Any]:
     now = timezone.now()
     overview = Overview(home.calls_url, CallQuery.parse(DEFAULT, now), now)
     calls = CallEntry._default_manager.order_by().filter(time__gte=overview.begins, time__lt=now)
-    # The index is there without the log, and so is its transaction.
+    # If the log cannot be read, the index must still work, and so must a transaction around it.
     with suppress(DatabaseError), transaction.atomic(using=calls.db):
         rows, part = sample(overview.query, calls)
         found = list(rows.values_list(*READ[:4]))
@@ -356,7 +356,7 @@ def card(request: HttpRequest, home: Home) -> dict[str, Any]:
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Answer with the overview."""
+    """Render the overview page."""
     now = timezone.now()
     query = CallQuery.parse(request.GET.get("q", ""), now)
     timed = query if query.period else query.adding(time=DEFAULT)

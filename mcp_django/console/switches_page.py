@@ -22,8 +22,8 @@ from .console_pages import Page
 from .visibility_page import known_sites
 
 CHANGE: Final = "mcp_django.change_switch"
-# Of those that are over, the last ones are shown; of clients with one name, those that called last; of names that could
-# be meant, so many are offered.
+# Maximum numbers of ended switches that are shown (the latest), of clients with one name (those that called last), and
+# of names that the form can complete.
 MAX_ENDED: Final = 20
 MAX_CLIENTS: Final = 50
 MAX_OFFERED: Final = 1_000
@@ -36,7 +36,7 @@ LASTS: Final = {
     "1440": gettext_lazy("a day"),
     "10080": gettext_lazy("a week"),
 }
-# Characters of a path to which a form leads back.
+# Maximum characters of the path to which a form leads back.
 MAX_PATH: Final = 2_000
 TARGETLESS: Final = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES)
 
@@ -70,7 +70,7 @@ class SwitchForm(forms.Form):
 
     @cached_property
     def names(self) -> dict[str, set[str]]:
-        """The names of what is known, by kind."""
+        """The known names that can be switched off, by kind of switch."""
         return known_names(known_sites().values())
 
     @property
@@ -109,7 +109,7 @@ def proposed(request: HttpRequest) -> dict[str, str]:
 
 
 def clients_named(name: str) -> dict[str, Any]:
-    """Return the ids of the clients that call themselves so, or the id that it is, with the time of their last call."""
+    """Return the ids of the clients with this name, or the id itself, each with the time of the client's last call."""
     column, values = KnownValues().look("client", name.replace("\0", "")[:255])
     calls = CallEntry._default_manager.filter(**{f"{column}__in": values}).exclude(client_id="").order_by("-time")
     found: dict[str, Any] = {}

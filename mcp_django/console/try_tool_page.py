@@ -34,10 +34,10 @@ from .visibility_page import SiteForm, known_sites, with_defaults
 from .visibility_report import ask, request_of, tokens
 
 MAX_HELP: Final = 600
-# Rows of a relation to choose from, and characters of arguments in a link.
+# Maximum number of rows of a relation to choose from, and maximum characters of arguments in a link.
 MAX_CHOICES: Final = 100
 MAX_ARGUMENTS: Final = 20_000
-# Between an argument and the name of one of its members.
+# Separates the name of an argument from that of its member in the name of a form field.
 WITHIN: Final = "."
 
 
@@ -68,7 +68,7 @@ class Lines(forms.CharField):
 
 
 class Chosen(forms.ChoiceField):
-    """A choice field for a JSON Schema ``enum``; ``none`` is what stands for no value."""
+    """A choice field for a JSON Schema ``enum``; ``none`` has the choices that stand for no value."""
 
     none: Sequence[tuple[str, str]] = (("", "-"),)
 
@@ -116,7 +116,7 @@ class Pairs(Lines):
 
 class SchemaForm(forms.Form):
     """The try page's Django form for a tool, made from its JSON Schema. Nothing is required: the tool validates.
-    ``initial`` are values by name, as they are in JSON."""
+    ``initial`` has JSON values by name."""
 
     def __init__(
         self, schema: Mapping[str, Any], data: Any = None, *, initial: Mapping[str, Any] | None = None, prefix: str
@@ -205,14 +205,14 @@ def _shown(field: forms.Field, value: Any) -> Any:
 
 
 GENERIC: Final = frozenset(tool.name for tool in GENERIC_TOOLS)
-# What the console calls itself in the log and in the admin's history.
+# Client name of the console in the log and in the admin's history.
 NAME: Final = "console"
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
-# Rows, columns and characters of a cell that are shown of an answer; all of it stands in its JSON.
+# Maximum number of rows and columns, and maximum characters of a cell, in the table of an answer.
 MAX_ROWS: Final = 200
 MAX_COLUMNS: Final = 40
 MAX_CELL: Final = 300
-# Characters of JSON that are shown.
+# Maximum characters of JSON that are shown.
 MAX_JSON: Final = 100_000
 
 
@@ -307,12 +307,12 @@ class Answer:
 
     @property
     def json(self) -> str:
-        """The result."""
+        """The result as JSON text."""
         return json.dumps(self.result, indent=1, ensure_ascii=False)[:MAX_JSON]
 
     @property
     def tokens(self) -> int:
-        """About how many tokens a model reads of the tried tool's answer."""
+        """The estimated tokens that an AI model reads of the tried tool's answer."""
         return tokens(self.refusal or self.result.get("content", []))
 
     @property
@@ -322,7 +322,7 @@ class Answer:
 
 
 class TryIt:
-    """One request for the page."""
+    """One request for the page to try a tool."""
 
     def __init__(self, page: Page, request: HttpRequest) -> None:
         self.page, self.request = page, request
@@ -357,7 +357,7 @@ class TryIt:
         return self._answered(tool) if "asked_for" in self.request.POST else self._run(tool)
 
     def _linked(self) -> dict[str, Any]:
-        """Return the arguments that a link gives, as JSON or as the logged call whose arguments they were."""
+        """Return the arguments that a link gives as JSON, or by the key of a logged call that had them."""
         text, key = self.request.GET.get("arguments", ""), self.request.GET.get("call", "")
         if key and self.request.user.has_perm("mcp_django.view_bodies"):
             text = getattr(self.page.home.get_object(self.request, key), "arguments", "")

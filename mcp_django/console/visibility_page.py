@@ -20,7 +20,7 @@ from ..transports.local_client import CallFailed
 from .console_pages import Page
 from .visibility_report import visibility_of
 
-# Of a user with more access, the newest can be chosen.
+# Maximum number of a user's tokens to choose from, the newest first.
 MAX_ACCESS: Final = 50
 
 
@@ -67,7 +67,7 @@ class AsUserForm(SiteForm):
         """The user whose visibility is shown, None without one."""
         model, name = get_user_model(), self.data.get("user", "").strip()
         try:
-            # PostgreSQL fails on a NUL, where others find nobody.
+            # PostgreSQL raises an error for a NUL character, where other databases find nobody.
             return model._default_manager.get_by_natural_key(name) if "\0" not in name else None
         except (model.DoesNotExist, ValueError):
             return None

@@ -34,9 +34,9 @@ from ..tools.function_tools import FunctionTool
 from ..tools.model_overview import may_words
 from ..transports.local_client import LocalClient
 
-# Bytes of JSON to a token, about, with the tokenizers of today.
+# Approximate bytes of JSON per token.
 BYTES_PER_TOKEN: Final = 4
-# Pages of a list that are read.
+# Maximum number of pages that are read of a list.
 MAX_PAGES: Final = 50
 
 
@@ -76,8 +76,8 @@ class SeenModel:
 class VisibilityReport:
     """The visibility report of one user: ``resources`` and ``prompts`` by their URIs and names.
 
-    ``off`` is what every call is answered with while the caller, or everything, is switched off. ``budgets`` are what
-    is left of the caller's today, by kind ("user", "client", "service") and quantity; calls are refused at none.
+    ``off`` is the answer to every call while the caller, or everything, is switched off. ``budgets`` has what is left
+    of the caller's budgets today, by kind ("user", "client", "service") and quantity.
     """
 
     site: str
@@ -101,7 +101,7 @@ class VisibilityReport:
         return sum(tool.tokens for tool in self.tools)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the report as plain values for JSON."""
         return {**asdict(self), "tool_tokens": self.tool_tokens}
 
 
@@ -121,8 +121,8 @@ def visibility_of(
 ) -> VisibilityReport:
     """Return the visibility report of ``person``; with ``model``, of that Django model alone.
 
-    ``facts`` are those kept with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` gives them,
-    ``client_id`` is that of its client.
+    ``facts`` are those stored with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` returns them, and
+    ``client_id`` is the client of the token.
     """
     scopes = tuple(scopes)
     request = request_of(LocalClient(site, person, scopes, facts))
@@ -262,7 +262,7 @@ def _lacks(permission: str) -> str:
 
 
 def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Hidden, ...]]:
-    # By their labels: the history is read as a model of its own, in place of the admin's.
+    # Compare labels, because another class stands for the admin's LogEntry under the same label.
     visible = {exposure.label: exposure for exposure in access_of(request).exposures}
     seen, missing = [], []
     for model in models:
@@ -357,7 +357,7 @@ def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[s
     """Yield a model's columns and many-to-many fields that the visibility report lists as hidden, with reasons."""
     declared = set(exposure.get_fields(request))
     for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
-        # The columns of the history are this app's own.
+        # The columns of the history model are this app's own: no project hides them.
         if item.name in visible or exposure.opts.apps is not apps:
             continue
         if item.name in exposure.exclude:
