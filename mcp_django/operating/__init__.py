@@ -1,1 +1,1 @@
-"""What those who run a site see of its calls and can do about them."""
+"""For those who run a site: the call log, metrics, alerts, budgets and switches."""

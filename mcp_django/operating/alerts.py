@@ -1,7 +1,7 @@
-"""Alerts: a new client, many failed calls, a budget that is used up, and a switch that ended are told to people.
+"""Alerts: tell people about a new client, many failed calls, a used-up budget, or a switch that has ended.
 
-An alert is told by a thread of its own, once for all workers that share the cache: it goes to the log, to the receivers
-of the signal ``alert_raised``, and by mail to ``ADMINS`` where the settings say so.
+A thread of its own sends an alert, once for all workers that share the cache: to the log, to the receivers of the
+signal ``alert_raised``, and by mail to ``ADMINS`` if the settings say so.
 """
 
 import logging
@@ -26,26 +26,26 @@ from ..signals import alert_raised, client_connected
 logger = logging.getLogger("mcp_django")
 
 PREFIX: Final = "mcp_django:alert:"
-# Seconds in which an alert is told once, in which one mail of a kind is sent, and that a count is kept.
+# Seconds within which an alert is sent once, within which one mail of a kind is sent, and for which counts are kept.
 ONCE: Final = 24 * 3600
 MAIL_EVERY: Final = 600
 KEPT: Final = 2 * 3600
-# So long a share of failed calls that stays high is told once.
+# Seconds before an alert about failed calls is repeated, if their share stays high.
 AGAIN: Final = 3600
-# Alerts that a worker remembers.
+# Maximum number of alerts that a worker remembers.
 MOST: Final = 1_000
 FAILURES: Final = ("error", "tool_error")
 
 
 class Alerts:
-    """The alerts that this process raised, by when, in seconds of the monotonic clock."""
+    """The alerts that this process has raised, and when, in seconds of the monotonic clock."""
 
     def __init__(self) -> None:
         self._raised: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def raise_alert(self, kind: str, key: str, text: str, facts: dict[str, Any], once: float = ONCE) -> None:
-        """Have an alert told in the background; ``key`` tells alerts of a kind apart, each is told ``once``."""
+        """Send an alert in the background, but only once in ``once`` seconds for each ``key`` of a kind."""
         if settings.TELEMETRY["alerts"] == "off":
             return
         key, now = f"{PREFIX}{kind}:{key}", time.monotonic()
@@ -56,7 +56,7 @@ class Alerts:
                 self._raised.clear()
             self._raised[key] = now
         thread = threading.Thread(target=tell, args=(kind, key, text, once, facts), name="mcp-alert", daemon=True)
-        # A process that ends may have no more threads.
+        # A process that is ending cannot start threads.
         with suppress(RuntimeError):
             thread.start()
 
@@ -94,7 +94,7 @@ alerts: Final = Alerts()
 
 
 def tell(kind: str, key: str, text: str, once: float, facts: dict[str, Any]) -> None:
-    """Tell an alert, unless another worker did: log it, send ``alert_raised``, and mail it to ``ADMINS``."""
+    """Send an alert, unless another worker did: log it, send ``alert_raised``, and mail it to ``ADMINS``."""
     try:
         if not _is_first(key, once):
             return

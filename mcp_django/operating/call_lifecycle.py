@@ -38,15 +38,15 @@ from .switches import board
 
 logger = logging.getLogger("mcp_django")
 
-# Characters of what a client or a token names.
+# Maximum characters of a name that comes from a client or a token.
 MAX_NAME: Final = 100
 TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*", re.DOTALL)
-# Outcomes of calls for whose end nobody waits, and what the log says of their writes.
+# Outcomes of calls whose client no longer waits, and what the log says about their writes.
 STOPPED: Final = frozenset({"cancelled", "error:timeout"})
 UNDONE: Final = "Nothing was changed."
 DONE: Final = "It was done all the same."
 UNSURE: Final = "It was about to be done: look at the data."
-# Clients send it to see whether anybody is there.
+# Clients ping only to see whether the server is there.
 NOT_LOGGED: Final = frozenset({"ping"})
 
 
@@ -63,7 +63,7 @@ def begin(request: MCPRequest, call: Call) -> None:
             record.model, record.action = _name(given.get("model")), _name(given.get("action"))
     if call.method not in NOT_LOGGED:
         if settings.CALL_LOG and settings.CALL_LOG["capture"] == "full":
-            # Held until the call is logged.
+            # The record keeps these until the call is logged.
             if given is None:
                 given = {name: value for name, value in call.params.items() if name not in LEFT_OUT}
             record.arguments = given
@@ -98,7 +98,7 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
     is_local = context.resource == "stdio:"
     if not record.kind and (is_local or user is not None):
         record.kind = "stdio" if is_local else "service" if SERVICE_ACCOUNT in context.facts else "person"
-    # Enough to find the token again, and nothing that could stand for it.
+    # Part of a checksum: it finds the token again, and cannot be used as one.
     record.token = getattr(auth, "checksum", "")[:16]
     record.session = getattr(context.session, "id", "")
     if not record.trace and (found := TRACE.fullmatch(context.trace.get("traceparent", ""))):
@@ -158,14 +158,14 @@ class counted:
 
 def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     """End the lifecycle of a call, once: send ``call_finished``, spend budgets, and log the record. A write is logged
-    when this returns; all else is logged within seconds."""
+    before this returns, any other call within seconds."""
     record = request.mcp.record
     if record.duration:
         return
     record.duration = (time.perf_counter() - record.began) * 1000
     record.outcome, record.size = record.outcome or outcome, size
     if record.writes and outcome in STOPPED:
-        # What is told says what becomes of the transaction, if one is under way.
+        # The log says what happens to the transaction, if one is open.
         record, kept = copy(record), record.kept
         if kept is not None and record.is_ending:
             record.detail = UNSURE
@@ -205,18 +205,18 @@ def measure(request: MCPRequest) -> None:
         logger.error("A call could not be measured", exc_info=error)
 
 
-# Seconds of a period; refusals of one cause that are kept of it, of all who have no good token together, and of one
-# caller who has one; causes that are counted at a time.
+# Seconds of a period; maximum refusals with one cause that are logged in it, of all callers without a valid token
+# together and of each caller with one; and maximum number of causes that are counted at a time.
 PERIOD: Final = 60.0
 OF_STRANGERS: Final = 60
 OF_CALLER: Final = 600
 MAX_COUNTED: Final = 1_000
-# For the outcome, by HTTP status; any other is an error of its number.
+# Outcomes by HTTP status; any other status is an error with its number.
 RATE: Final = "refused:rate"
 TOKEN: Final = "refused:token"
 REASONS: Final = {401: TOKEN, 403: "refused:origin", 429: RATE}
 
-# By cause: when its period began, how many were kept of it, and how many were not.
+# By user and cause: when the period began, how many refusals were logged in it, and how many were left out.
 _counted: OrderedDict[tuple[str, str], tuple[float, int, int]] = OrderedDict()
 _lock = threading.Lock()
 
@@ -229,9 +229,9 @@ def outcome_of(status: int) -> str:
 def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str = "", cause: str = "") -> None:
     """End the lifecycle of a request that was refused before it became a call: see :func:`finish`.
 
-    ``outcome`` is as in the log, ``detail`` says more of it, and ``method`` is what was asked for, as far as it is
-    known. ``cause`` tells refusals of one outcome apart, and is one of the package's own texts: a stranger cannot make
-    a new one. On an event loop receivers are told by a thread.
+    ``outcome`` is as in the log, ``detail`` explains it, and ``method`` is the method of the request, if it is known.
+    ``cause`` distinguishes refusals with the same outcome; it has to be a text of this package, so that strangers
+    cannot make new causes. On an event loop, a background thread calls the receivers.
     """
     record = request.mcp.record
     is_told = settings.CALL_LOG or call_finished.has_listeners()
@@ -241,7 +241,7 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
     describe_caller(request, record)
     left_out = _count(record, outcome, cause) if is_told else None
     if left_out is None:
-        # Nobody is told of it, but it is counted, and its span ends.
+        # Neither log nor receivers get this refusal, but metrics count it, and its span ends.
         record.settle(outcome)
         record.duration = (time.perf_counter() - record.began) * 1000
         measure(request)
@@ -271,20 +271,20 @@ def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
         return left_out
 
 
-# What an object calls the name of a field, and its value, where it is about one.
+# Members of a JSON object that name a field, and members that hold the value of this field.
 NAMED_BY: Final = ("field", "name", "path", "column")
 VALUES: Final = ("value", "values", "equals")
-# Parameters that are no arguments, or are signed.
+# Parameters that are not arguments, or that are signed.
 LEFT_OUT: Final = frozenset({"_meta", "inputResponses", "requestState"})
-# What stands at the end of what was cut.
+# Marks the end of a text that was cut.
 CUT: Final = "…"
 
 
 def captured(request: MCPRequest) -> tuple[str, str]:
     """At the end of a call's lifecycle, capture arguments and result: JSON for the log, redacted and cut.
 
-    What is named like a secret, or looks like one, is blanked first, then the project's own ``redact`` has its say.
-    What cannot be made safe is not kept.
+    Values that are named like a secret, or look like one, are blanked first. Then the project's own ``redact`` runs.
+    If either fails, nothing is kept.
     """
     record: CallRecord = request.mcp.record
     exposure = request.mcp.site.exposures_by_label.get(record.model)
@@ -295,7 +295,7 @@ def captured(request: MCPRequest) -> tuple[str, str]:
             arguments, result = import_string(redact)(record.tool, arguments, result)
         return _text(arguments), _text(result)
     except Exception as error:
-        # Its text may hold what was to be redacted.
+        # Do not log the error's text: it may contain what was to be redacted.
         logger.error("What a call was about is not kept: redacting it failed (%s)", type(error).__name__)
         return "", ""
 
@@ -320,7 +320,7 @@ def _text(value: Any) -> str:
     most: int = settings.CALL_LOG["max_bytes"]
     text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     if not text.isprintable():
-        # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
+        # Escape invisible characters and those that turn the direction of a text, as they can mislead the reader.
         text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
     written = text.encode()
     return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT
@@ -328,7 +328,7 @@ def _text(value: Any) -> str:
 
 class Blanking:
     """Replaces secrets by ``HIDDEN`` in the arguments and results that are captured as a call's lifecycle ends.
-    ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell."""
+    ``model`` is the call's model, if known: its fields can be secrets even if their names do not look like it."""
 
     def __init__(self, model: type[Model] | None = None) -> None:
         self.model = model

@@ -1,8 +1,8 @@
 """Storage of the call log: a thread stores the rows of finished calls in batches, those of writes at once.
 
-It never fails a call, and holds none up for longer than a moment. On SQLite it gives way to whoever uses the database.
-While the database does not take rows, they wait; when too many wait, or for too long, they are left out, which the log
-of the server says and :func:`state` counts.
+Logging never fails a call, and never delays one for more than a moment. On SQLite it gives way to the project's own
+queries. Rows wait while the database does not accept them; if too many wait, or wait for too long, they are dropped.
+The server's log reports dropped rows, and :func:`state` counts them.
 """
 
 import asyncio
@@ -33,40 +33,40 @@ from .gauges_and_query_comments import gauge
 
 logger = logging.getLogger("mcp_django")
 
-# Seconds between two batches, at first between two attempts, after which rows that cannot be stored are left out, after
-# which the server's log says that there are none, between two lines about how many are left out, and after which a
-# thread with nothing to do ends.
+# Seconds between two batches, before the first retry (doubled each time), after which waiting rows are dropped, after
+# which the server's log reports that the database fails, between two reports of dropped rows, and after which an idle
+# thread ends.
 EVERY: Final = 1.0
 AGAIN: Final = 0.05
 PATIENCE: Final = 60.0
 SAID_AFTER: Final = 10.0
 SAID_EVERY: Final = 60.0
 IDLE: Final = 10.0
-# Seconds that the answer of a write waits for its row, that the end of the process waits for the last rows, and that a
-# statement waits for a lock on PostgreSQL.
+# Seconds that the response to a write waits for its row to be stored, that the end of the process waits for the last
+# rows, and that a statement waits for a lock on PostgreSQL.
 AT_ONCE: Final = 0.5
 LAST: Final = 1.5
 LOCKED: Final = 0.5
-# On SQLite a lock is not waited for, as others wait meanwhile; after some seconds in vain it is, for a moment.
+# On SQLite, do not wait for the lock, because others would wait meanwhile; after PUSHES_AFTER seconds, wait for PUSH.
 PUSHES_AFTER: Final = 2.0
 PUSH: Final = 0.05
-# The databases that take rows by a statement of the log's own.
+# Databases for which this module has an INSERT statement of its own.
 QUICK: Final = frozenset({"sqlite", "postgresql"})
-# Rows of one statement, and rows that wait.
+# Maximum number of rows in one statement, and of rows that wait.
 BATCH: Final = 500
 MAX_WAITING: Final = 20_000
-# A row is one that the database cannot hold.
+# Errors which say that the database cannot hold the values of a row.
 UNFIT: Final = (DataError, IntegrityError, ValueError, TypeError, OverflowError)
-# The values of a row, in the order of the fields that the database does not make. An instance of the model would take
-# longer than all else that a call does for the log.
+# The values of a row in the order of FIELDS, which leave out the primary key. Creating a model instance would take
+# longer than all other logging work of a call.
 Row = tuple[Any, ...]
 FIELDS: Final = CallEntry._meta.concrete_fields[1:]
 COLUMNS: Final = tuple(str(field.column) for field in FIELDS)
-# What a row has from the record; the last two are the record's bodies.
+# Attributes of the record by field, if they have another name. The last two fields are the record's bodies.
 NAMED: Final = {"call_id": "id.hex", "time": "started"}
 OUTCOME: Final = COLUMNS.index("outcome")
 OF_RECORD: Final = attrgetter(*(NAMED.get(field.name, field.name) for field in FIELDS[:-2]))
-# When it came, and what is set once it has been tried to store it.
+# When the row was queued, the row, and an event to set after the first attempt to store it.
 Waiting = tuple[float, Row, threading.Event | None]
 
 
@@ -90,7 +90,7 @@ class Writer:
         self._failing_since, self._said_failing = 0.0, False
         self._said, self._said_at = 0, 0.0
         self._lock, self._turn = threading.Lock(), threading.RLock()
-        # A signal handler may interrupt whoever puts something into it.
+        # A SimpleQueue, because a signal handler can interrupt put() and call it again.
         self.wake: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -105,7 +105,7 @@ class Writer:
             self.waiting.append((time.monotonic(), row, tried))
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="mcp-log", daemon=True)
-                # A process that ends may have no more threads: the call does not fail for that.
+                # A process that is ending cannot start threads: this must not fail the call.
                 with suppress(RuntimeError):
                     thread.start()
                     self._thread = thread
@@ -115,7 +115,7 @@ class Writer:
 
     def put_at_once(self, row: Row) -> None:
         """Store a call log row before returning, unless the database is away or too slow."""
-        # Read before it can change: a database that has just refused is not waited for.
+        # Read this before put() can change it: do not wait for a database that is failing.
         is_failing = bool(self._failing_since)
         tried = threading.Event()
         self.put(row, tried)
@@ -138,7 +138,7 @@ class Writer:
                     self.flush()
                     close_old_connections()
                 except Exception as error:
-                    # Without this thread nothing would be logged any more.
+                    # Keep the thread running: without it, no more calls would be logged.
                     if not self._failing_since:
                         logger.exception("The log of calls met an error, and goes on")
                     self.fail(error)
@@ -155,7 +155,7 @@ class Writer:
                     pass
             finally:
                 self.is_storing = False
-        # How many are left out is said now and then.
+        # Report dropped rows now and then, not for each batch.
         now, more = time.monotonic(), self.left_out - self._said
         if more and (not self._said_at or now - self._said_at >= SAID_EVERY):
             self._said, self._said_at = self.left_out, now
@@ -221,7 +221,7 @@ class Writer:
         self.failed = now
 
     def succeeded(self) -> None:
-        """Note that the database takes rows."""
+        """Note that the database stores call log rows, and log it after a failure."""
         if self._said_failing:
             logger.warning("The log of calls is written again")
         self.failed, self._failing_since, self._said_failing, self._said_at = None, 0.0, False, 0.0
@@ -234,8 +234,8 @@ def _alias() -> str:
 def store(rows: Sequence[Row]) -> None:
     """Store rows in the call log, ignoring duplicates; raises ``DatabaseError``.
 
-    Django would prepare each value of each row by itself, which takes several times as long as all else that is done
-    for one.
+    ``bulk_create`` is only the fallback: it prepares each value of each row by itself, which takes several times as
+    long as all other logging work for a row.
     """
     alias = _alias()
     connection: Any = connections[alias]
@@ -279,7 +279,7 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
             usual = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
             cursor.execute(f"PRAGMA busy_timeout = {_writer.patience * 1000:.0f}")
             try:
-                # Connections that share one database in memory cannot wait for each other: tests have such.
+                # Connections that share an in-memory database, as in tests, cannot wait for each other.
                 with writing(alias, "IMMEDIATE" if connection.is_in_memory_db() else "EXCLUSIVE"):
                     yield
             finally:
@@ -321,7 +321,7 @@ def _keep(row: Row, writer: Writer, keep: Callable[[Row], None]) -> None:
     elif is_away:
         writer.put(row)
     else:
-        # It goes into this thread's transaction, which is not the call's: no other could have it, on SQLite.
+        # Use this thread's open transaction, which is not the call's: on SQLite, no other thread could write now.
         try:
             writer.store_now([row])
         except Exception as error:
@@ -339,7 +339,7 @@ def is_on_loop() -> bool:
 
 
 def flush() -> None:
-    """Store what waits, in this thread."""
+    """Store all waiting call log rows in this thread."""
     _writer.flush()
 
 
@@ -349,17 +349,17 @@ def drain() -> None:
     writer.is_closing = True
     writer.wake.put(None)
     until = time.monotonic() + LAST
-    # It may have interrupted whoever holds a lock that the thread needs: so it waits for a time alone.
+    # A signal may have interrupted the holder of a lock that the thread needs, so wait for LAST seconds at most.
     while (writer.waiting or writer.is_storing) and writer.failed is None and time.monotonic() < until:
         time.sleep(0.01)
 
 
 def state() -> State:
-    """Return how the log is."""
+    """Return the state of the call log's storage."""
     return State(len(_writer.waiting), _writer.left_out, _writer.failed is not None)
 
 
-# Rows of one statement, more only where they have one time.
+# Maximum number of rows that one statement deletes; more only if they have the same time.
 DELETED_AT_ONCE: Final = 10_000
 
 
@@ -371,15 +371,15 @@ def old_calls(days: int) -> Any:
 def clear_calls(days: int) -> int:
     """Delete stored call log rows that are older than so many days, the oldest first; return their number.
 
-    Each batch is a transaction of its own, and is found by the index of the time: what was deleted before is not looked
-    at again.
+    Each batch is a transaction of its own. The index on time finds it from the end of the last batch on, so that
+    deleted rows are not scanned again.
     """
     rows, since, deleted = old_calls(days), None, 0
     while True:
         old = rows.filter(time__gte=since) if since is not None else rows
         found = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
         batch = old.filter(time__lte=found[0]) if found else old
-        # There are no relations and no signals to look for.
+        # Delete without Django's collector: these rows have no relations and no signal receivers.
         deleted += batch._raw_delete(rows.db)
         if not found:
             return deleted
@@ -397,5 +397,5 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-# In its own thread: this one would wait for a silent database for ever.
+# Let the log's thread store the last rows: this one would wait forever for a database that does not answer.
 atexit.register(drain)

@@ -1,8 +1,8 @@
 """Daily budgets: how many calls, rows and bytes a user, a client or a service account has in a day.
 
-They are counted in the shared cache, for all workers together, and days are those of UTC. A call is let in while
-something is left: what it reads, writes and sends is known at its end, so the last one may go beyond. While the cache
-is out of order each worker counts on by itself, and tells the cache afterwards.
+They are counted in the shared cache, for all workers together, and days are those of UTC. A call can start while
+something is left. What it reads, writes and sends is known only at its end, so the last call can exceed the budget.
+While the cache fails, each worker counts by itself, and adds its counts to the cache afterwards.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ from .alerts import alerts
 logger = logging.getLogger("mcp_django")
 
 DAY: Final = 24 * 3600
-# Counters that a worker knows.
+# Maximum number of counters that a worker remembers.
 MOST: Final = 10_000
-# What does the work; lists and the handshake are free, so that a client can connect and be told.
+# Methods that use a budget. Lists and the handshake are free, so that a client can connect and read the refusal.
 COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 FREE_TOOL: Final = "connection_info"
 WORDS: Final[Mapping[str, str]] = {
@@ -64,7 +64,7 @@ def resets_in() -> int:
 
 
 def budgets_of(request: MCPRequest) -> list[Budget]:
-    """Return the daily budgets that apply to the caller of a request. A service account has its own; a person that of
+    """Return the daily budgets that apply to the caller of a request: one for a service account; for a person, that of
     the user and that of the client."""
     configured, record = settings.BUDGETS, request.mcp.record
     if not configured:
@@ -87,7 +87,7 @@ def budgets_of(request: MCPRequest) -> list[Budget]:
 
 
 def is_counted(record: CallRecord) -> bool:
-    """Return whether the call takes from a budget."""
+    """Return whether the call uses daily budgets."""
     return record.method in COUNTED and record.tool != FREE_TOOL
 
 
@@ -175,11 +175,11 @@ class Counts:
         self._lock = threading.Lock()
 
     def add(self, key: str, amount: int) -> int:
-        """Return how much is used, this amount included."""
+        """Add an amount to a counter, and return how much is used with it."""
         with self._lock:
             amount += self._untold.pop(key, 0)
         try:
-            # The first of the day; where two are, the second counts on.
+            # The first amount of a day creates the counter. If another worker was faster, add to its counter.
             is_first = cache.add(key, amount, timeout=2 * DAY)
             used = amount if is_first else int(cache.incr(key, amount))
         except Exception as error:
@@ -191,7 +191,7 @@ class Counts:
         return used
 
     def used(self, keys: list[str]) -> dict[str, int]:
-        """Return how much is used of each."""
+        """Return how much of each counter is used."""
         try:
             found: dict[str, int] = cache.get_many(keys) if keys else {}
             self._note(found)

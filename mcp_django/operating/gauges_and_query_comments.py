@@ -39,25 +39,25 @@ def levels() -> Iterator[Level]:
     yield from list(_levels.values())
 
 
-# Comments on queries (TELEMETRY['sql_comments']), by which a database's own views and logs say who asked: in the
-# format of sqlcommenter (google/sqlcommenter, spec), at the end of the statement: its plans are those of the statement
-# without. Values are percent-encoded down to letters, digits and ``_.-~``, so that no text of a client can end the
-# comment or be taken for a parameter.
+# SQL comments (TELEMETRY['sql_comments']) let a database's own views and logs show who sent a query. They have the
+# format of sqlcommenter (google/sqlcommenter, spec) and stand at the end of the statement, where they do not change its
+# plan. Values are percent-encoded down to letters, digits and ``_.-~``, so that no text of a client can end the comment
+# or be taken for a parameter.
 
-# Characters of each value before it is encoded.
+# Maximum characters of each value before it is encoded.
 MAX_VALUE: Final = 100
 
 
 def comment_of(record: CallRecord, *, is_shared: bool = False) -> str:
-    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``. With ``is_shared`` it
-    is without what each call has of its own."""
+    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``. ``is_shared`` leaves
+    out the ``traceparent``, which is different for each call."""
     client = record.client_id or record.client_name
     return _comment(settings.SERVER["name"], client, record.tool, "" if is_shared else record.traceparent)
 
 
 @lru_cache(maxsize=512)
 def _comment(application: str, client: str, tool: str, traceparent: str) -> str:
-    # In the order of their names, as sqlcommenter has it.
+    # Sorted by name, as sqlcommenter requires.
     values = {"application": application, "client": client, "tool": tool, "traceparent": traceparent}
     pairs = (f"{name}='{_encoded(value)}'" for name, value in values.items() if value)
     return f"/*{','.join(pairs)}*/"
@@ -68,18 +68,18 @@ def _encoded(text: str) -> str:
 
 
 def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Mapping[str, Any]) -> Any:
-    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's. What is no text,
-    and what ends with a comment of somebody else's, stays as it is."""
+    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's. Statements that are
+    not text, or that already end with a comment, stay as they are."""
     record = CURRENT.get()
     if record is None or not isinstance(sql, str) or sql.rstrip().endswith("*/"):
         return execute(sql, params, many, context)
     connection = context["connection"]
-    # Oracle and prepared statements find a plan again by the whole text of the statement.
+    # Oracle and prepared statements reuse a plan only for the same text, so it must not change with each call.
     is_prepared = getattr(connection.connection, "prepare_threshold", None) is not None
     comment = comment_of(record, is_shared=connection.vendor == "oracle" or is_prepared)
     if many or params is not None:
         comment = comment.replace("%", "%%")
-    # Wrappers that look at the statement are not to take text of a client for a part of it.
+    # Wrappers that read the statement get it without the comment, which contains text from the client.
     return execute(f"{sql} {comment}", params, many, {**context, PLAIN_SQL: sql})
 
 

@@ -1,7 +1,7 @@
 """Prometheus metrics: counters of calls, gauges of this process, and the view that serves them.
 
-Labels are the site's own: sites, methods of the protocol, tools that it has, ways in which calls end. No text of a
-client makes a new series. It needs the extra ``prometheus``; only what needs this module imports it.
+Label values are known names: sites, methods of the protocol, tools, outcomes. Text from a client never makes a new
+series. The module needs the extra ``prometheus``, so it is imported only where it is used.
 """
 
 import os
@@ -29,15 +29,15 @@ from ..models import Session, Stream
 from .gauges_and_query_comments import levels
 
 PREFIX: Final = "mcp_django"
-# Seconds: those of the conventions for MCP.
+# Seconds, as in OpenTelemetry's conventions for MCP.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 METHODS: Final = frozenset(method for method, _ in CLIENT_REQUESTS)
 ENDS: Final = frozenset({"failed", "ok", "asked", "tool_error", "refused", "error", "cancelled"})
-# Reasons of refusals that are told apart: a project gives its own, and should not make them of what clients say.
+# Maximum number of reasons for refusals with a series of their own: a project could make reasons of clients' texts.
 MAX_REASONS: Final = 50
 OTHER: Final = "other"
 PERMISSION: Final = "mcp_django.view_callentry"
-# Where it is set, processes keep what they count in files of this directory.
+# Environment variable of prometheus_client: the directory in whose files several processes keep their counts.
 DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 CALLS: Final = Counter(
@@ -55,7 +55,7 @@ QUERIES: Final = Counter(f"{PREFIX}_queries", "Queries of calls.", ["site", "too
 QUERY_SECONDS: Final = Counter(f"{PREFIX}_query_seconds", "Time of the queries of calls.", ["site", "tool"])
 
 _reasons: set[str] = set()
-# With several processes: what each had when its last call ended.
+# With several processes: this one's gauges, with their values at the end of its last call.
 _shared: dict[str, Gauge] = {}
 
 
@@ -76,7 +76,7 @@ def observe(record: CallRecord) -> None:
     QUERIES.labels(site, tool).inc(record.queries)
     QUERY_SECONDS.labels(site, tool).inc(record.query_time / 1000)
     if DIRECTORY in os.environ:
-        # The process that is asked has the sum of what is there now in all.
+        # The process that serves the metrics reports the sum of all processes' gauges.
         for level in levels():
             if level.name not in _shared:
                 name = f"{PREFIX}_{level.name}"
@@ -92,7 +92,7 @@ def _known(reason: str) -> str:
 
 
 class Levels(Collector):
-    """What is there now in this process."""
+    """Collect Prometheus metrics of the gauges of this process."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""
@@ -129,8 +129,8 @@ if DIRECTORY not in os.environ:
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Serve all metrics of the project in Prometheus' text format. Whoever sends the ``metrics_token`` as a bearer
-    token may read them, and users who may view the log of calls."""
+    """Serve all metrics of the project in Prometheus' text format, to requests with the ``metrics_token`` as bearer
+    token and to users who may view the log of calls."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if settings.TELEMETRY["metrics_token"] and scheme.lower() == "bearer":
         may_read = constant_time_compare(given.strip(), settings.TELEMETRY["metrics_token"])

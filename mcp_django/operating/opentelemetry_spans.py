@@ -1,9 +1,9 @@
 """OpenTelemetry: a server span and a measurement for each call, and the durations of sessions.
 
 Names and attributes are those of the conventions for MCP (open-telemetry/semantic-conventions-genai, gen-ai/mcp.md).
-Arguments, results and messages of errors are in none of them: they can hold what is in the project's rows. What goes
-into measurements is the site's own: no text of a client makes a new series. Spans are those of the providers that the
-project sets up. Only what needs this module imports it, so that the extra ``telemetry`` is not missed elsewhere.
+Arguments, results and messages of errors are left out, because they can contain the project's data. Measurements have
+only known names as attributes: text from a client never makes a new series. The project sets up the providers. The
+module needs the extra ``telemetry``, so it is imported only where it is used.
 """
 
 import time
@@ -22,19 +22,19 @@ from ..protocol.errors import InternalError
 
 # Seconds, as the conventions advise.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-# Characters of what the client names.
+# Maximum characters of a text from the client.
 MAX_TEXT: Final = 255
-# Methods that are about a resource.
+# Methods whose spans have the URI of a resource.
 WITH_URI: Final = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 # How the client is reached: over standard input and output, or over HTTP.
 LOCAL: Final = {"network.transport": "pipe"}
 REMOTE: Final = {"network.transport": "tcp", "network.protocol.name": "http"}
-# What the server could not do in time, or had no thread for.
+# Outcomes of calls that timed out, or for which no thread was free.
 STOPPED: Final = frozenset({"error:timeout", "error:503"})
-# Ends that are no error.
+# Outcomes that are not errors.
 FINE: Final = frozenset({"ok", "asked"})
 
-# They are those of the providers that are set up by the time that they are used.
+# These are proxies: they use the providers that are set up by the time of their first use.
 _tracer = trace.get_tracer("mcp_django")
 _meter = metrics.get_meter("mcp_django")
 _calls = _meter.create_histogram(
@@ -56,11 +56,11 @@ _sessions = _meter.create_histogram(
 def within(request: MCPRequest, call: Call) -> Iterator[None]:
     """Make the call's OpenTelemetry span the current one, and start it if needed.
 
-    Its parent is the client's, and the span of the HTTP request is linked. A client that names no span leaves it to
-    that of the HTTP request to be the parent.
+    Its parent is the client's span, and the span of the HTTP request is linked. If the client names no span, the span
+    of the HTTP request is the parent.
     """
     record = request.mcp.record
-    # Baggage comes from the client too.
+    # This takes the client's baggage too.
     around = propagate.extract(request.mcp.trace) if request.mcp.trace else context.get_current()
     if record.span is None:
         here, parent = (trace.get_current_span(found).get_span_context() for found in (None, around))
@@ -141,7 +141,7 @@ def _of_outcome(record: CallRecord) -> dict[str, str]:
         found["error.type"] = found["rpc.response.status_code"] = str(code)
     elif record.outcome not in FINE:
         kind, _, what = record.outcome.partition(":")
-        # What is refused in a result is an error of the tool.
+        # A refusal without an error code is the result of a tool, with isError.
         found["error.type"] = "tool_error" if kind in ("tool_error", "refused") else what or kind
     return found
 

@@ -8,7 +8,7 @@ from ..context.call_record import CURRENT
 class RequestIdFilter(logging.Filter):
     """Add request ids to log messages: ``request_id``, the id of the current call, and ``trace_id``, or "-" for none.
 
-    The id is the one that errors, the log of calls, the admin's history and spans have. Put it on a handler, so that it
+    Errors, the log of calls, the admin's history and spans have the same id. Put the filter on a handler, so that it
     sees the messages of all loggers.
     """
 

@@ -1,8 +1,8 @@
 """Switches: an operator turns tools, models, clients or everything off in all workers, with a reason and an end.
 
-Rows of :class:`~mcp_django.models.Switch` say what is off. Each process has a picture of them in memory, by which calls
-are answered without a query. A mark in the cache says that there is another one, and is looked at each second while
-calls come; whatever the cache says, the database is asked every three seconds, so that switches act without it too.
+Rows of :class:`~mcp_django.models.Switch` say what is off. Each process keeps a snapshot of them in memory, so that
+calls need no query. Every change sets a new mark in the cache, which is read each second while calls come in. The
+database is read every three seconds in any case, so that switches also work without the cache.
 """
 
 import logging
@@ -35,7 +35,7 @@ from .alerts import alerts
 
 EVERYTHING, WRITES, TOOL, MODEL = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES, Switch.Kind.TOOL, Switch.Kind.MODEL)
 ACTION, CLIENT, USER, SERVICE = (Switch.Kind.ACTION, Switch.Kind.CLIENT, Switch.Kind.USER, Switch.Kind.SERVICE)
-# The kinds that keep callers from everything.
+# The kinds that block a caller from everything.
 CALLERS: Final = frozenset({EVERYTHING, CLIENT, USER, SERVICE})
 
 
@@ -57,7 +57,7 @@ class Off:
 
     @property
     def writes(self) -> Switch | None:
-        """Whether nothing may be changed, and why."""
+        """The switch that turns all writes off, None if writes are on."""
         return self._by_key.get((WRITES, "")) or self._by_key.get((EVERYTHING, ""))
 
     def caller(self, record: CallRecord) -> Switch | None:
@@ -68,7 +68,7 @@ class Off:
         return self._first(key for key in keys if key[1] or key[0] == EVERYTHING)
 
     def tool(self, name: str, *, read_only: bool) -> Switch | None:
-        """Return what keeps callers from a tool."""
+        """Return the switch that turns a tool off, or all tools that write."""
         return self._by_key.get((TOOL, name)) or (None if read_only else self._by_key.get((WRITES, "")))
 
     def model(self, label: str) -> Switch | None:
@@ -89,13 +89,13 @@ class Off:
 
 logger = logging.getLogger("mcp_django")
 
-# Seconds between two looks at the cache and at the database, and that a call waits for another one's look.
+# Seconds between two reads of the cache, between two of the database, and that a call waits while another one reads.
 LOOK: Final = 1.0
 POLL: Final = 3.0
 PATIENCE: Final = 1.0
-# So long the console says that the time of a switch is over.
+# How long the console shows that a switch has reached its end.
 LATELY: Final = timedelta(hours=12)
-# Switches that act at the same time.
+# Maximum number of switches in force at a time.
 MOST: Final = 10_000
 MARK: Final = "mcp_django:switches"
 AWAY: Final = "away"
@@ -103,7 +103,7 @@ AWAY: Final = "away"
 
 class Board:
     """This process's cached snapshot of the switches: ``off`` (None if nothing is off), and ``due`` for its renewal.
-    ``due`` is of the monotonic clock, in seconds. Both are read without a lock."""
+    ``due`` is in seconds of the monotonic clock. Both are read without a lock."""
 
     def __init__(self) -> None:
         self.off: Off | None = None
@@ -117,10 +117,10 @@ class Board:
     def renew(self, age: float | None = None) -> None:
         """Reload the snapshot of the switches when it is ``due``, unless another thread does.
 
-        With ``age`` the database is asked too where it was not for so many seconds, due or not. Nothing is raised:
-        while neither cache nor database answers, what was off stays off.
+        With ``age`` the database is read, due or not, if its last read is at least so many seconds ago. Errors are not
+        raised: while the cache and the database fail, what was off stays off.
         """
-        # Who comes a moment later goes on with what was right a moment ago.
+        # While another thread reloads, a call goes on with the snapshot, and waits only if that is too old.
         is_fresh = time.monotonic() < self._polled + POLL + LOOK
         if not self._lock.acquire(timeout=-1 if self._polled < 0 else 0 if is_fresh else PATIENCE):
             return
@@ -168,17 +168,17 @@ class Board:
 board: Final = Board()
 
 
-# Another thread may have been at it.
+# Another thread may have held the lock when the process forked.
 os.register_at_fork(after_in_child=lambda: board.__init__())  # type: ignore[misc]
 
 
 def _alias() -> str:
-    # Where it is written: a replica may be behind.
+    # Read from the database that is written: a replica can lag behind.
     return router.db_for_write(Switch)
 
 
 def _read() -> tuple[Switch, ...]:
-    """Return the switches that act, or will."""
+    """Read the switches that are in force or will be."""
     alias = _alias()
     with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
         return tuple(active().using(alias).order_by("pk")[:MOST])
@@ -195,7 +195,7 @@ def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
 
 
 def _over(rows: Iterable[Switch], now: datetime) -> list[Switch]:
-    """Return those of some switches that are on again because their time is over, and have it told once."""
+    """Return the switches that have reached their end, and raise an alert for each of them once."""
     found = [row for row in rows if row.until is not None and row.until <= now]
     for row in found:
         text = _("On again, because its time is over: %(what)s.") % {"what": row}
@@ -203,7 +203,7 @@ def _over(rows: Iterable[Switch], now: datetime) -> list[Switch]:
     return found
 
 
-# What people do
+# Changing switches
 
 
 def active() -> Any:
@@ -212,7 +212,7 @@ def active() -> Any:
 
 
 def newest(most: int) -> tuple[list[Switch], list[Switch]]:
-    """Return the newest switches that are in force, and those whose time was over lately, which is told once."""
+    """Return the newest switches in force, and those that lately reached their end; raise one alert for each."""
     now = timezone.now()
     rows = Switch._default_manager.filter(Q(until=None) | Q(until__gt=now - LATELY), ended=None, begins__lte=now)
     rows = rows.order_by("-begins", "-pk")[:most]
@@ -234,11 +234,11 @@ def set_switch(
     """Set a switch: turn its target off in all workers within five seconds, and return the switch.
 
     ``kind`` is "everything", "writes", "tool", "model", "action", "client", "user" or "service". ``target`` is the name
-    of the tool; the model, its label, or the label of an app; the action as ``app.model.action``, or its name alone for
-    that of all models; the id or the host of the client; the user or their username; the service account, its name or
-    its client id. ``reason`` is told to callers. ``until`` is when it is on again, or after how long; ``begins`` is now
-    where nothing is said. ``by`` is the user who does it, to whose history in the admin it goes, or a text that says
-    what does it. What was off of the same kind and target before is replaced.
+    of a tool; a model, its label, or the label of an app; an action as ``app.model.action``, or its name alone for the
+    actions of all models; the id or host of a client; a user or a username; a service account, its name or its client
+    id. Callers are told the ``reason``. ``until`` is the end of the switch, or its length; ``begins`` is now by
+    default. ``by`` is the user who sets the switch, for the admin's history, or a text that names a program. An earlier
+    switch of the same kind and target is replaced.
     """
     now = timezone.now()
     begins = begins or now
@@ -247,7 +247,7 @@ def set_switch(
         raise ValueError("A switch has to end after it begins, and in the future.")
     key, name = _find(kind, target)
     with transaction.atomic(using=_alias()):
-        # One that is to come is another one's wish.
+        # Keep switches that begin later: they were set on purpose.
         if begins <= now:
             active().filter(kind=kind, target=key, begins__lte=now).update(ended=now, ended_by=_named(by))
         made = Switch(kind=kind, target=key, name=name[:100], reason=reason[:200], begins=begins, until=until)
@@ -260,7 +260,7 @@ def set_switch(
 
 def end_switch(switch: Switch, *, by: Any = None) -> bool:
     """End a switch: turn its target on again in all workers within five seconds; ``by`` is as in :func:`set_switch`.
-    Return whether it was off: one that has ended stays as it is."""
+    Return False if the switch has ended already."""
     now = timezone.now()
     with transaction.atomic(using=_alias()):
         if not active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
@@ -326,7 +326,7 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
             raise ValueError(f"There is no model {key!r}.{nearest(key, known)}")
         return key, ""
     label, dot, name = str(target).strip().rpartition(".")
-    # Names of actions are in the case in which they are written, those of models are not; hosts of clients are not.
+    # Labels of models are in lower case; names of actions and tools, and clients, keep their case.
     key = f"{label.lower()}{dot}{name}" if kind == ACTION else str(target).strip()
     if len(key) > 255:
         raise ValueError("That is too long.")
@@ -360,7 +360,7 @@ def _tell() -> None:
 
 
 def _publish() -> None:
-    # The mark first: who is woken by the news looks at it.
+    # Set the mark before the signal: processes that the signal wakes read the mark.
     with suppress(Exception):
         cache.set(MARK, uuid.uuid4().hex, timeout=None)
     board.expire()
