@@ -1,8 +1,8 @@
 """Arguments of a ViewSet's tool: the parameters of its URL, of its query and of its body, side by side.
 
-Those of the query are what its filter backends and its paginator take. Nothing is guessed from the code of an action:
-an extra one that reads rows has them all unless ``parameters`` declares others, and one that writes has the fields of
-the serializer that it declares, or one argument for whatever it takes.
+The query parameters are those of its filter backends and its paginator. Nothing is guessed from the code of an action:
+an extra action that reads has all of these unless ``parameters`` declares others, and one that writes has the fields of
+the serializer that it declares, or else one argument for the whole body.
 """
 
 import json
@@ -32,7 +32,7 @@ Schemas = dict[str, dict[str, Any]]
 
 KINDS: Final = frozenset({"string", "integer", "number", "boolean", "array"})
 MAX_NAMED: Final = 40
-# The argument that is the body of an action that says nothing of what it takes.
+# Name of the argument that is the whole body of an action that does not declare its fields.
 DATA: Final = "data"
 WITH_BODY: Final = frozenset({"post", "put", "patch"})
 MAX_TEXT: Final = 2_000
@@ -77,7 +77,7 @@ class Inputs:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
 
     def query_of(self, arguments: Mapping[str, Any]) -> QueryDict:
-        """Return the query of the URL."""
+        """Return the query string of the REST request."""
         query = QueryDict(mutable=True)
         for name, schema in self.query.items():
             many = schema.get("type") == "array"
@@ -92,7 +92,7 @@ class Inputs:
         return query
 
     def body_of(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the body."""
+        """Return the body of the REST request as a JSON value."""
         if self.body is None:
             data = json_or_text(arguments.get(DATA))
             if self.fields[DATA]["type"] == "array" and not isinstance(data, list):
@@ -106,7 +106,7 @@ class Inputs:
             value = arguments.get(argument)
             absent = "null" if value is None else "string" if value == "" else None
             if argument not in arguments or (kinds and absent is not None and absent not in kinds):
-                # Some clients write null or an empty text for everything that they leave out.
+                # Some clients send null or an empty text for everything that they leave out.
                 continue
             nested = not kinds or {"array", "object"} & kinds
             found[name] = json_or_text(arguments[argument]) if nested else arguments[argument]
@@ -127,7 +127,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
         path[key_name] = {"type": key_type(found), "description": f"{shown} of the {model._meta.verbose_name}"}
     known: Schemas = {}
     try:
-        # What is undecided is known to the call, which has the parameters.
+        # Undecided parameters are decided by the call, which knows the path and the body.
         with suppress(Undecided):
             known = query_parameters(route, view)
     except Exception:
@@ -137,7 +137,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
     if route.method not in WITH_BODY:
         return Inputs(path, query, ordering=ordering, confirms=confirms)
     serializer = _serializer(route, view)
-    # An extra action says by which serializer it reads its body, or does not say.
+    # An extra action may or may not declare the serializer of its body.
     is_declared = route.is_standard or (
         serializer is not None
         and (
@@ -149,7 +149,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
         rows = serializer_schema(serializer)
         return Inputs(path, query, {DATA: rows}, None, [DATA], confirms=confirms)
     if not is_declared or not hasattr(serializer, "fields"):
-        # The serializer, if any, is that which the view has for others.
+        # The serializer, if any, is the default of the view, so its fields are only a hint.
         taken: Schemas = {}
         try:
             taken = {name: serializer_schema(field) for name, field in writable_fields(serializer).items()}
@@ -191,7 +191,7 @@ def _text(name: str, value: Any) -> str:
         value = int(value)
     if not isinstance(value, str | int | float):
         raise ToolError(f"{name} must be a single value.")
-    # A huge integer is not written out before its size is known.
+    # Check the size of an integer before converting it to text, which takes long for a huge one.
     if isinstance(value, int) and value.bit_length() > MAX_TEXT:
         raise ToolError(f"{name} is out of range.")
     text = str(value)
@@ -206,7 +206,7 @@ def _serializer(route: Route, view: Any) -> Any:
     try:
         return view.get_serializer(partial=route.method == "patch")
     except (Undecided, AssertionError):
-        # REST framework asserts that there is a class.
+        # get_serializer() asserts that the view has a serializer class.
         return None
     except Exception:
         logger.warning("The serializer of %s is not known", route.name, exc_info=True)
@@ -268,13 +268,13 @@ def _of_backend(backend: Any, view: Any) -> Schemas:
         filterset = backend.get_filterset_class(view, queryset)
         if filterset is None:
             return {}
-        # An instance has filters of its own: those of the class keep what is first made of them.
+        # Use an instance, which has its own filters: those of the class cache the first form field made of them.
         return dict(_filters(filterset(queryset=queryset.all(), request=view.request)))
     if isinstance(backend, SearchFilter):
         searched = backend.get_search_fields(view, view.request) or ()
         takes_pattern = any(name.startswith("$") or is_pattern_lookup(name) for name in searched)
         if takes_pattern and matches_here(_queryset(view).db):
-            # What is searched for would be a regular expression that this process has to match.
+            # The search text would be a regular expression that runs in this process.
             return {}
     found = _operation_parameters(backend, view)
     if isinstance(backend, OrderingFilter) and (names := _ordering_of(backend, view)) is not None:
@@ -307,14 +307,14 @@ def _filters(filterset: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if is_pattern_lookup(str(item.lookup_expr)) and matches_here(filterset.queryset.db):
             continue
         widget = item.extra.get("widget") or getattr(item.field_class, "widget", None)
-        # A range is two parameters, such as price_min and price_max.
+        # A range filter has two parameters, such as price_min and price_max.
         for suffix in getattr(widget, "suffixes", None) or [""]:
             yield (f"{name}_{suffix}" if suffix else name), _filter_schema(filterset, item)
 
 
 def _filter_schema(filterset: Any, item: Any) -> dict[str, Any]:
     if any(kind.__name__.startswith("AllValues") for kind in type(item).__mro__) or filterset.request is None:
-        # Its choices are the values of all rows, of those too that the caller may not see.
+        # Do not tell its choices: they are the values of all rows, including those hidden from the caller.
         return {"type": "string"}
     schema = field_schema(item.field)
     if hasattr(item.field.widget, "surrogate"):

@@ -1,6 +1,6 @@
-"""A ViewSet as Django would run it for a REST client who has been signed in as the caller: it decides all by itself.
+"""Run a ViewSet as Django would for a REST client that is signed in as the caller: the ViewSet decides everything.
 
-It is asked what it would say to this caller, too, before anything is run.
+It is also asked, before anything runs, what it would permit this caller.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from .routes import Route
 logger = logging.getLogger("mcp_django")
 
 JSON: Final = "application/json"
-# Headers of the caller's own request that say how it came here, and would mean something else to a view.
+# Prefixes of the caller's headers that concern the MCP transport, and would mean something else to a view.
 TRANSPORT: Final = (
     "HTTP_MCP_",
     "HTTP_IF_",
@@ -52,7 +52,7 @@ class RestRequest(MCPRequest):
     def build_absolute_uri(self, location: str | None = None) -> str:
         """Return an absolute URI; the REST request's own one names the caller, for caches of whole responses.
 
-        Caches of whole responses tell callers apart by the headers that are missing here, and otherwise by this.
+        Such caches tell callers apart by headers, which are missing here, and by this URI.
         """
         uri = super().build_absolute_uri(location)
         if location is not None:
@@ -72,8 +72,8 @@ def rest_request(
 ) -> RestRequest:
     """Make the request for a ViewSet's route: a copy of the caller's request, without token and cookie.
 
-    It has a session and messages of its own, which are never stored. ``mcp`` is the same object; attributes that the
-    project's middleware set are kept.
+    The copy has its own session and messages, which are never saved. ``mcp`` is the same object; attributes that the
+    project's middleware has set are copied.
     """
     copy: Any = RestRequest()
     left_out = LEFT_OUT | vars(copy).keys() | {"_current_scheme_host"}
@@ -102,13 +102,13 @@ def rest_request(
         copy.META["CONTENT_TYPE"] = copy.content_type = JSON
         copy.content_params = {}
     copy._stream, copy._read_started = BytesIO(encoded), False
-    # A tenant that the URL of the endpoint names is that of the ViewSet's hooks too.
+    # Keep the parameters in the endpoint's URL, such as a tenant, for the ViewSet's hooks.
     given = request.resolver_match.kwargs if request.resolver_match is not None else {}
     namespaces: list[str | None] = [part for part in route.registration.namespace.split(":") if part]
     copy.resolver_match = ResolverMatch(
         route.callback, (), {**given, **kwargs}, url_name=route.url_name, app_names=namespaces, namespaces=namespaces
     )
-    # REST framework takes this user for the one whom its authenticators found; none of them is run.
+    # REST framework uses this user and does not run its authenticators.
     copy._force_auth_user, copy._force_auth_token = request.user, None
     copy._dont_enforce_csrf_checks = True
     copy.session = MemorySession()
@@ -117,7 +117,7 @@ def rest_request(
     return made
 
 
-# Before anything is run
+# Asking a ViewSet
 
 
 class Unknown(dict[str, Any]):
@@ -145,7 +145,7 @@ class Unknown(dict[str, Any]):
 def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
     """Return an instance of the ViewSet with its request, ready to be asked; nothing has run yet.
 
-    ``kwargs`` and ``data`` are what the view finds as parameters of the URL and as the body.
+    The view gets ``kwargs`` as the parameters of the URL and ``data`` as the body.
     """
     view = route.viewset(**route.callback.initkwargs)
     view.action_map = {route.method: route.action}
@@ -174,7 +174,7 @@ def probe(request: MCPRequest, route: Route) -> Any:
 def is_permitted(request: MCPRequest, route: Route) -> bool:
     """Return whether the REST request is admitted by the ViewSet's permissions, while its parameters are unknown.
 
-    What depends on those is decided by the call; a permission that fails admits nobody.
+    A permission that depends on parameters is decided by the call; one that raises an error admits nobody.
     """
     try:
         view = probe(request, route)
@@ -198,7 +198,7 @@ def run(
     """Run the ViewSet on a REST request; return the request that the ViewSet got, and its response."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
     asked = view_for(route, made, kwargs, {})
-    # JSON is read and written even where REST clients have to use something else.
+    # Read and write JSON even if REST clients of this view have to use another format.
     other: dict[str, Any] = {}
     if not any(_is_json(item.media_type) for item in asked.get_renderers()):
         other["renderer_classes"] = [JSONRenderer]
@@ -212,7 +212,7 @@ def run(
     atomic = [alias for alias, entry in connections.settings.items() if entry["ATOMIC_REQUESTS"] and alias not in apart]
     try:
         with ExitStack() as stack:
-            # The transaction of a view begins as one that reads: it is a savepoint within one that waits for its turn.
+            # ATOMIC_REQUESTS would begin a read transaction. Open one that waits for its turn to write around it.
             for alias in atomic if route.method.upper() not in SAFE_METHODS else ():
                 stack.enter_context(writing(alias))
             response = handler(made, **kwargs)
@@ -229,19 +229,19 @@ def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *
         view.check_permissions(view.request)
         if throttled:
             view.check_throttles(view.request)
-        # REST framework asserts that there are rows: a view may do without.
+        # get_object() asserts that the view has a queryset, which a view need not have.
         if route.callback.initkwargs.get("detail") and hasattr(view, "get_object"):
             with suppress(AssertionError):
                 view.get_object()
     except Exception as error:
-        # As the view would answer it.
+        # Refuse the call as the view itself would.
         refuse(route, view.finalize_response(view.request, view.handle_exception(error)))
 
 
 def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) -> Any:
     """Return the row's data as the ViewSet shows it for a REST request, None if the ViewSet does not.
 
-    It is the second half of a call that counts already: throttles are left out.
+    Throttles are not checked, because the call has been counted already.
     """
     view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
     try:

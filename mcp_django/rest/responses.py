@@ -1,7 +1,7 @@
 """Translate a ViewSet's response for a model: rows, one row, a file or a refusal, cut to ``RESULT_CHARS``.
 
-Files in it have URLs of this endpoint: those of a storage lead past it, to whoever holds them, or to nowhere from
-outside.
+Files in it get URLs of this endpoint. The URLs of a storage would let anybody who has them bypass the endpoint, or do
+not work from outside.
 """
 
 import json
@@ -34,26 +34,26 @@ from ..schema.secrets import clean_text
 from .parameters import Inputs
 from .routes import Route
 
-# Characters of one text of an answer that does not fit as it is.
+# Maximum characters of each text in a response that is too long.
 MAX_TEXT: Final = 300
-# Room for the note that something was cut.
+# Characters reserved for the note that something was cut.
 HEAD: Final = 200
-# Problems that are told, and characters of one.
+# Maximum number of errors in a refusal, and maximum characters of each.
 MAX_LINES: Final = 8
 MAX_LINE: Final = 300
 ELSEWHERE: Final = "The view leads on to another page, which cannot be followed here."
 ROWS: Final = "results"
-# As paginators of REST framework call them, and what projects have beside them.
+# Names of links to other pages: those of REST framework's paginators, and others that projects use.
 LINKS: Final = ("next", "previous", "prev", "first", "last")
 _ADDRESS: Final = re.compile("[/?]")
-# Of integers that every client reads exactly.
+# Maximum digits of an integer that every client reads exactly.
 MAX_DIGITS: Final = 15
 
 
 def read_answer(
     route: Route, request: MCPRequest, response: HttpResponseBase, inputs: Inputs, arguments: Mapping[str, Any]
 ) -> ToolResult:
-    """Return the result of a tool."""
+    """Return the tool result for a ViewSet's response; raise ``ToolError`` for an error or a redirect."""
     if 300 <= response.status_code < 400 and route.method != "get":
         return ToolResult(structured={"done": True, "note": ELSEWHERE})
     if response.status_code >= 300:
@@ -84,7 +84,7 @@ def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, A
     if not isinstance(data, dict):
         return {"result": data}
     if not inputs.query or not any(isinstance(value, list) for value in data.values()):
-        # No page: a row may have a field of that name.
+        # The response is not a page, and a row can have a field with the name of a link.
         return data
     path = urlsplit(request.get_full_path()).path
     found: dict[str, Any] = {}
@@ -95,9 +95,9 @@ def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, A
             found[name] = value
             continue
         for key, link in (value if grouped else {name: value}).items():
-            # Any other link leads to where only REST clients get.
+            # Drop any other link: only REST clients can follow it.
             if key in LINKS and isinstance(link, str) and urlsplit(link).path == path:
-                # The arguments that differ, null for one that has to be left out.
+                # The arguments that are different for that page, null for one that has to be left out.
                 values = parse_qs(urlsplit(link).query, keep_blank_values=True)
                 found[key] = {
                     argument: _argument(values.get(argument, []), schema.get("type"))
@@ -147,7 +147,7 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
     if status in (401, 403):
         raise ToolError(f"Permission denied. {text}".strip())
     if status == 404:
-        # One text for rows that are missing, filtered out and forbidden.
+        # Missing, filtered and forbidden rows must look the same.
         raise NotFound if route.parameters or not text else ToolError(text)
     if status == 429:
         wait = response.headers.get("Retry-After", "")
@@ -219,7 +219,7 @@ def _shortened(value: Any) -> Any:
 def link_files(request: MCPRequest, data: Any) -> None:
     """Replace file URLs in a ViewSet's REST response by download links, or by the names of the files.
 
-    A file has a link where the site exposes its row to the caller; whether they may have the file is asked again then.
+    A file gets a link if the site exposes its row to the caller. The download checks the permission again.
     """
     if isinstance(data, (ReturnDict, ReturnList)):
         if _has_files(data.serializer):

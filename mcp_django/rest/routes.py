@@ -1,4 +1,4 @@
-"""The routes of a ViewSet: those that a router of REST framework makes, which decide what a URL may hold."""
+"""The routes of a ViewSet as a router of REST framework makes them: they decide what a URL can contain."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,10 +26,10 @@ UNUSED_METHODS: Final = frozenset({"head", "options", "trace"})
 class Registration:
     """A ViewSet registered for its routes, with options. ``name`` ends the names of its tools and begins its URIs.
 
-    ``namespace`` is that of its URLs for REST clients, ``kwargs`` are parameters of URLs that are the same for all
-    calls, ``actions`` those that become tools (None: all), ``confirm`` those that are asked for before they run,
-    beside what deletes, and ``parameters`` are query parameters by action: of ``list`` those that no filter or
-    paginator names, of an extra action all that it has.
+    ``namespace`` is that of its URLs for REST clients; ``kwargs`` are URL parameters that are the same for all calls.
+    ``actions`` become tools (None: all); those in ``confirm`` need confirmation before they run, as deleting always
+    does. ``parameters`` has query parameters by action: for ``list`` those in addition to filters and paginator, for an
+    extra action all that it has.
     """
 
     prefix: str
@@ -47,8 +47,8 @@ class Registration:
 class Route:
     """One REST route of a ViewSet: an action under one HTTP method.
 
-    ``callback`` is the view function that a URLconf has for it; ``parameters`` are those of its URL, in order, but for
-    the fixed ones. ``alone`` says that the action answers to no other method.
+    ``callback`` is its view function in the URLconf. ``parameters`` are those of its URL, in order, without the fixed
+    ones. ``alone`` says that no other HTTP method leads to the same action.
     """
 
     registration: Registration
@@ -62,7 +62,7 @@ class Route:
 
     @property
     def viewset(self) -> Any:
-        """The class."""
+        """The ViewSet class."""
         return self.registration.viewset
 
     @property
@@ -72,7 +72,7 @@ class Route:
 
     @property
     def handler(self) -> Any:
-        """The method of the class."""
+        """The method of the ViewSet class that implements the action."""
         return getattr(self.viewset, self.action)
 
     @cached_property

@@ -53,7 +53,7 @@ MAX_SHOWN: Final = 2_000
 class ViewSetTool(Tool):
     """The tool for one route of a REST framework ViewSet.
 
-    ``shown_by`` is the route that shows what this one deletes, where there is one.
+    ``shown_by`` is the route that shows a row before this one changes or deletes it, None if there is none.
     """
 
     slow = True
@@ -75,7 +75,7 @@ class ViewSetTool(Tool):
         self.destructive = not self.read_only and route.action != "create"
         self.idempotent = route.method in ("get", "put", "delete")
         self.confirms = route.method == "delete" or route.action in route.registration.confirm
-        # What the mixins of REST framework say of themselves is about code.
+        # The docstrings of REST framework's mixins are about code, not about the tool.
         own = not getattr(route.handler, "__module__", "").startswith("rest_framework.")
         text = inspect.getdoc(route.handler) if own else None
         parts = [text or f"{self.title}.", NOTES.get(route.action, ""), ASKS if self.confirms else ""]
@@ -120,7 +120,7 @@ class ViewSetTool(Tool):
                 return asked
         made, response = run(request, self.route, kwargs, query, body)
         result = read_answer(self.route, made, response, inputs, given)
-        # How many rows it read or changed, as far as the answer tells.
+        # Count the rows that the call read or changed, as far as its response tells.
         record = request.mcp.record
         if not self.read_only:
             record.rows_changed += 1
@@ -135,7 +135,7 @@ class ViewSetTool(Tool):
         """Return the preview of the ViewSet's tool that has to be confirmed, None if it is confirmed."""
         token = given.get("confirm_token")
         check_object(request, self.route, kwargs, throttled=token is None and not can_ask(request))
-        # Who may delete need not be one who may look.
+        # A caller who may delete the row need not be allowed to see it.
         shown: dict[str, Any] = {name: clean_text(str(value), 200) for name, value in kwargs.items()}
         row = show_object(request, self.shown_by, kwargs) if self.shown_by is not None else None
         if row is not None:
@@ -153,7 +153,7 @@ logger = logging.getLogger("mcp_django")
 SCHEME: Final = "rest://"
 JSON: Final = "application/json"
 READ_BY: Final = ("list", "retrieve")
-# What a URI template and a parameter of a function may both be called.
+# Names that both a variable of a URI template and a parameter of a function can have.
 NAME: Final = re.compile(r"(?!request$)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
@@ -165,7 +165,7 @@ def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
     base = "/".join([SCHEME + quote(route.registration.name), *(f"{{{name}}}" for name in route.parameters)])
     if route.action == "list" and not route.parameters:
         yield _resource(tool, base, ())
-    # The names of the query parameters, as far as they depend on no caller.
+    # The names of the query parameters that do not depend on the caller.
     query: list[str] = []
     if route.action == "list":
         view = route.viewset(**route.callback.initkwargs)
@@ -251,7 +251,7 @@ def declare(
         prefix=prefix,
         viewset=viewset,
         name=base_name(chosen),
-        # As routers of REST framework name the URLs.
+        # The default basename of REST framework's routers.
         basename=basename or (queryset.model._meta.object_name.lower() if queryset is not None else chosen),
         namespace=namespace,
         kwargs=dict(kwargs or {}),
