@@ -1,1 +1,1 @@
-"""System checks: what is wrong with a declaration or a setting is said at start, not when a client calls."""
+"""System checks: report wrong declarations and settings at start, not when a client calls."""

@@ -40,7 +40,7 @@ class _Values(dict[str, Any]):
 
 
 def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
-    """Yield what is wrong by the rules."""
+    """Yield a message for each broken rule."""
     values = _Values(DEFAULTS=DEFAULTS)
     for rule in rules:
         if rule.is_broken():
@@ -48,8 +48,8 @@ def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
 
 
 def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find], Check]:
-    """Decorate a rule of system checks, a generator of messages, and add it to a group of checks. It finds nothing
-    while a setting cannot be read, or one of the conditions does not hold."""
+    """Decorate a rule of system checks, a generator of messages, and add it to a group of checks. The check finds
+    nothing while a setting cannot be read, or while one of the conditions is false."""
 
     def make(find: Find) -> Check:
         @wraps(find)

@@ -1,6 +1,6 @@
 """System checks of what a project declares: exposures, tools, prompts and resources of its ``mcp.py``.
 
-A name that leads nowhere, and a value of the wrong kind, would show less than was meant, and say nothing of it.
+Without these checks, an unknown name or a value of the wrong kind would silently expose less than was meant.
 """
 
 import re
@@ -31,34 +31,34 @@ from ..schema.secrets import is_drawn, is_long, is_sensitive
 from ..sites import HISTORY, MCPSite, site
 from .check_rules import Check, check, problem
 
-# Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
+# Numbers of tools above which clients hide or refuse some of them (VS Code 128, Cursor 40).
 MANY_TOOLS: Final = 40
 TOO_MANY_TOOLS: Final = 120
-# Some clients put their own name for the server in front and refuse what is longer than 64 together.
+# Maximum characters of a tool's name: some clients prefix the name of the server, and refuse more than 64 in all.
 LONG_TOOL_NAME: Final = 40
-# Milliseconds. So long a client may go on showing what its user has lost the permission for.
+# Maximum milliseconds for which a client may show data after its user has lost the permission for it.
 LONG_TTL: Final = 3_600_000
-# Options of exposures that are lists, of names of the model's fields and of paths through relations to such fields.
+# Options of exposures that list names of the model's fields, paths through relations to fields, or anything.
 NAMES: Final = ("fields", "exclude", "readonly_fields", "list_display")
 PATHS: Final = ("search_fields", "ordering", "sortable_by", "filter_fields")
 LISTS: Final = (*NAMES, "search_fields", "search_terms", "ordering", "sortable_by", "actions")
-# Options of exposures that are classes: the class that they extend, and what only such classes have.
+# Options of exposures that are classes: their base class, and an attribute that only its subclasses have.
 CLASSES: Final = {
     "serializer_class": ("rest_framework.serializers.Serializer", "to_representation"),
     "filterset_class": ("django_filters.FilterSet", "base_filters"),
 }
-# By these names actions ask for permissions of the exposure.
+# Permissions of an exposure that actions can require by these names.
 USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
-# Lookups that some databases have.
+# Lookups that only some databases have, and that are not checked.
 REGEX: Final = frozenset({"regex", "iregex"})
-# How names end of what an address can be made of that lets somebody in.
+# Endings of the names of fields whose values can be part of a URL that gives access.
 OPENING: Final = re.compile(r"(?:^|_)(?:key|code|token|link|nonce|signature)$")
 CORRECT: Final = "Correct its signature or its options."
-# Those that can be run while a function that was declared cannot be read, and the others.
+# Checks that can run while a declared function cannot be parsed, and checks that cannot.
 FIRST_CHECKS: Final[list[Check]] = []
 CHECKS: Final[list[Check]] = []
 DEPLOYMENT_CHECKS: Final[list[Check]] = []
-# What is meant for mcp.py.
+# Misspellings of the module name mcp.
 MISSPELT: Final = ("mpc", "mcps", "mcp_", "_mcp", "cmp", "mcpp", "mmcp")
 
 
@@ -67,7 +67,7 @@ def mounted() -> list[MCPSite]:
     try:
         return mounted_sites()
     except ImproperlyConfigured:
-        # There is no URLconf, or it is broken: Django's own checks say so.
+        # There is no URLconf, or it is broken: Django's own checks report that.
         return []
 
 
@@ -162,7 +162,7 @@ def check_functions() -> Iterator[CheckMessage]:
         for owner in (*checked.function_tools(), *checked.prompts.values(), *checked.resources.values()):
             function = getattr(owner, "function", None)
             for name in getattr(function, "permissions", ()):
-                # Code may make others; what looks like one of the models' is meant to be that.
+                # Code can make other permissions, so report only names that are much like one of the models'.
                 if name not in known and (hint := nearest(name, known, 0.85)):
                     text = f"{getattr(function, 'name', '')!r} needs the permission {name!r}, which no model has."
                     yield problem("W026", text, hint.strip())
@@ -271,7 +271,7 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def _check_paths(exposure: ModelExposure) -> Iterator[CheckMessage]:
-    # The queryset of a project can have columns of its own.
+    # A queryset of the project can have annotations, which are not known here.
     if type(exposure).get_queryset is not ModelExposure.get_queryset or isinstance(exposure, AdminExposure):
         return
     for option in PATHS:
@@ -389,8 +389,8 @@ def _looks_random(field: Any) -> bool:
 
 @check(DEPLOYMENT_CHECKS)
 def check_undeclared() -> Iterator[CheckMessage]:
-    """Deployment check: declarations that are missing, and that cost callers a feature. It is not read: a declaration
-    beside it says more than a guess at what it does."""
+    """Deployment check: declarations whose absence costs callers a feature. The code that lacks them is not analysed,
+    because a declaration says more than a guess at what the code does."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         for owner, text, hint in _undeclared(exposure):

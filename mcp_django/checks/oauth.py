@@ -1,6 +1,6 @@
 """System checks of OAuth: unsafe settings of django-oauth-toolkit, missing URLs, rates, sign-in facts.
 
-Most are errors, and warnings while ``DEBUG`` is on. They find nothing where the endpoint does not take its tokens.
+Most messages are errors, or warnings while ``DEBUG`` is on. Most checks only run if the endpoint accepts its tokens.
 """
 
 import ssl
@@ -72,7 +72,7 @@ def check_base_url() -> Iterator[CheckMessage]:
     if not is_origin or parts.query or "@" in base:
         return
     host = parts.hostname or ""
-    # As Django takes them in DEBUG.
+    # Without ALLOWED_HOSTS, Django allows these in DEBUG.
     allowed = django_settings.ALLOWED_HOSTS or ([".localhost", *LOOPBACK] if django_settings.DEBUG else [])
     if not validate_host(host, allowed) and not (":" in host and validate_host(f"[{host}]", allowed)):
         text = f"The host of BASE_URL, {host!r}, is not in ALLOWED_HOSTS: Django answers its requests with 400."
@@ -94,7 +94,7 @@ def check_proxy() -> Iterator[CheckMessage]:
         yield problem("W128", text, hint)
 
 
-# Number, setting of the toolkit, what makes it unsafe, what then happens, the value to set.
+# Number of the check, setting of the toolkit, test for unsafe values, their consequence, the value to set.
 Unsafe = tuple[int, str, Callable[[Any], bool], str, str]
 
 
@@ -206,7 +206,7 @@ def _registers() -> bool:
     return settings.REGISTRATION != "off"
 
 
-# Rates whose None lets strangers do something without limit: the check's number, whether they matter, what happens.
+# Rates that should not be None: number of the check, test whether the rate matters, and the consequence of no limit.
 RATES: Final[dict[str, tuple[str, Callable[[], bool], str]]] = {
     "refusals": ("147", uses_oauth, "anyone can try secrets, codes and tokens as fast as the server answers"),
     "registrations": ("131", _registers, "anyone can fill the table of clients"),
@@ -280,7 +280,7 @@ def check_urls() -> Iterator[CheckMessage]:
 def _check_urlconf(name: str) -> Iterator[CheckMessage]:
     if not mounted():
         return
-    # It has to be the app's own, and not a page of the project or the toolkit's.
+    # The view has to be this app's own, not one of the project or the toolkit.
     document = _view_at("/.well-known/oauth-protected-resource")
     if getattr(document, "__module__", "") != METADATA:
         text = f"The metadata of the endpoint is not at the root of the URLconf {name!r}: clients cannot sign in."
@@ -349,7 +349,7 @@ def _is_fact(fact: Any) -> bool:
 def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
     request = MCPRequest()
     request.mcp = MCPContext(None)
-    # A fact of the project's own is taken to be kept.
+    # Assume that a fact of the project's own is kept.
     has_otp = apps.is_installed("django_otp") and OTP_MIDDLEWARE in django_settings.MIDDLEWARE
     is_kept = any(fact is not OTPDevice or has_otp for fact in settings.SIGN_IN_FACTS)
     try:
@@ -360,7 +360,7 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
         seen = "lets in nobody by password alone"
     except AttributeError as error:
         seen, is_kept = f"looks for what only a browser has ({error})", False
-    except Exception:  # such as a query: this user is no row
+    except Exception:  # such as in a query: this user is not in the database
         return
     other = login_admin()
     if not is_kept:
@@ -391,7 +391,7 @@ def check_audience() -> Iterator[CheckMessage]:
 
     if login_admin() is None:
         return
-    # What comes of the admin's pages is for those whom the admin lets in.
+    # These exposures come from the admin's pages, so only users of the admin can see them.
     closed = (AdminExposure, HistoryRows, InlineRows)
     exposures = (exposure for site in mounted() for exposure in site.exposures.values())
     open_to_all = next((exposure for exposure in exposures if not isinstance(exposure, closed)), None)

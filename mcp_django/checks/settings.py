@@ -31,13 +31,13 @@ from .oauth import CHECKS as OAUTH_CHECKS
 from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
 
-# What of TELEMETRY needs an extra: the package that comes with it, and its name.
+# Keys of TELEMETRY that need an extra: the package that it installs, and the name of the extra.
 EXTRAS: Final = {"opentelemetry": ("opentelemetry", "telemetry"), "prometheus": ("prometheus_client", "prometheus")}
-# The apps whose `runserver` is Django's.
+# Apps whose `runserver` serves WSGI.
 WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
-# By these, packages choose the schema of a connection.
+# Methods by which packages for tenants choose the schema of a connection.
 SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
-# How SQLite begins a transaction that has its lock from the first.
+# Modes of SQLite transactions that take the lock for writing at their beginning.
 WAITING_MODES: Final = ("IMMEDIATE", "EXCLUSIVE")
 
 
@@ -52,7 +52,7 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 
 CHECKS: list[Check] = [check_settings]
-# Those of `check --deploy`.
+# Checks of `check --deploy`.
 DEPLOYMENT_CHECKS: list[Check] = []
 
 
@@ -106,7 +106,7 @@ RULES: Final = (
     ),
     Rule(
         "E066",
-        # Of registries and cards.
+        # The maximum in registries and server cards.
         lambda: len(str(settings.SERVER["description"] or "")) > 100,
         "SERVER['description'] is longer than 100 characters.",
         "Registries take no more. INSTRUCTIONS are for what models should know.",
@@ -216,7 +216,7 @@ def check_urlconfs() -> Iterator[CheckMessage]:
 def check_users() -> Iterator[CheckMessage]:
     try:
         user = get_user_model()
-    except ImproperlyConfigured:  # Django says so
+    except ImproperlyConfigured:  # Django's own checks report it
         return
     if not (hasattr(user, "has_perm") and hasattr(user, "has_perms")):
         text = f"{user._meta.label} has no has_perm(): no tool can tell what its users may do, and every call fails."

@@ -35,7 +35,7 @@ class CallerCommand(BaseCommand):
         """Return site, user and scopes."""
         from oauth2_provider.settings import oauth2_settings
 
-        # Without tokens, it does not matter which scopes the project's authorization server gives.
+        # No token is issued, so scopes that the project's authorization server does not know are valid too.
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
         site, user = find_site(options["site"]), options["user"]
         return site, find_superuser() if user is None else find_user(user), scopes
@@ -56,7 +56,7 @@ def find_user(name: str) -> Any:
 
 
 def find_superuser() -> Any:
-    """Return the active superuser who was made first."""
+    """Return the active superuser with the lowest primary key, for commands without ``--user``."""
     model = get_user_model()
     found = None
     with suppress(FieldError):
@@ -94,7 +94,7 @@ def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
 
 
 def find_site(name: str | None) -> MCPSite:
-    """Return the site of this name."""
+    """Return the site that the argument ``--site`` names, by default the default site."""
     known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
     found = known.get(name or default_site.name)
     if found is None:

@@ -1,4 +1,4 @@
-"""``manage.py clear_mcp_calls``: delete what is old of the log of calls."""
+"""``manage.py clear_mcp_calls``: delete old calls from the log of calls."""
 
 from typing import Any
 

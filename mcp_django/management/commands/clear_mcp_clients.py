@@ -1,4 +1,4 @@
-"""``manage.py clear_mcp_clients``: deletes clients that came by themselves and are not in use."""
+"""``manage.py clear_mcp_clients``: delete clients that have registered themselves and are not in use."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ BATCH = 500
 
 class Command(BaseCommand):
     """Clear unused clients from the command line, in batches, and data kept of deleted tokens and expired assertions.
-    Clients can come back."""
+    A deleted client can register again."""
 
     help = "Deletes clients that came by themselves and hold no live code or token. Run it daily, after cleartokens."
 

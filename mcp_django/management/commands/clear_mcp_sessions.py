@@ -1,4 +1,4 @@
-"""``manage.py clear_mcp_sessions``: delete what is left of sessions, streams, calls and uploads that are over."""
+"""``manage.py clear_mcp_sessions``: delete sessions, streams, keyed calls and uploads that are no longer needed."""
 
 from typing import Any
 

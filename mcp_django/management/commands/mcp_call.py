@@ -1,4 +1,4 @@
-"""``manage.py mcp_call``: one call of a tool, as a user, from the command line."""
+"""``manage.py mcp_call``: call a tool as a user, from the command line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class Command(CallerCommand):
         text = "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
         if result.get("isError"):
             raise CommandError(text)
-        # JSON has one member a line, and other text stays as it is.
+        # Print JSON with one member on each line, and any other text as it is.
         value = value_of(text)
         self.stdout.write(text if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False))
 

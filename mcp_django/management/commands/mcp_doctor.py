@@ -47,11 +47,11 @@ class Command(BaseCommand):
         if password:
             if person is None:
                 raise CommandError("Name the user whose password it is: --user.")
-            # From a terminal without showing it.
+            # A terminal does not show what is typed.
             is_asked = sys.stdin.isatty()
             asking = f"Password of {person.get_username()}: "
             doctor.person = person.get_username(), getpass(asking) if is_asked else sys.stdin.readline().rstrip("\n")
-        # Of this project, whichever server is tried.
+        # These checks are about this project, even if the doctor tries another server.
         self.stdout.write("This project\n")
         found = [*of_parts(), *of_settings(deployed=not django_settings.DEBUG)]
         for item in found:
@@ -122,7 +122,7 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
 @contextmanager
 def cleaning(doctor: Doctor) -> Iterator[None]:
     """Delete what ``manage.py mcp_doctor`` leaves when it is done: the client that was registered, with its tokens.
-    Another server keeps its own until it cleans up."""
+    If the doctor tried another server, that server keeps them until it cleans up."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""``manage.py mcp_inspect``: show what a user's model would see, and why everything else is hidden."""
+"""``manage.py mcp_inspect``: show what a user's AI model would see, and why everything else is hidden."""
 
 import json
 from typing import Any
@@ -71,10 +71,10 @@ class Command(CallerCommand):
         self.left_out(*view.missing_models)
 
     def heading(self, text: str) -> None:
-        """Print the head of a part."""
+        """Print the heading of a part of ``mcp_inspect``."""
         self.stdout.write("\n" + self.style.MIGRATE_HEADING(text))
 
     def left_out(self, *missing: Hidden, indent: int = 2) -> None:
-        """Print what is not there, and why."""
+        """Print what ``mcp_inspect`` found to be hidden, and why."""
         for item in missing:
             self.stdout.write(f"{' ' * indent}- {item.name}: {item.reason}")

@@ -94,11 +94,11 @@ class Command(BaseCommand):
 def _replace(path: Path, text: str, *, is_secret: bool) -> None:
     """Replace the file of the client in which the server is installed, atomically.
 
-    A new file, and one with a token, is for its owner alone.
+    Only its owner can read a new file, or one with a token.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() and not is_secret else 0o600
-    # A link stays a link.
+    # Keep a symbolic link, and replace the file to which it leads.
     target = path.resolve()
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
@@ -121,7 +121,7 @@ def _afterwards(client: Client, connection: Connection) -> str:
 def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command line that ``mcp_install`` writes: it serves ``user`` over stdio, with absolute paths.
 
-    The client starts it with an environment of its own: the settings that this command runs with go along.
+    The client starts it with its own environment, so the command line has the settings of this command.
     """
     settings_module = options.get("settings") or os.environ.get("DJANGO_SETTINGS_MODULE")
     known = {"--settings": settings_module, "--pythonpath": options.get("pythonpath")}

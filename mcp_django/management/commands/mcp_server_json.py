@@ -1,4 +1,4 @@
-"""``manage.py mcp_server_json``: print what the registry of MCP servers wants to know of this one."""
+"""``manage.py mcp_server_json``: print the entry of this server for the registry of MCP servers."""
 
 import json
 import re
@@ -20,7 +20,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 def registry_entry(path: str, name: str = "") -> dict[str, Any]:
     """Return the ``server.json`` of the endpoint at ``path``, for the registry of MCP servers.
 
-    ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER['name']``.
+    ``name`` is the name in the registry, such as "com.example/shop"; by default, host and ``SERVER['name']`` make it.
     """
     known = described(None)
     remote = {"type": "streamable-http", "url": resource_url(None, path)}

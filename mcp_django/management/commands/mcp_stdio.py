@@ -13,16 +13,16 @@ from ...transports.stdio.pipes import claim
 from ...transports.stdio.server import StdioServer
 from ..command_arguments import CallerCommand
 
-# Seconds that the process has to end by itself when it has served: a tool that hangs would keep it.
+# Seconds that the process has to end by itself after serving: a tool that hangs would keep it alive.
 LEAVE_WITHIN: Final = 0.5
-# Seconds before, in which calls that were cut off are written down and connections to the database are closed.
+# Seconds before that, for logging calls that were cut off and for closing database connections.
 CLOSE_WITHIN: Final = 1.0
 
 
 class Command(CallerCommand):
     """Serve MCP over stdio from the command line: one client as one user, until standard input closes."""
 
-    # As with any server, no checks: they are for those who develop and deploy, and clients wait for the start.
+    # No system checks run, as with other servers: clients wait for the start.
     needs_user = True
     help = "Serves MCP over standard input and output, as USER. For clients that start the server themselves."
 
@@ -31,7 +31,7 @@ class Command(CallerCommand):
         site, user, scopes = self.find_caller(options)
         server = StdioServer(site, user, scopes, streams)
         site.prepare()
-        # What was asked above is not needed while the server waits for its client.
+        # Close the connections that the queries above have opened: the server may wait for its client for long.
         connections.close_all()
         try:
             asyncio.run(server.run())

@@ -78,16 +78,16 @@ class Command(BaseCommand):
             self.stdout.write("  ".join(part.rstrip() for part in row if part))
 
     def switch_off(self, kind: str, target: str, *, reason: str, lasts: str | None, user: str | None, **_: Any) -> None:
-        """Switch it off."""
+        """Switch the target off, and print until when."""
         by = find_user(user) if user else _account()
         switch = set_switch(kind, _known(kind, target), reason=reason, by=by, until=_period(lasts))
         until = f" until {switch.until:%Y-%m-%d %H:%M %Z}" if switch.until is not None else ""
         self.stdout.write(f"{' '.join([kind, target]).strip()} is off{until.rstrip()}. All workers obey within 5 s.")
 
     def switch_on(self, kind: str, target: str, user: str | None) -> None:
-        """Switch it on again."""
+        """Switch the target on again."""
         by = find_user(user) if user else _account()
-        # By what the switch has: what it is for may be gone.
+        # Find the switch by its own columns, because its target may no longer exist.
         named = Q(target=target) | Q(target=target.lower()) | Q(name=target)
         found = list(active().filter(named, kind=kind))
         if not found and target:

@@ -13,7 +13,7 @@ from ...oauth.resource_urls import canonical, endpoints, issuer, mounted_path, r
 from ...oauth.stored_tokens import create_token, facts_of_many, own_tokens
 from ..command_arguments import find_scopes, find_user
 
-# What a token is called is kept among its facts.
+# The fact about a token that is its name.
 NAME: Final = "name"
 
 
@@ -77,7 +77,7 @@ class Command(BaseCommand):
             self.stdout.write("  ".join(part for part in row if part))
 
     def revoke(self, pk: int) -> None:
-        """End one token."""
+        """Revoke one token."""
         token = own_tokens().filter(pk=pk).first()
         if token is None:
             raise CommandError(f"There is no token {pk}. --list shows those that there are.")

@@ -25,7 +25,7 @@ from .models import {names}
 
 
 class Command(BaseCommand):
-    """Write the file, or print it."""
+    """Write the first ``mcp.py`` of an app, or print it."""
 
     help = "Writes a first mcp.py into the app's directory: an exposure for each of its models."
 
@@ -66,7 +66,7 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 
 
 def _exposure(model: type[models.Model]) -> str:
-    """Generate a model's class in the new ``mcp.py``: of what the admin shows where that has it, else of fields."""
+    """Generate a model's class in the new ``mcp.py``: from its ``ModelAdmin`` if it has one, else from its fields."""
     shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
     known = site.admin_site._registry.get(model) if site.admin_site is not None else None
     base = "ModelExposure" if known is None else "AdminExposure"
@@ -86,7 +86,7 @@ def _exposure(model: type[models.Model]) -> str:
 
 
 def _shown_by(model_admin: Any) -> list[str]:
-    """Return the fields for the new ``mcp.py`` that the admin shows a superuser, who need not be a row yet."""
+    """Return the fields for the new ``mcp.py`` that the admin shows a superuser; none need exist yet."""
     request = local_request(site)
     request.user = get_user_model()()
     vars(request.user).update(is_active=True, is_staff=True, is_superuser=True)
