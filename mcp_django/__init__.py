@@ -52,7 +52,7 @@ __all__ = [
     "tool",
 ]
 
-# Where the names are, as type checkers read it above.
+# The modules of the public names, as in the imports for type checkers above.
 _NAMES = {
     "context.tool_results": "ToolResult",
     "decorators": "action prompt register register_viewset resource tool",

@@ -1,6 +1,6 @@
-"""What the admin has of the app: the console, hosts of applications, service accounts, and the link to who has access.
+"""The app in the admin: the console, hosts of applications, service accounts, and a link to connected applications.
 
-The link is an entry in the list of apps, as every admin shows that, whatever its templates.
+The link is an entry in the list of apps, because every admin shows that list, whatever its templates.
 """
 
 from typing import Any
@@ -24,10 +24,10 @@ from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity,
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """The app's entry in the admin's index that leads all who may enter the admin to their own applications. It has no
+    """The app's entry in the admin's index that leads every user of the admin to their own applications. It has no
     rows and no other page.
 
-    Applications ask for access, and the page removes it.
+    There is nothing to add here: applications ask for access themselves, and the page removes it.
     """
 
     def get_urls(self) -> list[URLPattern]:
@@ -55,7 +55,7 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]
-    """Form of the app's ``ClientHost`` in the admin: a host is kept as it is compared."""
+    """Form of the app's ``ClientHost`` in the admin: hosts are stored in lower case, as they are compared."""
 
     def clean_host(self) -> str:
         """Validate the host of the app's ``ClientHost``, and return it as it is compared."""
@@ -124,7 +124,7 @@ admin.site.register(CallEntry, CallEntryAdmin)
 
 @admin.register(Switch)
 class SwitchAdmin(ReadOnlyAdmin):
-    """Read-only admin of the app's model ``Switch``; changes are made elsewhere, as all workers have to be told."""
+    """Read-only admin of the app's model ``Switch``: a change has to reach all workers, so it is made elsewhere."""
 
     list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))
@@ -132,7 +132,7 @@ class SwitchAdmin(ReadOnlyAdmin):
     ordering = ("-begins", "-pk")
 
 
-# The forms need the toolkit, which a project may do without.
+# The forms need django-oauth-toolkit, which a project may not have.
 if apps.is_installed("oauth2_provider"):
     from .oauth.account_admin import LinkedIdentityAdmin, ServiceAccountAdmin
 

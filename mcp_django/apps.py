@@ -1,6 +1,6 @@
 """The app: imports every ``mcp.py`` of the project, registers the system checks and connects the signals.
 
-Every command and every worker of the project pays for what is imported here, so it is as little as can be.
+Every command and every worker of the project pays for the imports of this module, so there are as few as possible.
 """
 
 import sys
@@ -27,18 +27,18 @@ class MCPDjangoConfig(AppConfig):
         if sys.argv[1:2] == ["mcp_stdio"]:
             from .transports.stdio.pipes import claim
 
-            # What is imported from here on may print, and nothing but messages belongs on standard output.
+            # Modules imported from here on may print, but standard output is only for messages of the protocol.
             claim()
         checks.register(check)
         checks.register(check_deployment, deploy=True)
         if faults():
-            # Nothing of the app works until its settings are right, and the checks say what is wrong.
+            # The app does not work until its settings are right, and the checks report what is wrong.
             return
         autodiscover_modules("mcp", register_to=site)
         if settings.EVENTS:
             connect()
         if settings.TELEMETRY["prometheus"]:
-            # What is counted is there, as 0, before the first call.
+            # Importing this creates the metrics, so that they are there, as 0, before the first call.
             from .operating import metrics  # noqa: F401
         if settings.TELEMETRY["sql_comments"]:
             from .operating.gauges_and_query_comments import annotate_queries

@@ -1,11 +1,11 @@
 """The fast road: an ASGI application that passes requests to MCP endpoints directly to the ASGI consumer.
 
 Use it in ``asgi.py`` in place of Django's ``get_asgi_application``. Everything that is not an endpoint goes to Django
-unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts; a site that ``needs_middleware`` stays with Django, and
-so does a browser with a session, as the project's middleware knows who is signed in.
+unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts. Django still handles a site that ``needs_middleware``,
+and a browser with a session, because only the project's middleware knows who is signed in.
 
-``CONN_MAX_AGE`` is for the threads of the endpoints, which stay. Django has a thread for each other request, and a
-connection that outlived it would be nobody's, and open for as long as the worker's memory is not cleaned: it is closed.
+``CONN_MAX_AGE`` applies to the threads of the endpoints, which live on. Django uses a new thread for each other request
+and would leave its connection open, but useless, until garbage collection: it is closed after the request.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,8 +31,8 @@ def close_connections(**kwargs: Any) -> None:
 
 
 async def no_lifespan(receive: Any, send: Any) -> None:
-    """Complete the ASGI lifespan messages, as there is nothing to start or stop. Django fails instead, which some
-    servers warn of."""
+    """Complete the ASGI lifespan messages, because there is nothing to start or stop. Django raises an error instead,
+    about which some servers warn."""
     stage = ""
     while stage != "lifespan.shutdown":
         stage = (await receive())["type"]
@@ -40,7 +40,7 @@ async def no_lifespan(receive: Any, send: Any) -> None:
 
 
 def is_visit(scope: Mapping[str, Any]) -> bool:
-    """Return whether an ASGI request is left to Django, as a browser with a session opens the endpoint as a page."""
+    """Return whether an ASGI request is left to Django: a browser with a session opens the endpoint as a page."""
     found, cookie = dict(scope["headers"]), f"{django_settings.SESSION_COOKIE_NAME}=".encode()
     return found.get(b"accept", b"").lower().startswith(b"text/html") and cookie in found.get(b"cookie", b"")
 
@@ -57,7 +57,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     settings.require_right()
     if isinstance(fallback, ASGIHandler):
         request_finished.connect(close_connections, sender=type(fallback))
-    # Django is set up by now; before that the models behind the transport cannot be imported.
+    # Import these now that Django is set up: they import models.
     from .context.request import split_path
     from .sites import MCPSite, site
     from .transports.http.asgi_consumer import MCPConsumer

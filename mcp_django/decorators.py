@@ -101,7 +101,7 @@ def action(
 
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
     destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also
-    runs where it is called without MCP, as by the admin.
+    runs if it is called without MCP, such as by the admin.
 
     Raises:
         ImproperlyConfigured: the permissions are text.

@@ -1,8 +1,8 @@
 """Errors that the app raises above the protocol.
 
-Three audiences, three families: :class:`ToolError` is read by a model (a tool result with ``isError``),
-:class:`NotFound` is translated by each surface into its own one "not there" answer, and the authentication errors
-become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`mcp_django.protocol.errors`.
+There are three families for three audiences. An AI model reads :class:`ToolError` (a tool result with ``isError``).
+Each surface turns :class:`NotFound` into its own "not found" response. Authentication errors become an HTTP challenge
+for the client program. JSON-RPC errors live in :mod:`mcp_django.protocol.errors`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The repair that an exception (:class:`ToolError`) carries: ``mend`` makes the right arguments of the given ones.
+    """The repair that an exception (:class:`ToolError`) carries: ``mend`` returns the right arguments for given ones.
 
-    It gives None where they cannot be mended so. ``is_spelling`` says that it gives a name or a choice its right
-    spelling and changes nothing else, so that it can be proposed for calls that write, too.
+    It returns None if it cannot repair them. ``is_spelling`` says that it only corrects the spelling of a name or a
+    choice, so that it can also be proposed for calls that write.
     """
 
     mend: Callable[[Mapping[str, Any]], dict[str, Any] | None]
@@ -33,8 +33,8 @@ class ToolError(Exception):
     Raise it in a tool, an action or a hook; the text reaches the model as a tool result with ``isError: true``
     (specification, server/tools, Error Handling). Never put secrets, SQL or a traceback in it.
 
-    With ``repair``, where one call is clearly meant, the model is offered that call; it is not run. ``outcome`` is what
-    the log of calls says of it.
+    If one call is clearly meant, ``repair`` offers that call to the AI model; it is not run. ``outcome`` is the outcome
+    of the call in the log of calls.
     """
 
     outcome = "tool_error"
@@ -51,7 +51,7 @@ class NotPermitted(ToolError):
 
 
 class NotConfirmed(ToolError):
-    """Exception to raise where the confirmation sent with a call is not valid for the call, or no longer."""
+    """Exception to raise if the confirmation sent with a call is not valid for the call, or no longer valid."""
 
     outcome = "refused:confirmation"
 
@@ -82,7 +82,7 @@ class CallRefused(Exception):
 
 
 class Unreadable(ToolError):
-    """Exception to raise where a row holds a value that cannot be read, which a write could not leave as it is."""
+    """Exception to raise if a row holds a value that cannot be read: a write could not leave the value as it is."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -118,7 +118,7 @@ class Cancelled(BaseException):
 
 class InputRequired(BaseException):
     """Exception: the call needs answers first, and runs again from its beginning when they are there. A
-    ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not keep it."""
+    ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not swallow it."""
 
     def __init__(self, questions: Iterable[Any]) -> None:
         self.questions: tuple[Any, ...] = tuple(questions)

@@ -1,8 +1,8 @@
 """The server's memory between requests: sessions of the handshake era, the streams of their calls, and results.
 
-Nothing of it is authority: every request is checked by its own token, and a session belongs to one user. Rows are
-written by whichever worker has something to say and read by whichever worker the client is connected to. What is known
-of a token beside what django-oauth-toolkit stores can take authority away, and never gives any that the user lacks.
+None of it grants access: every request is checked by its own token, and a session belongs to one user. Any worker
+writes rows, and the worker to which the client is connected reads them. The facts stored about a token, in addition to
+django-oauth-toolkit's own tables, can restrict its permissions, but never extend them.
 """
 
 import secrets
@@ -246,7 +246,7 @@ class ClientHost(models.Model):
 class CallEntry(models.Model):
     """Database model of one call of a client, allowed or refused, for the operators of the site.
 
-    Users, clients and tokens are named as they were then: the log has no foreign keys, which would hold it up.
+    Users, clients and tokens keep the names that they had then: the log has no foreign keys, which would slow it down.
     """
 
     class Kind(models.TextChoices):
@@ -283,7 +283,7 @@ class CallEntry(models.Model):
     duration = models.FloatField(_("duration (ms)"), default=0)
     queries = models.PositiveIntegerField(_("queries"), default=0)
     query_time = models.FloatField(_("time of the queries (ms)"), default=0)
-    # Null where nothing of the kind was measured.
+    # Null if this part of the time was not measured.
     waiting = models.FloatField(_("waiting for a thread (ms)"), null=True)
     token_check = models.FloatField(_("check of the token (ms)"), null=True)
     own_code = models.FloatField(_("functions of the project (ms)"), null=True)
@@ -316,7 +316,7 @@ class CallEntry(models.Model):
 class Switch(models.Model):
     """Database model of a switch: something that is off from one time to another, and the reason that callers are told.
 
-    Users, clients and service accounts are named by their keys: ``target`` is the key, ``name`` what it was called.
+    For a user, a client or a service account, ``target`` is the key, and ``name`` the name when the switch was set.
     """
 
     class Kind(models.TextChoices):
@@ -352,7 +352,7 @@ class Switch(models.Model):
 
     @property
     def text(self) -> str:
-        """What a caller is told of the switch on this row."""
+        """The message to a caller whose call the switch on this row blocks."""
         until = f" until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if self.until is not None else ""
         reason = f" Reason given: {self.reason}" if self.reason else ""
         return f"{SUBJECTS[self.kind].format(self.target)} is switched off{until}.{reason}"
@@ -362,7 +362,7 @@ class Switch(models.Model):
         return CallRefused(self.text, "switch")
 
 
-# What callers are told is off, by the kind of a switch.
+# Subject of the message to callers, by kind of switch.
 SUBJECTS: Final[Mapping[str, str]] = {
     "everything": "The server",
     "writes": "Changing data",

@@ -1,6 +1,6 @@
 """Problems and their remedies: why requests and sign-ins are refused, by name.
 
-What is wrong with settings and declarations is said by the system checks, in the same shape.
+System checks report wrong settings and declarations in the same form.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from typing import Any, Final
 class Problem:
     """A problem in detail (why a request or sign-in is refused), without credentials, and its remedy: for the log.
 
-    ``told`` is for who sent the request, "" where they may not know. ``remedy`` is one fixed text for each cause; where
-    it mends several, ``cause`` tells them apart by another fixed text.
+    ``told`` is the text for the sender of the request, "" if the sender must not know. ``remedy`` is a fixed text for
+    each cause; if it is the same for several causes, ``cause`` is a fixed text that distinguishes them.
     """
 
     what: str
@@ -37,7 +37,7 @@ def closest(name: str, known: Iterable[str], least: float) -> str | None:
 
 
 IS_IT_RIGHT: Final = "Is BASE_URL right?"
-# Why nobody is signed in, where the token itself is not the reason.
+# Reasons why a request is not signed in, other than the token itself.
 NO_TOKEN: Final = Problem("the request has no token", "A client signs in next, or needs a token in its configuration.")
 TWO_TOKENS: Final = Problem(
     "the request has two Authorization headers",
@@ -55,13 +55,13 @@ AMBIGUOUS: Final = Problem(
 )
 NOT_SAID: Final = Problem("an authentication class refuses the credentials", "Its own rules say why.")
 
-# Clients look for documents at several places, of which one is enough.
+# Clients look for metadata documents at several places, and one of them is enough.
 NO_DOCUMENT: Final = "If clients find no other document either, is the URL in the client right?"
 
-# Of the authorization server
+# Authorization server
 SENT: Final = "The client's program sent it."
 ENTER_AGAIN: Final = "Enter the client's secret again, or let the client register anew."
-# What mends an error of OAuth of which nothing else is known.
+# Remedies for OAuth errors whose cause is not known, by error code.
 REMEDIES: Final = {
     "invalid_client": ENTER_AGAIN,
     "invalid_client_metadata": "An administrator can add the application in the admin instead.",
@@ -85,7 +85,7 @@ DOCUMENTS_OFF: Final = Problem(
     "user can also remove this site in the client and add it again.",
     "This server takes no metadata documents of clients.",
 )
-# Programs
+# Service accounts and identity providers
 NO_ACCOUNT: Final = Problem(
     "there is no service account of this id", "Add one in the admin; other applications cannot use this grant."
 )
@@ -136,9 +136,9 @@ UNUSED: Final = Problem(
 SIGNED_OUT: Final = Problem(
     "the user's password or sign-in has changed since", "A new password ends such grants. The user signs in again."
 )
-# The page
+# Consent page
 CHANGED_FORM: Final = Problem("the form is not the one that was shown", "The user begins again in the client.")
-# In the query of the page to which the login page sends the browser back.
+# Parameter in the URL to which the login page sends the browser back.
 SIGNED_IN: Final = "mcp_signed_in"
 NO_SESSION: Final = Problem(
     "the browser comes back from the login page, and sends no session along",

@@ -1,9 +1,9 @@
 """Routing: find the MCP endpoints that a URLconf mounts, and their sites.
 
-The URLconf is that of the request where middleware chose one, such as by its host, and ``ROOT_URLCONF`` otherwise.
-Paths are what it matches: a script prefix, below which the whole project may be, is no part of them.
+The URLconf is the one that middleware chose for the request, such as by its host, or else ``ROOT_URLCONF``. Paths are
+those that the URLconf matches, without the script prefix below which the project may run.
 
-A mount has one path, or, where parameters stand in its prefix (``t/<slug:tenant>/mcp``), one for each of their values.
+A mount has one path, or one for each value of the parameters in its prefix (``t/<slug:tenant>/mcp``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,9 +21,9 @@ from .conf import settings
 if TYPE_CHECKING:
     from .sites import MCPSite
 
-# The attributes of the views, by which they are found.
+# Attributes by which the views of endpoints are found.
 ENDPOINT, SSE = "mcp_site", "mcp_sse_site"
-# The parts of a route, from the left, the view's own at the end.
+# The patterns of a route from left to right, that of the view at the end.
 Route = tuple[Any, ...]
 
 
@@ -31,7 +31,7 @@ def _walk(patterns: Iterable[Any], attribute: str, before: Route = ()) -> "Itera
     for pattern in patterns:
         route = (*before, pattern.pattern)
         if isinstance(pattern, URLResolver):
-            # A prefix that depends on the language has no path of its own: Django alone finds what is below it.
+            # A prefix that depends on the language has no fixed path: only Django can resolve what is below it.
             if isinstance(pattern.pattern, (RoutePattern, RegexPattern)):
                 yield from _walk(pattern.url_patterns, attribute, route)
         elif isinstance(pattern, URLPattern) and (mounted := getattr(pattern.callback, attribute, None)):
@@ -58,7 +58,7 @@ def _routes(urlconf: Any, attribute: str) -> "tuple[tuple[Route, MCPSite], ...]"
 
 
 def _is_fixed(route: Route) -> bool:
-    # Not by its converters: Django adds those of an outer prefix to them, of all routes that are spelt alike.
+    # Do not use the converters: Django shares them between routes of one spelling, and adds those of outer prefixes.
     return all(isinstance(part, RoutePattern) and "<" not in str(part) for part in route[:-1])
 
 
@@ -77,7 +77,7 @@ def mounted_sse() -> "dict[str, MCPSite]":
 
 
 def _fixed(attribute: str) -> "dict[str, MCPSite]":
-    # The first URLconf that has a path counts.
+    # The first URLconf that has a path takes precedence.
     found = [_by_path(urlconf, attribute) for urlconf in known_urlconfs()]
     return {path: site for paths in reversed(found) for path, site in paths.items()} if found[1:] else found[0]
 
@@ -106,7 +106,7 @@ def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None
     urlconf = _urlconf()
     if path.removesuffix("/") in _by_path(urlconf, attribute):
         return _fixed_match(urlconf, path, attribute)
-    # Only what could be one of these is worth the time that Django takes to resolve a path.
+    # Resolving a path takes Django long, so do it only for a path that could be one of these.
     if any(not _is_fixed(route) and _fits(route, path) for route, _ in _routes(urlconf, attribute)):
         return _match(urlconf, path, attribute)
     return None
@@ -131,7 +131,7 @@ def _match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
     return match if hasattr(match.func, attribute) else None
 
 
-# Of fixed paths, which are as many as the endpoints.
+# Cache only fixed paths: there are no more of them than endpoints.
 _fixed_match = lru_cache(maxsize=256)(_match)
 
 

@@ -16,7 +16,7 @@ def expand(scopes: Iterable[str]) -> frozenset[str]:
     return _expanded(frozenset(scopes))
 
 
-# Most tokens have the same few.
+# Cached, because most tokens have the same few scopes.
 @lru_cache(maxsize=256)
 def _expanded(scopes: frozenset[str]) -> frozenset[str]:
     implied = (HIERARCHY[:rank] for rank, scope in enumerate(HIERARCHY) if scope in scopes)

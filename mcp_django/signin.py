@@ -1,7 +1,7 @@
 """Sign-in facts: a second factor or a choice at sign-in that is stored with tokens, and the mark of the password.
 
-A token has no session. What hooks would look up there, such as a second factor, is kept with the token when its user
-agrees, and put where hooks look for it with each call, checked anew.
+A token has no session. What hooks would look up there, such as a second factor, is stored with the token when its user
+agrees. Each call checks it again, and puts it where hooks look for it.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ from django.utils.module_loading import import_string
 from .conf import settings
 from .context.call_restrictions import NARROWED_TO, narrow
 
-# Where the mark of the password is kept among the facts, and the keys of the service account that has the token and of
-# the link to an identity provider by which its user was found.
+# Names of the facts that are the mark of the password, the key of the service account that has the token, and the key
+# of the link to an identity provider by which its user was found.
 CREDENTIAL: Final = "credential"
 SERVICE_ACCOUNT: Final = "service_account"
 LINKED_IDENTITY: Final = "linked_identity"
-# Under which the words of what was chosen at the consent page are kept, by the names of the facts.
+# Name of the fact that has the labels of the options chosen at the consent page, by the names of the choices.
 CHOSEN: Final = "chosen"
 
 
@@ -57,14 +57,14 @@ class SignInFact:
     def assume(self, request: HttpRequest) -> None:
         """Set the sign-in fact as after the strongest sign-in, to test whether an admin would then let the user in.
 
-        An admin is asked with such a request, which nobody else sees.
+        Only an admin site gets such a request, to ask for its permission.
         """
 
 
 class SignInChoice(SignInFact):
     """Base class of a sign-in fact that users choose at the consent page, such as a tenant.
 
-    ``label`` says what is chosen. What is kept with the token is the value that was chosen among :meth:`choices`.
+    ``label`` says what is chosen. The value that the user chooses among :meth:`choices` is stored with the token.
     """
 
     label: Any = ""
@@ -72,12 +72,12 @@ class SignInChoice(SignInFact):
     def choices(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         """Return the options of the sign-in choice for the user, values and words; none to ask nothing.
 
-        ``request`` is that of the consent page. The first one is what is chosen unless the user chooses another.
+        ``request`` is that of the consent page. The first option is preselected.
         """
         raise NotImplementedError
 
     def keep(self, request: HttpRequest) -> None:
-        """Keep nothing of the session."""
+        """Return None: the choice is not in the session."""
 
 
 class OTPDevice(SignInFact):
@@ -191,7 +191,7 @@ def credential_of(user: Any) -> dict[str, str]:
 def is_current(user: Any, facts: Mapping[str, Any]) -> bool:
     """Return whether the user's password is still the one of the sign-in, as Django asks of a session.
 
-    What was kept without the mark of a password is taken as current.
+    Facts that were stored without a mark count as current.
     """
     mark = facts.get(CREDENTIAL)
     if mark is None:
@@ -235,10 +235,10 @@ def _forget(**kwargs: Any) -> None:
     _has_otp.cache_clear()
 
 
-# The key of the site, say.
+# A setting such as SECRET_KEY changes the marks.
 setting_changed.connect(_forget)
 
 
 def _mark(hashed: str) -> str:
-    """Return a sign-in's password mark from a session hash: it tells passwords apart, and makes no session."""
+    """Return a sign-in's password mark from a session hash: it distinguishes passwords, but opens no session."""
     return hashlib.sha256(b"mcp_django.signin " + hashed.encode()).hexdigest()[:32]

@@ -1,7 +1,7 @@
 """``MCPSite``: a registry of exposures, tools, resources and prompts behind one URL.
 
-Every process of the project loads this module, a migration or a worker of something else too. What only a call needs is
-imported where it is used.
+Every process of the project loads this module, also a migration or an unrelated worker. So modules that only calls need
+are imported where they are used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool", bound="Tool")
-# What reads functions that are declared; few processes load it.
+# Dotted names of the classes that parse declared functions, because few processes need to load them.
 FUNCTION_TOOL = "mcp_django.tools.function_tools.FunctionTool"
 PROMPT = "mcp_django.resources.prompts.Prompt"
 RESOURCE = "mcp_django.resources.function_resources.FunctionResource"
@@ -58,7 +58,7 @@ OWN_NAMES = (
     "run_action",
     "create_upload",
 )
-# The label of the entries of the admin's history.
+# The label of the model whose rows are entries of the admin's history.
 HISTORY = "admin.logentry"
 RECIPE = (
     "This server gives access to the records of a Django project, as far as the signed-in user may see and change "
@@ -79,7 +79,7 @@ MAX_NAMED_MODELS = 60
 MAX_INSTRUCTIONS = 2_000
 
 
-# Every site that there is, to be told when the settings change.
+# All sites: they forget their exposures when the settings change.
 _sites: WeakSet[MCPSite] = WeakSet()
 
 
@@ -147,7 +147,7 @@ class MCPSite:
         self._removed: set[type[Model]] = set()
         self._known: tuple[admin.AdminSite, int] | None = None
         self._labels: dict[str, ModelExposure] | None = None
-        # Those that the project registered, and the app's own that it took off.
+        # The tools that the project has registered, and the names of the app's own tools that it has removed.
         self._tools: Declared[Tool] = Declared()
         self._removed_tools: set[str] = set()
         self.resources: Declared[FunctionResource] = Declared()
@@ -169,11 +169,11 @@ class MCPSite:
         """Expose models on the site through ``exposure_class``; ``options`` become its attributes.
 
         Without a class, a model that the site's admin knows is exposed as the admin describes it. The exposure is
-        built when the site is first used, when every app has registered what it has.
+        built when the site is first used, after every app has registered its models.
 
         Raises:
             AlreadyRegistered: a model is registered explicitly already.
-            ImproperlyConfigured: it is no model, or an abstract one.
+            ImproperlyConfigured: a model is not a model class, or is abstract.
         """
         for model in [models] if isinstance(models, type | str) else models:
             if not isinstance(model, ModelBase):
@@ -208,7 +208,7 @@ class MCPSite:
             NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
         """
         admin_site = self.admin_site if settings.AUTO_REGISTER else None
-        # A theme may replace the default admin site, and urls.py register models, after something has asked here.
+        # A theme may replace the default admin site, and urls.py may register models, after the first use.
         known = None if admin_site is None else (admin_site, len(admin_site._registry))
         if known != self._known:
             self._known = known
@@ -233,7 +233,7 @@ class MCPSite:
         if self.history and automatic and has_admin() and HISTORY not in {item.label for item in found.values()}:
             from .emulation.history_model import HistoryRows
 
-            # Behind all others, which are asked first for what some model allows.
+            # The history comes last, so that a search for any model with a permission asks all others first.
             history = HistoryRows(self)
             exposures[history.model] = history
         return exposures
@@ -283,7 +283,7 @@ class MCPSite:
         name = look("tool", function, options)
         if self._has_tool(name):
             raise AlreadyRegistered(f"A tool named {name!r} is already registered with {self.name!r}.")
-        # Another object each time: threads may be walking through this one.
+        # Replace the object: other threads may be iterating over it.
         self._tools = Declared(self._tools, {name: Unread(FUNCTION_TOOL, function, options)})
 
     def add_chatgpt_tools(self) -> None:
@@ -294,7 +294,7 @@ class MCPSite:
         """Register a ViewSet of REST framework with the site; its actions become tools and resources.
 
         See :func:`~mcp_django.rest.tools.declare` for the options. Raises ``AlreadyRegistered`` when the
-        name of a tool or a URI is taken, and ``ImproperlyConfigured`` where nothing can be made of the ViewSet.
+        name of a tool or a URI is taken, and ``ImproperlyConfigured`` if the ViewSet cannot become tools.
         """
         # REST framework reads the project's settings when it is imported, and settings.py may import this module.
         from .rest.tools import declare
@@ -332,7 +332,7 @@ class MCPSite:
             self._tools = self._without(self._tools, name, "tool")
 
     def remove_prompt(self, name: str) -> None:
-        """Take a prompt off the site. Raises ``NotRegistered``."""
+        """Remove a prompt from the site. Raises ``NotRegistered``."""
         self.prompts = self._without(self.prompts, name, "prompt")
 
     def remove_resource(self, uri: str) -> None:
@@ -408,7 +408,7 @@ class MCPSite:
         for declared in (self._tools, self.prompts, self.resources):
             list(declared.values())
 
-    # What a caller finds
+    # What a caller can use
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools of the site that the caller can use, in a fixed order."""
@@ -418,14 +418,14 @@ class MCPSite:
         from .orm.access import access_of
 
         access = access_of(request)
-        # All of them are asked for their actions anyway.
+        # The actions of all models are needed in any case.
         actions = self._admitted(request, self._action_tools.of_caller(access.models))
         found = [
             tool
             for tool in known
             if (access.may_any(tool.permission) if tool.permission else tool.has_permission(request))
         ]
-        # Over the budget no client could hold the list; run_action reaches the same actions.
+        # Clients cannot hold a list over the budget; run_action runs the same actions.
         if len(found) + len(actions) > settings.TOOL_BUDGET:
             return found
         return [*found, *self._action_tools.listed(actions)]
@@ -472,7 +472,7 @@ class MCPSite:
         """Return the row that the site shows the caller by this primary key, unique value or label.
 
         Raises:
-            NotFound: there is none; its text tells the keys of rows that may be meant.
+            NotFound: there is no such row; the text lists the keys of rows that may be meant.
         """
         from .orm.access import access_of
         from .orm.row_finder import RowFinder
@@ -504,7 +504,7 @@ class MCPSite:
             parts.append(f"Models: {', '.join(labels)}." if len(labels) < MAX_NAMED_MODELS else MANY_MODELS)
         return "\n".join(part for part in parts if part)[:MAX_INSTRUCTIONS]
 
-    # What exposures, which know nothing of the ways to rows, ask their site
+    # For exposures, whose modules must not import those of the ORM
 
     def search_paths(self, request: MCPRequest, rows: QuerySet[Any], fields: Sequence[str]) -> Any:
         from .orm.search import search_paths
@@ -544,14 +544,14 @@ class MCPSite:
 class DefaultMCPSite(MCPSite):
     """The default site, which follows the default admin site."""
 
-    # The two names as they were, and the site that they meant.
+    # The values of admin.site and admin.sites.site when they were last read, and the site that they meant.
     _found: tuple[Any, Any, admin.AdminSite] | None = None
 
     @property
     def admin_site(self) -> admin.AdminSite | None:
-        """The admin that the default site follows. A project may put another one into one of its two names, or both.
+        """The admin site that the default site follows: projects replace ``admin.site``, ``admin.sites.site``, or both.
 
-        None where the admin is not installed: asking for its site would fail.
+        None if the admin is not installed: accessing its site would fail.
         """
         found = self._found
         if found is None and not has_admin():
@@ -559,7 +559,7 @@ class DefaultMCPSite(MCPSite):
         if found is not None and found[0] is admin.site and found[1] is admin_sites.site and found[2]._registry:
             return found[2]
         meant = admin.site if admin.site._registry else admin_sites.site
-        # What the lazy object stands for is quicker to ask, and the same.
+        # Use the site behind Django's lazy object, because its attributes are faster.
         wrapped = meant.__dict__.get("_wrapped")
         site = wrapped if isinstance(wrapped, admin.AdminSite) else meant
         self._found = admin.site, admin_sites.site, site

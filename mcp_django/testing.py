@@ -1,7 +1,7 @@
 """``MCPClient``: a test client that calls the endpoint in the process of a test, with a real token.
 
-It posts to the mounted endpoint through Django's test client, so that routing, authentication, scopes and the
-protocol are all in play. Use it in a ``TestCase``: everything runs in the test's own thread and transaction.
+It posts to the mounted endpoint through Django's test client, so a test includes routing, authentication, scopes and
+the protocol. Use it in a ``TestCase``: everything runs in the test's own thread and transaction.
 """
 
 import itertools
@@ -46,10 +46,9 @@ class ToolCall:
 class MCPClient:
     """A test client that is signed in as ``user`` with ``scopes``, or not signed in without a user.
 
-    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted; ``name`` is what the
-    client calls itself. With ``answers`` the client's user answers what a call asks, until it asks no more: the content
-    of the form by the key, None to decline; what is no form is answered with the client's whole result. Only clients
-    of 2026-07-28 are asked here.
+    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted; ``name`` is the name of
+    the client. ``answers`` are given, by key, to the questions of a call until it has none left: the content of a form,
+    None to decline it, or for another question the client's whole result. Only clients of 2026-07-28 are asked here.
     """
 
     def __init__(
