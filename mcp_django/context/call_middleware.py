@@ -48,7 +48,7 @@ class _Run:
 
 
 def load_middleware(name: str, get_response: GetResponse) -> GetResponse:
-    """Instantiate one call middleware around ``get_response``, which comes back alone on MiddlewareNotUsed."""
+    """Instantiate one call middleware around ``get_response``; on MiddlewareNotUsed, return ``get_response``."""
     factory = import_string(name)
     if not getattr(factory, "sync_capable", True):
         raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is asynchronous alone: calls run in threads.")

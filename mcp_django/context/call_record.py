@@ -1,4 +1,4 @@
-"""The record of one call: what the log of calls, spans and metrics say of it. It fills while the call goes on."""
+"""The record of one call: what the log of calls, spans and metrics say about it. It grows while the call runs."""
 
 import os
 import time

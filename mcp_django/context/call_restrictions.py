@@ -44,7 +44,7 @@ class Narrowing:
     named: tuple[str, ...] = field(default=())
 
     def admits(self, model: Any) -> bool:
-        """Return whether the call's restriction leaves the model; a many-to-many table if both its models are left."""
+        """Return whether the call's restriction admits the model; for a many-to-many table, both models."""
         if self.labels is None:
             return True
         opts = model._meta
@@ -89,7 +89,7 @@ def narrowing_of(facts: Mapping[str, Any]) -> Narrowing | None:
 
 
 def narrow(request: Any) -> None:
-    """Restrict a call, whose request has user, scopes and facts, to the models or to the reading that are left."""
+    """Restrict a call by the facts of its token; the call's request must have its user and scopes already."""
     context = request.mcp
     context.narrowing = found = narrowing_of(context.facts)
     if found is None:

@@ -431,13 +431,13 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
 
 
 def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
-    """Build the MCP request from an ASGI scope, and return it with all headers, of which it has no cookies."""
+    """Build the MCP request from an ASGI scope, without cookies, and return it with all headers of the scope."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers
 
 
 def local_request(site: Any) -> MCPRequest:
-    """Build the MCP request of a call that came over no network, as if to the project's own address; it has no user."""
+    """Build the MCP request of a call that came over no network, as if to the project's own URL, without a user."""
     base = urlsplit(settings.BASE_URL or "http://localhost")
     scheme, host = base.scheme or "http", base.hostname or "localhost"
     port = base.port or (443 if scheme == "https" else 80)

@@ -93,7 +93,7 @@ def can_link(request: MCPRequest) -> bool:
 
 
 def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
-    """Make a signed URL with a sealed ticket, good for this use by the caller, who :func:`can_link`."""
+    """Make a signed URL with a sealed ticket for this purpose; only for callers who :func:`can_link`."""
     owner = None if request.user.pk is None else str(request.user.pk)
     checksum = bytes.fromhex(getattr(getattr(request, "auth", None), "checksum", ""))
     data = bytes([len(checksum)]) + checksum + orjson.dumps([owner, *about])

@@ -1,4 +1,4 @@
-"""Actions on picked rows: methods of an exposure, and what the actions of an admin share with them."""
+"""Actions on selected rows: methods of an exposure, and what the actions of an admin share with them."""
 
 from __future__ import annotations
 

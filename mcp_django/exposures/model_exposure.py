@@ -116,7 +116,7 @@ class ExposureOptions:
         return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
-        """Return the fields that the model exposure's own form has beside those of the model: written and not read."""
+        """Return the fields that the model exposure's own form adds to those of the model: written, but not read."""
         exposure, form = self.exposure, self.exposure.form or self.exposure.model_admin.form
         closed = {*self.model_fields, *exposure.exclude, *exposure.get_readonly_fields(request, obj)}
         own = (name for name in form.declared_fields if name not in closed)

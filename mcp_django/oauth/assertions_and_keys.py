@@ -359,7 +359,7 @@ PARAMETERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a client identifies itself with at the token endpoint: an assertion, a secret, or its id alone."""
+    """The credentials of a client at the token endpoint: an assertion, a secret, or only its id."""
 
     client_id: str
     secret: str = field(default="", repr=False)

@@ -63,7 +63,7 @@ def takes_documents() -> bool:
 
 
 def _policy() -> Any:
-    """Return whose client documents are taken: all, none, named hosts, or hosts that an administrator allows."""
+    """Return whose client documents are accepted: all, none, named hosts, or hosts that an administrator allows."""
     if settings.CLIENT_DOCUMENTS["hosts"] is None:
         return "all" if settings.REGISTRATION == "open" else "off"
     return settings.CLIENT_DOCUMENTS["hosts"]
@@ -105,7 +105,7 @@ def ask_for(host: str, url: str, user: Any) -> None:
 
 
 def is_admitted(client: Any) -> bool:
-    """Return whether a stored client may go on: one described by a document, only while its host is allowed.
+    """Return whether a stored client can still be used: one described by a document, only while its host is allowed.
 
     If the project lets the toolkit handle documents (``CIMD_ENABLED``), its own rules apply.
     """

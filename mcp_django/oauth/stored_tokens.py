@@ -107,7 +107,7 @@ def stands(facts: Mapping[str, Any], user: Any) -> bool:
 
 
 def beside_tokens() -> bool:
-    """Return whether stored tokens and their facts are in one database, for one query."""
+    """Return whether stored tokens and their facts are in one database, so that one query can read both."""
     return router.db_for_read(TokenFacts) == router.db_for_read(get_access_token_model())
 
 

@@ -161,7 +161,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().get(request, *args, **kwargs)
 
     def handle_no_permission(self) -> HttpResponseBase:
-        """Show on the way to login which application asks; tell a browser that comes back without a session."""
+        """Show on the way to login which application asks; an error if the browser returns without a session."""
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()

@@ -43,7 +43,7 @@ class Param:
     """Annotation that describes a parameter to the AI model: ``year: Annotated[int, Param("Calendar year",
     minimum=2000)]``.
 
-    The schema, its words and the validation have the limits: ``minimum`` and ``maximum`` for numbers, lengths in
+    The limits apply in the schema, in its words and in validation: ``minimum`` and ``maximum`` for numbers, lengths in
     characters for strings, numbers of items for arrays. A bare string in ``Annotated`` is a description too.
     """
 

@@ -307,7 +307,7 @@ def notation(field: Any) -> tuple[str, str]:
     return found
 
 
-# Whole schemas for a tool
+# Schemas of forms for a tool
 
 
 def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def with_default(shape: Shape, default: Any, texts: Iterable[str]) -> dict[str, 
 
 
 def writable_fields(serializer: Any) -> dict[str, Any]:
-    """Return a serializer's fields, as of a form, that its schema offers, by name; files have no JSON form."""
+    """Return by name the fields of a serializer that its form schema offers; files have no JSON form."""
     from rest_framework.serializers import FileField, HiddenField
 
     fields: Mapping[str, Any] = getattr(serializer, "fields", {})
@@ -391,7 +391,7 @@ def _shape_in_serializer(field: Any, depth: int) -> Shape:
     return object_schema({name: serializer_schema(fields[name], depth - 1) for name in fields}, required), []
 
 
-# Whole forms for a person
+# Schemas of forms for a person
 
 
 def question_schema(form: forms.BaseForm) -> dict[str, Any]:

@@ -43,7 +43,7 @@ _BARE: Final = frozenset({"code", "data", "digest", "key", "seed", "value"})
 # Names of models with a key or code that was sent to somebody for one use, and of fields that say it was used.
 _SENT: Final = re.compile(r"(?:^|_)(?:confirm|activation|sign_?up|opt_?in|unsubscribe|verify|invite)s?(?:$|_)")
 _DONE: Final = re.compile(r"(?:^|_)(?:confirmed|verified|activated|validated)(?:$|_)")
-# Minimum characters that a text field must be able to hold for a random secret.
+# Characters that a text field must be able to hold to count as a random secret.
 LONG: Final = 16
 
 
@@ -173,7 +173,7 @@ def without_secrets(text: str) -> str:
 
 
 def _end_of_value(text: str, opening: str, start: int) -> int:
-    """Return where a secret in a text ends; a cut one reaches to the end of the text."""
+    """Return where a secret in a text ends; one that is cut off ends with the text."""
     if opening in _QUOTED:
         end = _QUOTED[opening].match(text, start)
         return end.end() if end is not None else len(text)

@@ -170,7 +170,7 @@ class Type:
 
     @property
     def parts(self) -> tuple[Type, ...]:
-        """The types that it is made of."""
+        """The types that this type is made of."""
         return ()
 
     @property
@@ -344,7 +344,7 @@ class Boolean(Type):
 
 @dataclass(frozen=True)
 class Parsed(Type):
-    """The value type of texts in a notation, such as dates: ``parse`` gives the value, or None or ``ValueError``.
+    """The value type of texts in a notation, such as dates: ``parse`` returns the value or None, or raises ValueError.
 
     ``format`` is the name of the notation in a client's form.
     """
@@ -393,9 +393,9 @@ PARSED: Final[Mapping[type, Parsed]] = {
 
 
 def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """Return which value of ``choices`` a client means, by the value or by its displayed name; None for none.
+    """Return the value of ``choices`` that a client means, by the value or by its displayed name.
 
-    An exact match comes before one that ignores case. If several values match, the answer is None.
+    An exact match comes before one that ignores case. None if no value matches, or several do.
     """
     known = [(stored, (str(stored), str(label))) for stored, label in choices if stored is not None]
     spell: Callable[[str], str]
