@@ -10,7 +10,7 @@ from mcp_django.conf.value_kinds import Group, Setting
 PAGE = Path(__file__).with_name("settings.md")
 HEAD = """# Settings
 
-After this page you can set what your project needs, and leave the rest. All settings are keys of one dict,
+After this page you can change what your project needs, and leave the rest. All settings are keys of one dict,
 `MCP_DJANGO`. Only `BASE_URL` has to be set; every other key has a safe default. `manage.py check` reports unknown keys
 and invalid values.
 
@@ -25,10 +25,10 @@ OAUTH2_PROVIDER = provider_settings(base_url=BASE_URL)
 ```
 
 `OAUTH2_PROVIDER` is the setting of django-oauth-toolkit; [OAuth](oauth.md#provider_settings) describes
-`provider_settings()`. A setting with several parts is a dict: write those that you change, such as
-`"RATES": {"calls": "600/m"}`. Rates are written as "number/period" with `s`, `m`, `h` or `d`; `None` is no limit.
+`provider_settings()`. A setting with several parts is a dict: write only the parts that you change, such as
+`"RATES": {"calls": "600/m"}`. Rates are written as "number/period" with `s`, `m`, `h` or `d`; `None` means no limit.
 
-The size of a request body is Django's own `DATA_UPLOAD_MAX_MEMORY_SIZE`. [All limits](security.md#bounds).
+Django's own `DATA_UPLOAD_MAX_MEMORY_SIZE` limits the size of a request body. [All limits](security.md#bounds).
 """
 
 

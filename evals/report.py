@@ -49,9 +49,9 @@ def page(measures: Mapping[str, Any]) -> str:
 
 def _lines(measures: Mapping[str, Any]) -> Iterator[str]:
     answers, found = measures["answerability"], measures["finding"]
-    yield "# What the endpoint of the example shop can be asked\n"
+    yield "# What questions the example shop's endpoint can answer\n"
     yield "`make evals` writes this page. [docs/evals.md](../docs/evals.md) says what is measured and how.\n"
-    yield "| | | bar | |\n|---|---|---|---|"
+    yield "| | | target | |\n|---|---|---|---|"
     for what, (part, name, bar) in BARS.items():
         verdict = "reached" if reached(measures, what) else "MISSED"
         yield f"| {what} | {_shown(measures[part][name], bar)} | {_shown(bar, bar)} | {verdict} |"
@@ -63,18 +63,18 @@ def _lines(measures: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {kind} | {counts} | {one['median_tokens']} |"
     for name, fault in answers["faults"].items():
         yield f"\n- {name}: {fault}"
-    yield "\n## Recovery\n\nEach golden call, made wrong in twelve ways; then a client does what the error says.\n"
-    yield "| made wrong | calls | right at the second try |\n|---|---|---|"
+    yield "\n## Recovery\n\nEach correct call gets mistakes of twelve kinds; then a client does what the error says.\n"
+    yield "| mistake | calls | right at the second try |\n|---|---|---|"
     for kind, one in measures["recovery"]["kinds"].items():
         yield f"| {kind} | {one['calls']} | {one['right']} |"
     yield f"\n## Finding\n\n{found['wordings']} wordings. Not found:\n"
     yield "\n".join(f"- {name}: {'; '.join(missed)}" for name, missed in found["missed"].items()) or "None."
-    yield "\n## Reach\n\nForms of SQL, by the calls that give the same; each is run by a test.\n"
+    yield "\n## Reach\n\nForms of SQL, by the calls that give the same values; a test runs each.\n"
     yield "| calls | forms |\n|---|---|"
     for calls in REACHES:
         forms = [form.name for form in FORMS.values() if form.reach == calls]
         yield f"| {calls} | {len(forms)}: {', '.join(forms)} |"
-    yield "\n## Surface\n\nTokens of `tools/list` in the example shop.\n\n| account | tokens | most |\n|---|---|---|"
+    yield "\n## Surface\n\nTokens of `tools/list` in the example shop.\n\n| account | tokens | limit |\n|---|---|---|"
     for role, tokens in measures["surface"].items():
         yield f"| {role} | {tokens} | {surface.bounds()[role]} |"
     yield ""

@@ -68,7 +68,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "ALLOWED_ORIGINS": Setting(
             [],
             items("origins, each of them one site, such as https://inspector.example", SITE),
-            "Origins of web pages that can call the endpoint (`scheme://host[:port]`), beside the site's own",
+            "Origins of web pages that can call the endpoint (`scheme://host[:port]`), besides the site's own",
         ),
     },
     "How the server presents itself": {
@@ -86,7 +86,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "INSTRUCTIONS": Setting(
             "",
             TEXT,
-            "Text for the model, put before the generated instructions: what your business does, what its words mean",
+            "Text for the model, put before the generated instructions: what your business does, what its terms mean",
         ),
     },
     "What is exposed": {
@@ -102,8 +102,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "SCHEMAS": Setting(
             "full",
             choice("full", "plain"),
-            '`"plain"` declares objects of any members as JSON text, for clients whose strict modes [have no such '
-            "objects](tools.md#schemas)",
+            '`"plain"` declares objects with arbitrary members as JSON text, for clients whose strict modes [refuse '
+            "such objects](tools.md#schemas)",
         ),
     },
     "Who can call": {
@@ -121,7 +121,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "CALL_MIDDLEWARE": Setting(
             (),
             items("dotted names", TEXT),
-            "Middleware that runs around each call too, with the token's user: "
+            "Middleware that also runs around each call, with the token's user: "
             "[audit trails](deployment.md#audit-trails)",
         ),
     },
@@ -129,22 +129,22 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "REGISTRATION": Setting(
             "open",
             choice("open", "authenticated", "off"),
-            '`"open"`: clients register themselves. `"authenticated"`: with a token of this server. `"off"`: '
-            "administrators create them",
+            '`"open"`: clients register themselves. `"authenticated"`: only with a token of this server. `"off"`: '
+            "administrators add them",
         ),
         "CLIENT_DOCUMENTS": group(
             hosts=Setting(
                 None,
                 DOCUMENT_HOSTS.or_none("all while REGISTRATION is 'open', and none otherwise"),
                 "Clients that [describe themselves by a document](registration.md#clients-that-describe-themselves). "
-                '`"all"`: of any host. A list: of these hosts (`.example.com` is all of a domain). `"ask"`: of hosts '
-                'that an administrator has allowed. `"off"`: none. `None`: `"all"` while `REGISTRATION` is `"open"`, '
-                'otherwise `"off"`',
+                '`"all"`: from any host. A list: from these hosts (`.example.com` is a whole domain). `"ask"`: from '
+                'hosts that an administrator has allowed. `"off"`: none. `None`: `"all"` while `REGISTRATION` is '
+                '`"open"`, otherwise `"off"`',
             ),
             blocked=Setting(
                 (),
                 HOSTS,
-                "Hosts whose clients are refused, such as `evil.example`, or `.example.com` for all of a domain",
+                "Hosts whose clients are refused, such as `evil.example`, or `.example.com` for a whole domain",
             ),
             private=Setting(
                 (),
@@ -155,38 +155,38 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             ca=Setting(
                 None,
                 TEXT.or_none("the system's authorities alone"),
-                "File of certificate authorities (PEM) that count beside those of the system, for documents and keys",
+                "File of certificate authorities (PEM) to trust besides those of the system, for documents and keys",
             ),
             proxy=Setting(
                 None,
                 PROXY.or_none("no proxy"),
-                "HTTP proxy by which the server fetches documents and keys, such as `http://proxy.intranet:3128`. "
-                "`private` hosts are reached without it",
+                "HTTP proxy through which the server fetches documents and keys, such as `http://proxy.intranet:3128`. "
+                "It is not used for `private` hosts",
             ),
         ),
         "IDENTITY_PROVIDERS": Setting(
             (),
             records("dicts, each with issuer, jwks_uri and clients", IDENTITY_PROVIDER, *REQUIRED_OF_PROVIDER),
-            "Identity providers that vouch for users to clients, so that nobody has to consent: a list of dicts with "
+            "Identity providers that vouch for users, who then need no consent page: a list of dicts with "
             "`issuer`, `jwks_uri`, `clients` and, optionally, `client_keys`, `link`, `create` and `groups` "
             "([single sign-on](single-sign-on.md#single-sign-on))",
         ),
         "SERVICE_ACCOUNTS": Setting(
             False,
             FLAG,
-            "Programs without a person sign in as [service accounts](single-sign-on.md#service-accounts), which "
+            "Programs can sign in without a person as [service accounts](single-sign-on.md#service-accounts), which "
             "superusers create in the admin",
         ),
     },
     "Size of answers and writes": {
-        "PAGE_SIZE": Setting(20, whole(1), "Rows of a page when the client does not say"),
-        "MAX_PAGE_SIZE": Setting(200, whole(1), "Rows of a page at most"),
+        "PAGE_SIZE": Setting(20, whole(1), "Rows of a page if the client does not say how many"),
+        "MAX_PAGE_SIZE": Setting(200, whole(1), "Most rows of a page"),
         "RESULT_CHARS": Setting(40_000, whole(1), "Characters of one result. Lower it to save tokens"),
         "MAX_BULK_ROWS": Setting(
             1_000, whole(1, MOST_ROWS), "Rows that one call can change, delete or run an action on, at most 10,000"
         ),
         "MAX_FILE_BYTES": Setting(
-            5 * 1024**2, whole(1, MOST_BYTES), "Bytes of a file that is read or written; it is held in memory"
+            5 * 1024**2, whole(1, MOST_BYTES), "Most bytes of a file that is read or written. Files are held in memory"
         ),
     },
     "Load": {
@@ -199,25 +199,25 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             documents=Setting(
                 "60/h",
                 SO_MANY_OR_ALL,
-                "Metadata documents of clients that are fetched for one address, and five times as many of one host",
+                "Metadata documents of clients that are fetched for one address, and five times as many from one host",
             ),
             refusals=Setting(
                 "60/m",
                 SO_MANY_OR_ALL,
-                "Refused requests for tokens of one client at one address, and five times as many of one address",
+                "Refused requests for tokens by one client at one address, and five times as many by the whole address",
             ),
         ),
         "BUDGETS": Setting(
             {},
             daily_budgets(),
-            'What each user, client or service account has for a day, such as `{"user": {"calls": 5000}}` '
+            'What each user, client or service account can use in a day, such as `{"user": {"calls": 5000}}` '
             "([budgets](budgets.md))",
         ),
         "THREADS": Setting(
             4,
             whole(1),
-            "Queries that run at the same time in one worker, beside twice as many writes, actions and tools of your "
-            "own. One user has at most half of either",
+            "Queries that run at the same time in one worker, besides twice as many writes, actions and tools of your "
+            "own. One user gets at most half of each",
         ),
         "CALL_TIMEOUT": Setting(60, number(), "Seconds that one call can take, waiting included (not under WSGI)"),
         "STATEMENT_TIMEOUT": Setting(
@@ -236,8 +236,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "EVENTS": Setting(
             "default",
             Kind("the name of a channel layer, or False", lambda value: value is False or TEXT.admits(value)),
-            "The channel layer that carries changes of exposed models between workers, whose subscribers are told of "
-            "them. `False`: nobody is told of changes",
+            "The channel layer that carries changes of exposed models between workers, for subscribers. `False`: "
+            "subscribers are not told of changes",
         ),
         "CALL_LOG": group(
             can_be_off=True,
@@ -247,12 +247,12 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
                 choice("full", "off"),
                 '`"full"` keeps [arguments and results](call-log.md#arguments-and-results) too',
             ),
-            max_bytes=Setting(16 * 1024, whole(1, MOST_CAPTURED), "Bytes that are kept of either"),
+            max_bytes=Setting(16 * 1024, whole(1, MOST_CAPTURED), "Most bytes to keep of each of them"),
             redact=Setting(
                 None,
                 TEXT.or_none(),
-                "Dotted name of a function that gets tool, arguments and result, and returns the last two as they can "
-                "be kept",
+                "Dotted name of a function that gets tool, arguments and result, and returns what to keep of the last "
+                "two",
             ),
         ),
         "TELEMETRY": group(
@@ -272,8 +272,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
                 "Django's `ADMINS`",
             ),
             failing_share=Setting(0.25, number(), "The share of failed calls that raises an alert"),
-            failing_minutes=Setting(5, whole(1, 60), "Minutes in which calls are counted for it"),
-            failing_calls=Setting(20, whole(1), "Calls that there have to be in these minutes"),
+            failing_minutes=Setting(5, whole(1, 60), "Minutes over which this share is measured"),
+            failing_calls=Setting(20, whole(1), "Fewest calls in these minutes that can raise an alert"),
             sql_comments=Setting(
                 False,
                 FLAG,
