@@ -13,7 +13,7 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import BadRequest, ImproperlyConfigured, ObjectDoesNotExist
+from django.core.exceptions import BadRequest, ImproperlyConfigured, ObjectDoesNotExist, ValidationError
 from django.db import DataError, InterfaceError, OperationalError, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
@@ -422,6 +422,13 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
         """Return the tokens that the view lets the user remove, with their refresh tokens."""
         found: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
         return found
+
+    def get_object(self, queryset: QuerySet[Any] | None = None) -> Any:
+        """Return the token of the link to this view, or what its client has got for it since by a refresh."""
+        with suppress(ValidationError):
+            since = self.get_queryset().filter(refresh_token__token_family=self.request.GET.get("family", ""))
+            return since.first() or super().get_object(queryset)
+        return super().get_object(queryset)
 
     def form_valid(self, form: Any) -> HttpResponseBase:
         """Revoke the token."""

@@ -5,6 +5,7 @@ import time
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
+from uuid import UUID
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -484,6 +485,27 @@ def test_users_see_and_remove_their_own_tokens_only(flow: Flow) -> None:
     assert "Robot" in flow.browser.get(f"/oauth/authorized_tokens/{row.pk}/delete/").content.decode()
     assert flow.browser.post(f"/oauth/authorized_tokens/{row.pk}/delete/").status_code == 302
     assert flow.refresh(tokens["refresh_token"]).status_code == 400
+    assert not AccessToken.objects.exists()
+
+
+def test_a_client_that_refreshes_meanwhile_loses_its_access_all_the_same(flow: Flow) -> None:
+    tokens = flow.tokens()
+    link = flow.browser.get("/oauth/authorized_tokens/").text.partition('class="button" href="')[2].partition('"')[0]
+    for ask in (flow.browser.get, flow.browser.post):
+        tokens = flow.refresh(tokens["refresh_token"]).json()
+        assert Flow(username="bob").browser.post(link).status_code == 404
+        answer = ask(link)
+    assert answer.status_code == 302
+    assert flow.refresh(tokens["refresh_token"]).status_code == 400
+    assert not AccessToken.objects.exists()
+
+
+@pytest.mark.parametrize("query", ["", "?family=", "?family=None", "?family=x", f"?family={UUID(int=1)}"])
+def test_a_link_without_a_family_removes_its_token(flow: Flow, query: str) -> None:
+    flow.tokens()
+    assert (
+        flow.browser.post(f"/oauth/authorized_tokens/{AccessToken.objects.get().pk}/delete/{query}").status_code == 302
+    )
     assert not AccessToken.objects.exists()
 
 
