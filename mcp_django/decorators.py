@@ -19,7 +19,7 @@ def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E],
 
     Raises:
         AlreadyRegistered: one of the models is registered explicitly already.
-        ValueError: no model was given, or the class is no exposure.
+        ValueError: no model was given, or the class is not an exposure.
     """
     if not models or (isinstance(models[0], type) and issubclass(models[0], ModelExposure)):
         raise ValueError("At least one model must be passed to register: @mcp.register(Order).")

@@ -94,7 +94,7 @@ def mounted_sites() -> "list[MCPSite]":
 
 
 def has_parameters() -> bool:
-    """Return whether the route of a mounted endpoint has parameters, and so many paths."""
+    """Return whether the route of a mounted endpoint has parameters, and therefore many paths."""
     return any(not _is_fixed(route) for route, _ in _known_routes(ENDPOINT))
 
 

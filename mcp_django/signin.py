@@ -57,7 +57,7 @@ class SignInFact:
     def assume(self, request: HttpRequest) -> None:
         """Set the sign-in fact as after the strongest sign-in, to test whether an admin would then let the user in.
 
-        Only an admin site gets such a request, to ask for its permission.
+        The request is only used to ask an admin site for its permission.
         """
 
 

@@ -109,7 +109,7 @@ class Mount(list[Any]):
 
     @property
     def urlpatterns(self) -> Any:
-        """The patterns."""
+        """The URL patterns."""
         return self[0]
 
     @property
@@ -390,14 +390,14 @@ class MCPSite:
         return ActionTools(self)
 
     def unreadable(self) -> list[str]:
-        """Return the errors of those functions in the site's registry that cannot be read."""
+        """Return the errors of those functions in the site's registry that cannot be parsed."""
         return [*self._tools.faults(), *self.prompts.faults(), *self.resources.faults()]
 
     def prepare(self) -> None:
         """Load all modules that calls to the site need, before the first client comes.
 
         Raises:
-            ImproperlyConfigured: a function that was declared cannot be read.
+            ImproperlyConfigured: a declared function cannot be parsed.
         """
         import mcp_types.methods  # noqa: F401
 

@@ -36,7 +36,7 @@ class CallPaginator(Paginator):  # type: ignore[type-arg]
 
 
 class CallEntryAdmin(ReadOnlyAdmin, Home):
-    """The read-only ModelAdmin of the call log. Who may view the call log sees the console."""
+    """The read-only ModelAdmin of the call log. Users who may view the call log can open the console."""
 
     list_display = ("time",)
     list_per_page = 50

@@ -66,5 +66,5 @@ def pretty(text: str) -> str:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
-    # Escape invisible characters and those that turn the direction of a text, as they can mislead the reader.
+    # Escape invisible characters and those that turn the direction of a text: they can mislead the reader.
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)

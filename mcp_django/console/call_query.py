@@ -44,7 +44,7 @@ COLUMNS: Final = {
     **{"client": "client_name", "duration": "duration", "writes": "writes", "outcome": "outcome"},
     **{name: name for name in ("tool", "model", "method", "action", "site", "session", "token", "version", "trace")},
 }
-# Names that a word without a name can have, tried in this order, if the newest calls have it as such a value.
+# Names for a word without one: it gets the first of these for which the newest calls have the word as a value.
 NAMING: Final = ("tool", "model", "client", "user", "method", "action", "site")
 ALIASES: Final = {"slow": "duration", "kind": "caller", "status": "outcome", "call": "id"}
 RELATIVE: Final = {"today": gettext_lazy("today"), "yesterday": gettext_lazy("yesterday")}
@@ -153,7 +153,7 @@ class KnownValues:
 
 
 class Reader:
-    """The reader of queries; its times are local."""
+    """The parser of queries; its times are naive local times."""
 
     def __init__(self, now: datetime, known: KnownValues) -> None:
         self.known, self.is_aware = known, timezone.is_aware(now)

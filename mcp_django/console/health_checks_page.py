@@ -98,7 +98,7 @@ def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
 
 
 def session_cookies(key: str) -> SimpleCookie:
-    """Return the session cookie for the health checks, as a browser keeps it: the settings say where it is sent."""
+    """Return the session cookie for the health checks, with the path and domain to which a browser would send it."""
     name = django_settings.SESSION_COOKIE_NAME
     cookies = SimpleCookie({name: key})
     cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH

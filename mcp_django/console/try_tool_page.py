@@ -282,7 +282,7 @@ class Table:
 
 @dataclass(slots=True)
 class Answer:
-    """The answer of a tool call on the try page: result, ``size`` in bytes, ``duration`` and ``query_time`` in ms."""
+    """The answer of a tool call on the try page: result or refusal, record of the call, and ``duration`` in ms."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     refusal: str = ""

@@ -1,1 +1,1 @@
-"""The admin as it is: what its pages show, ask, save and log, for callers that are no browsers."""
+"""The admin for callers without a browser: what its pages show, ask, save and log."""

@@ -145,7 +145,7 @@ class ActionPage:
         return _shortened([f"{self.title}:" if self.title else "", *self.html.text])
 
     def said_since(self, before: "ActionPage") -> str:
-        """Return what the page in an action's response says that the one before it did not."""
+        """Return the text of the page in an action's response that was not on the page before."""
         known = set(before.html.text)
         return _shortened(text for text in self.html.text if text not in known)
 

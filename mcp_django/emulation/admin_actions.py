@@ -96,7 +96,7 @@ class AdminAction(Action):
 
     @property
     def has_form(self) -> bool:
-        """Whether the admin action may ask by a page."""
+        """Whether the admin action may ask with a form or a page."""
         declared = getattr(self.function, "mcp_form", None) is not None and not self.only_looks
         return super().has_form or declared or self.may_show_a_page
 

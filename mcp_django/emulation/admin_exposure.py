@@ -1,4 +1,4 @@
-"""``AdminExposure``: a ``ModelAdmin`` speaks for its model; what the admin shows and allows is what callers get."""
+"""``AdminExposure``: expose a model by its ``ModelAdmin``, so that callers get what the admin shows and allows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_allow_list(self) -> bool:
-        """Whether ``fields`` decides alone what callers can read, and not the pages of the admin."""
+        """Whether ``fields`` alone decides what callers can read, rather than the pages of the admin."""
         return self.exposure.fields is not None
 
     def declares_field(self, name: str) -> bool:
@@ -67,7 +67,7 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_own_columns(self) -> bool:
-        """Whether the admin exposure's ``ModelAdmin`` overrides what decides on the columns by caller."""
+        """Whether the admin exposure's ``ModelAdmin`` overrides a hook that can choose the columns by caller."""
         exposure, admin = self.exposure, self.exposure.model_admin
         return (
             exposure.overrides(*COLUMN_HOOKS)

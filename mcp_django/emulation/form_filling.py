@@ -47,7 +47,7 @@ from .uploaded_files import file_entries
 MAX_ROW_CHOICES: Final = 200
 FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
-# Django's ContentType: callers name the model, as nobody knows its key.
+# Django's ContentType: callers can name the model, because nobody knows the key of its row.
 CONTENT_TYPE: Final = "contenttypes.contenttype"
 UNREADABLE: Final = "A value of this field is not written so."
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}

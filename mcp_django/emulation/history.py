@@ -243,7 +243,7 @@ class HistoryReader:
 
 
 def changed_fields(part: Any) -> list[Any] | None:
-    """Return the changed fields that a part of a history message names, None if the part tells another thing."""
+    """Return the changed fields that a part of a history message names, None for any other part."""
     changed = part.get("changed") if isinstance(part, dict) else None
     if not isinstance(changed, dict) or "name" in changed or not isinstance(changed.get("fields"), list):
         return None

@@ -200,7 +200,7 @@ class InlinePost:
         return self.rows[-1]
 
     def _writable(self, row: Row) -> Collection[str]:
-        """Return the fields that the caller can fill in, of a form in the inline formset."""
+        """Return the fields that the caller can fill in, for a form in the inline formset."""
         if self.inline is None:
             return ()
         names = writable_names(row.form, self.inline.fields)

@@ -62,7 +62,7 @@ class ShownRows:
 
 
 class PageInlines:
-    """Reads the inlines and their rows on the page of a row, or on the add page, as far as the caller can know of them.
+    """Reads the inlines and their rows on the page of a row, or on the add page, as far as the caller can see them.
     ``shown`` are the inline instances, if the caller has them already."""
 
     def __init__(

@@ -246,7 +246,7 @@ class PageSaving(Saving):
         assert self.obj is not None
         shown = show_rows(self.request, self.exposure, [self.obj], (column,)).rows[0][0]
         if is_key:
-            # Only for hidden rows: the form validates visible ones, as the admin's page may no longer offer them.
+            # Only for hidden rows: the form has to validate visible ones, which it may no longer offer.
             return bool(shown) and shown[1] is None and str(bare_key(value)) == str(shown[0])
         return bool(shown == value)
 

@@ -50,7 +50,7 @@ UNSENT: Final = "There is no such upload: nothing was sent to its URL, or it is 
 BOMB: Final = "The image has too many pixels."
 # Names of Windows devices, with any file extension.
 DEVICE: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
-# Attribute of a request that has the names of the uploads which it has opened.
+# Attribute of a request with the names of the uploads that it has opened.
 OPENED: Final = "_mcp_uploads"
 SEPARATOR: Final = re.compile(r"[/\\]")
 DATA_URL: Final = re.compile(r"data:[\w.+/;=-]{0,200},")

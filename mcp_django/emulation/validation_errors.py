@@ -1,4 +1,4 @@
-"""What is wrong with values that were entered or saved, told with only the fields and rows that the caller can see."""
+"""Errors of values that were entered or saved, described with only the fields and rows that the caller can see."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

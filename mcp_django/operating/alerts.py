@@ -111,7 +111,7 @@ def tell(kind: str, key: str, text: str, once: float, facts: dict[str, Any]) -> 
 def _is_first(key: str, seconds: float) -> bool:
     try:
         return bool(cache.add(key, 1, seconds))
-    except Exception:  # told twice is better than not at all
+    except Exception:  # two alerts are better than none
         return True
 
 

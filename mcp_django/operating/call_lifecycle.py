@@ -320,7 +320,7 @@ def _text(value: Any) -> str:
     most: int = settings.CALL_LOG["max_bytes"]
     text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     if not text.isprintable():
-        # Escape invisible characters and those that turn the direction of a text, as they can mislead the reader.
+        # Escape invisible characters and those that turn the direction of a text: they can mislead the reader.
         text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
     written = text.encode()
     return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT

@@ -303,7 +303,7 @@ def row_of(record: CallRecord) -> Row:
 
 
 def put(record: CallRecord) -> None:
-    """Have a call logged within seconds."""
+    """Queue a call for the log, to be stored within seconds."""
     _keep(row_of(record), _writer, _writer.put)
 
 

@@ -20,7 +20,7 @@ from ..context.untrusted_text import plain
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
 
-# Seconds, as the conventions advise.
+# Seconds, as the conventions recommend.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 # Maximum characters of a text from the client.
 MAX_TEXT: Final = 255

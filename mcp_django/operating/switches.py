@@ -52,7 +52,7 @@ class Off:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds of which something is off."""
+        """The kinds of the switches in force."""
         return frozenset(item.kind for item in self.switched)
 
     @property

@@ -27,7 +27,7 @@ class ConnectionInfo(Tool):
     read_only = True
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether ``connection_info`` is offered: there are budgets, or more than callers is switched off."""
+        """Return whether ``connection_info`` is offered: for budgets, or switches other than those on callers."""
         off = request.mcp.off
         return bool(settings.BUDGETS) or (off is not None and not off.kinds <= CALLERS)
 

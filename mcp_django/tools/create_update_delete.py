@@ -253,7 +253,7 @@ class DeleteRecord(WriteTool):
             return ToolResult(structured={"deleted": True, **shown, **said})
 
 
-# What the signed tickets of upload URLs are for, which is also a part of the URL.
+# Purpose of the signed tickets in upload URLs, which is also a part of these URLs.
 UPLOADS = "uploads"
 SEND = (
     "Send the bytes, as in: curl -T manual.pdf '<url>'. Then give the field of a record the value "
@@ -262,8 +262,8 @@ SEND = (
 
 
 class CreateUpload(Tool):
-    """``create_upload``: upload a file to create or update a row with, where there is a storage for uploads and the
-    caller may write a file."""
+    """``create_upload``: upload a file to create or update a row with; offered if there is a storage for uploads and
+    the caller may write a file."""
 
     name = "create_upload"
     title = "Create upload"

@@ -112,7 +112,7 @@ class Measure:
         return None if value is None else float(value)
 
     def combined(self) -> Any:
-        """Combine a measure over several groups: return the aggregate, None if the groups' values do not tell it."""
+        """Combine a measure over several groups: return the aggregate, None if the groups' values are not enough."""
         function = FUNCTIONS.get(self.function)
         combine = function.combine if function is not None else None
         return combine(self.alias, output_field=self.result) if combine is not None else None
@@ -142,7 +142,7 @@ def shown_values(request: MCPRequest, column: Column, values: Sequence[Any]) -> 
 
 
 def rounded(value: Any) -> Any:
-    """Round a measure to the digits that mean something."""
+    """Round a measure to its significant digits."""
     if isinstance(value, float):
         return float(f"{value:.10g}")
     if not isinstance(value, Decimal) or not value.is_finite():
@@ -155,7 +155,7 @@ def rounded(value: Any) -> Any:
 
 
 class Asked(NamedTuple):
-    """An aggregate as it was asked for."""
+    """An aggregate as the client asked for it."""
 
     function: str
     field: str = ""

@@ -1,4 +1,4 @@
-"""``manage.py mcp_doctor``: looks at the settings, tries the server as a client does, and says what is wrong."""
+"""``manage.py mcp_doctor``: check the settings, try the server as a client does, and report what is wrong."""
 
 import sys
 from collections.abc import Iterator
