@@ -74,7 +74,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Render the call log's changelist in the admin, below the tabs of the console."""
         rows = CallEntry._default_manager.aggregate(newest=Max("pk"))
-        context = {"tabs": self.get_tabs(request, "calls"), "calls_url": self.calls_url, "most": MOST, **rows}
+        context = {**self.get_context(request, "calls"), "most": MOST, **rows}
         return with_policy(super().changelist_view(request, context | {"title": _("Calls")} | (extra_context or {})))
 
     def new_view(self, request: HttpRequest) -> HttpResponse:

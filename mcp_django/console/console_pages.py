@@ -86,14 +86,7 @@ class Page:
         """Render the console page with its tabs and this context; ``template`` replaces the page's own."""
         request.current_app = self.home.admin_site.name
         shared = self.home.admin_site.each_context(request)
-        tabs = self.home.get_tabs(request, self.name)
-        own = {
-            "title": self.title,
-            "opts": self.home.opts,
-            "tabs": tabs,
-            "calls_url": self.home.calls_url,
-            "has_breadcrumb_list": django.VERSION >= (6, 1),
-        }
+        own = {"title": self.title, "opts": self.home.opts, **self.home.get_context(request, self.name)}
         return TemplateResponse(request, f"mcp_django/console/{template or self.name}.html", shared | own | context)
 
     def view(self, request: HttpRequest) -> HttpResponseBase:
@@ -243,6 +236,11 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
     def calls_url(self) -> str:
         """The URL of the list of calls, which is one of the console's pages."""
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def get_context(self, request: HttpRequest, current: str) -> dict[str, Any]:
+        """Return what the template of every console page needs beside its own values."""
+        tabs, has_list = self.get_tabs(request, current), django.VERSION >= (6, 1)
+        return {"tabs": tabs, "calls_url": self.calls_url, "has_breadcrumb_list": has_list}
 
     def get_tabs(self, request: HttpRequest, current: str) -> list[dict[str, Any]]:
         """Return the console's tabs that the user may open: title, URL, and whether it is open."""

@@ -57,6 +57,15 @@ def test_calls_are_listed_newest_first_and_cannot_be_changed(browser: Client) ->
     assert 'name="_save"' not in page.content.decode()
 
 
+@pytest.mark.parametrize("page", ["", "overview/"])
+def test_the_breadcrumbs_are_the_element_that_this_version_of_the_admin_styles(browser: Client, page: str) -> None:
+    found = [
+        re.findall(r'<(\w+) class="breadcrumbs"', browser.get(url).text) for url in (CALLS + page, "/admin/auth/user/")
+    ]
+    assert len(found[0]) == 1
+    assert found[0] == found[1]
+
+
 def test_not_even_a_superuser_deletes_single_calls(browser: Client) -> None:
     entry = log()
     assert "/delete/" not in browser.get(f"{CALLS}{entry.pk}/change/").content.decode()
