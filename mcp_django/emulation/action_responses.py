@@ -141,8 +141,10 @@ class ActionPage:
 
     @property
     def message(self) -> str:
-        """What the page says, without markup."""
-        return _shortened([f"{self.title}:" if self.title else "", *self.html.text])
+        """What the page says, without markup and without the help texts that are in the schema."""
+        help_texts = {" ".join(str(field.help_text).split()) for field in self.fields.values()}
+        said = (text for text in self.html.text if text not in help_texts)
+        return _shortened([f"{self.title}:" if self.title else "", *said])
 
     def said_since(self, before: "ActionPage") -> str:
         """Return the text of the page in an action's response that was not on the page before."""

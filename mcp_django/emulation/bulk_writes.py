@@ -151,7 +151,7 @@ class BulkWrite:
             deletion = plan_deletion(request, exposure, *rows)
             counts = dict(deletion.counts)
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
-            goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
             message = f"This deletes {_counted(rows)} of {label}, which cannot be undone. In all: {goes}."
             asked = self._asked(message, shown, {"model": label}, deletion.objects)
             if asked is not None:

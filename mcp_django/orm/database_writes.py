@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.apps import apps
-from django.contrib.admin.utils import NestedObjects
+from django.contrib.admin.utils import NestedObjects, model_ngettext
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import DatabaseError, DataError, IntegrityError, OperationalError, router
 from django.db.models import Model, ProtectedError, RestrictedError
@@ -141,8 +141,8 @@ def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) ->
 def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
     """Return what blocks a database deletion: how many protected rows of each model, and names the caller may see."""
     rows = [obj for obj in protected if isinstance(obj, Model)]
-    kinds = Counter(str(obj._meta.verbose_name_plural) for obj in rows)
-    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "other rows"
+    models = Counter(type(obj) for obj in rows)
+    counted = ", ".join(sorted(f"{n} {model_ngettext(model, n)}" for model, n in models.items())) or "other rows"
     names = list(_visible_names(request, rows))
     return f"{counted} (such as {'; '.join(names)})" if names else counted
 

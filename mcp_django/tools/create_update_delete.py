@@ -240,7 +240,7 @@ class DeleteRecord(WriteTool):
             shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
             warning = f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
             confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deletion.objects)
-            goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
             named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
             told = f"{warning} With all that goes with it: {goes}.\n\n{named}"
             if asked := confirmation.confirm(given.get("confirm_token"), warning, told, shown, NEXT):

@@ -5,7 +5,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.core.signals import request_finished
-from django.forms import CharField, Form
+from django.forms import CharField, DecimalField, Form
 from django.http import (
     FileResponse,
     HttpResponse,
@@ -198,6 +198,16 @@ def test_the_form_and_the_title_come_from_the_context(request_):
     template = engines["django"].from_string("<form method=post action='/other/'>{{ form }}</form>")
     with pytest.raises(ToolError, match="page of its own"):
         read_response(request_, TemplateResponse(request_, template, {"form": asked}))
+
+
+def test_the_help_texts_of_the_form_are_in_its_schema_and_not_in_the_message(request_):
+    class Ask(Form):
+        amount = DecimalField(required=False, help_text="Empty:  the total.")
+
+    template = engines["django"].from_string("<form method=post><p>Money goes back.</p>{{ form }}<p>Go on?</p></form>")
+    page = read_response(request_, TemplateResponse(request_, template, {"form": Ask()})).page
+    assert page.message == "Money goes back. Go on?"
+    assert page.question(request_)["properties"]["amount"]["description"] == "Empty:  the total."
 
 
 def test_a_long_page_is_cut(request_):

@@ -281,7 +281,7 @@ def test_H141_rows_are_deleted_as_delete_selected_does(root, monkeypatch, client
     )
     preview = call(DELETE, root, **BOOK, pks=pks)
     assert preview["message"].startswith(
-        "This deletes 2 rows of testapp.book, which cannot be undone. In all: 2 books,"
+        "This deletes 2 rows of testapp.book, which cannot be undone. In all: books (2),"
     )
     assert (preview["rows"], preview["objects"], preview["deletes"]) == (2, ["One", "Two"], {"books": 2, "loans": 1})
     assert Book.objects.count() == 2
@@ -298,7 +298,7 @@ def test_H141_a_protected_row_stops_all_with_the_admins_reasons(root):
     free, used = make_author("Free"), make_book("Dune").author
     text = refusal(DELETE, root, model="testapp.author", pks=[free.pk, used.pk])
     assert text.startswith("Some of these rows of testapp.author cannot be deleted")
-    assert "1 books (such as testapp.book" in text
+    assert "1 book (such as testapp.book" in text
     assert Author.objects.count() == 2
 
 

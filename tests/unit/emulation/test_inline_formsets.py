@@ -263,11 +263,11 @@ def test_H141_a_row_that_is_protected_stays_and_only_visible_rows_are_named(root
     text = refusal(UPDATE, root, **ORDER, pk=order.pk, values=values)
     assert text == (
         "Nothing was saved:\nlines[0]: it cannot be deleted, because rows that refer to it are protected: "
-        f"1 claims (such as inlineapp.claim {claim.pk}: broken)"
+        f"1 claim (such as inlineapp.claim {claim.pk}: broken)"
     )
     request = staff(order=("view", "change"), product=("view",), line=ALL)
     text = refusal(UPDATE, request, **ORDER, pk=order.pk, values=values)
-    assert "1 claims" in text
+    assert "1 claim" in text
     assert "broken" not in text
     assert Line.objects.count() == 1
 

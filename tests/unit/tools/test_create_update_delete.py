@@ -506,7 +506,7 @@ def test_H141_a_protected_row_is_refused_with_the_admins_reasons(root):
     book = make_book("Notes", author=author)
     text = refusal(DELETE, root, model="testapp.author", pk=author.pk)
     assert text == (
-        "This row of testapp.author cannot be deleted, because rows that refer to it are protected: 1 books "
+        "This row of testapp.author cannot be deleted, because rows that refer to it are protected: 1 book "
         f"(such as testapp.book {book.pk}: Notes). Nothing was deleted. Change or delete those first."
     )
 
@@ -516,7 +516,7 @@ def test_G124_a_protecting_row_that_the_caller_does_not_see_is_counted_but_not_n
     make_book("Hidden", author=author, owner=make_superuser())
     user = make_user("seller", "testapp.view_author", "testapp.delete_author", "testapp.view_book")
     text = refusal(DELETE, request_of(user), model="testapp.author", pk=author.pk)
-    assert "protected: 1 books. Nothing" in text
+    assert "protected: 1 book. Nothing" in text
     assert "Hidden" not in text
 
 
@@ -648,7 +648,7 @@ def test_77_a_deletion_asks_the_user_about_all_that_goes():
     asked = send(client, params)
     _, question = only(asked)
     assert question["message"] == (
-        "This deletes 2 objects, which cannot be undone. With all that goes with it: 1 books, 1 loans.\n\n"
+        "This deletes 2 objects, which cannot be undone. With all that goes with it: books (1), loans (1).\n\n"
         f"testapp.book “{book.pk}”: “Dune”"
     )
     assert question["requestedSchema"]["properties"] == {}
