@@ -141,7 +141,7 @@ def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) ->
 def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
     """Return what blocks a database deletion: how many protected rows of each model, and names the caller may see."""
     rows = [obj for obj in protected if isinstance(obj, Model)]
-    models = Counter(type(obj) for obj in rows)
+    models = Counter(obj._meta for obj in rows)
     counted = ", ".join(sorted(f"{n} {model_ngettext(model, n)}" for model, n in models.items())) or "other rows"
     names = list(_visible_names(request, rows))
     return f"{counted} (such as {'; '.join(names)})" if names else counted
