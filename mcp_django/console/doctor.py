@@ -458,6 +458,11 @@ class Doctor:
             answer = self.agent.page(urljoin(answer.url, ahead), "The login page")
         self.login = answer
         page, form = answer.url.partition("?")[0], _Page(answer.text).login
+        back = urlsplit(parse_qs(urlsplit(answer.url).query).get("next", [""])[0]).path
+        prefix = (path := urlsplit(self._question).path).removesuffix(back)
+        if prefix not in ("", path):
+            remedy = f"Let the proxy pass on the full path, or start uvicorn with --root-path {prefix}."
+            raise StepFailed(f"{page} leads back to {back}, without the prefix {prefix}.", remedy)
         if self.shut_out:
             raise StepFailed(f"{page}: {self.shut_out}", LOGIN_FOR_ALL)
         if form is None:

@@ -297,6 +297,19 @@ def test_a_login_page_that_leads_elsewhere_is_said(server):
     assert "redirect to its parameter `next`" in text
 
 
+def test_a_login_page_that_leads_back_without_the_prefix_is_said(server):
+    for place in ("oauth-authorization-server", "openid-configuration"):
+        status, kind, metadata, headers = server.answers[f"/.well-known/{place}"]
+        below = metadata.replace("/oauth/authorize", "/sub/oauth/authorize")
+        server.answers[f"/.well-known/{place}"] = status, kind, below, headers
+    doctor = with_login(server)
+    server.answers["/sub/oauth/authorize"] = server.answers["/oauth/authorize"]
+    _, title, text = walk(doctor)
+    assert title == "Login page"
+    assert f"{server.origin}/login leads back to /oauth/authorize, without the prefix /sub." in text
+    assert "pass on the full path, or start uvicorn with --root-path /sub." in text
+
+
 @pytest.mark.parametrize(
     "form", [FORM.format(""), FORM.format('action="/x?next=/y"'), FORM.format("") + '<input name="next" value="/y">']
 )
