@@ -82,7 +82,8 @@ class Question:
         fields: Mapping[str, Any] = form.get("properties", {})
 
         def is_open(name: str) -> bool:
-            value, is_text = content.get(name), fields[name].get("type") == "string"
+            value, field = content.get(name), fields[name]
+            is_text = field.get("type") == "string" and not field.keys() & {"enum", "oneOf", "format"}
             return value is None or (value == "" and (self.proof or not is_text))
 
         names = (name for name in form.get("required", ()) if name in fields and is_open(name))

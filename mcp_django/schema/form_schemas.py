@@ -499,7 +499,8 @@ def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -
 
 def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
     """Convert a value entered by the schema of a Django form field, as the field's ``clean`` takes it."""
-    if value is None:
+    # Some clients send an empty text for a field that was left blank.
+    if value is None or (value == "" and asked["type"] != "string"):
         return None
     kinds, noun = PLAIN[asked["type"]]
     # Django's fields would accept other JSON types and convert them to text.

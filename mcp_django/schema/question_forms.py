@@ -131,7 +131,8 @@ def _of_members(members: Object) -> QuestionForm:
                 # If there are several fields, name this one by its title in the form.
                 name = PLACE.split(path)[0]
                 title = schema["properties"].get(name, {}).get("title", name) if len(known) > 1 else ""
-                texts.append(f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}.")
+                told = "This field is required" if cause == "missing" else cause.rstrip(".")
+                texts.append(f"{title}: {told}." if title else f"{told}.")
             raise ValueError(" ".join(texts)) from None
 
     return QuestionForm(schema, read)

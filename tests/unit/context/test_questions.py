@@ -179,6 +179,20 @@ def test_a_program_that_answers_wrongly_is_not_asked_without_end() -> None:
         Answers({}, state).state([question()])
 
 
+@pytest.mark.parametrize("more", [{"enum": ["a"]}, {"oneOf": [{"const": "a", "title": "A"}]}, {"format": "date"}, {}])
+def test_a_blank_date_or_choice_is_unfilled_and_asked_for_twice_and_a_blank_text_is_an_answer(more: Any) -> None:
+    schema = {"type": "object", "properties": {"value": {"type": "string", **more}}, "required": ["value"]}
+    asked, state = Question(key="name", method=ELICITATION, params={"message": "?", "requestedSchema": schema}), None
+    if not more:
+        assert settle(Answers({"name": accept(value="")}, Answers().state([asked])), asked) == {"value": ""}
+        return
+    for is_last in (False, True):
+        answers = Answers({"name": accept(value="")}, state or Answers().state([asked]))
+        again = asks(answers, asked)
+        assert (again.reason, again.by_result) == ("value: This field is required.", is_last)
+        state = answers.state([again])
+
+
 # Proof
 
 

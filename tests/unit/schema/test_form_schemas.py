@@ -430,6 +430,22 @@ def test_78_what_does_not_fit_is_refused(field: forms.Field, value: Any) -> None
     assert refusal(field, value).startswith("F: ")
 
 
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        (forms.BooleanField(required=False), False),
+        (forms.MultipleChoiceField(choices=[("a", "A")], required=False), []),
+        (forms.IntegerField(required=False), None),
+        (forms.DateField(required=False), None),
+    ],
+    ids=named,
+)
+def test_an_empty_text_leaves_a_field_of_any_kind_blank(field: forms.Field, found: Any) -> None:
+    assert entered(field, "") == found
+    field.required = True
+    assert refusal(field, "") == "F: This field is required."
+
+
 def test_what_was_not_asked_for_keeps_what_the_form_shows() -> None:
     form = ShippingForm(prefix="p", initial={"secret": "new"})
     content = {"carrier": "dhl", "weight": 2, "secret": "stolen", "fixed": "stolen", "label": "x"}

@@ -156,7 +156,8 @@ def test_78_everything_wrong_is_told_at_once() -> None:
     assert "Weight: must be 0.1 to 30, got 31." in text
     assert "Ready: expected an ISO 8601 date" in text
     assert "Fragile: expected true or false" in text
-    assert refusal(Parcel, {}) == "Weight: missing."
+    assert refusal(Parcel, {}) == "Weight: This field is required."
+    assert refusal(bool, {}) == "This field is required."
     assert refusal(Parcel, {"weight": 25, "fragile": True}) == "Fragile parcels weigh 20 kg at most."
 
 
@@ -231,7 +232,7 @@ def test_a_schema_is_sent_as_it_is_and_its_content_is_checked() -> None:
 )  # fmt: skip
 def test_78_what_the_schema_does_not_admit_is_refused(wrong: Any) -> None:
     assert refusal(SCHEMA, {"text": "abc", **wrong}).startswith(f"{next(iter(wrong)).capitalize()}: ")
-    assert refusal(SCHEMA, {}) == "Text: missing."
+    assert refusal(SCHEMA, {}) == "Text: This field is required."
 
 
 @pytest.mark.parametrize(
