@@ -401,6 +401,17 @@ def test_an_endpoint_with_nothing_behind_it_is_warned_about(exposed):
     assert check_registries() == []
 
 
+def test_an_endpoint_with_a_function_alone_is_not_warned_about(exposed):
+    def revenue(request, year: int) -> int:
+        return year
+
+    own.add_tool(revenue, description="The revenue of a year.", permissions=[])
+    try:
+        assert check_registries() == []
+    finally:
+        own.remove_tool("revenue")
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("mpc.py", 1), ("MCP.py", 1), ("mcps.py", 1), ("mcp.py", 0), ("map.py", 0)]
 )

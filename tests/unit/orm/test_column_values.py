@@ -6,9 +6,11 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
+from django.db.models import FileField
+from django.db.models.fields.files import FieldFile
 from django.utils.safestring import SafeString
 
-from mcp_django.orm.column_values import dates, decimals, floats, integers, plain, texts
+from mcp_django.orm.column_values import dates, decimals, floats, integers, plain, render, texts
 
 pytestmark = pytest.mark.postgresql
 
@@ -31,6 +33,11 @@ def test_texts_stay_as_they_are(values: list[str], limit: int | None) -> None:
 )
 def test_row_211_texts_to_be_cut_mended_or_converted_are_left_to_others(values: list[Any]) -> None:
     assert texts(values, 3) is None
+
+
+def test_a_file_is_its_name_and_null_where_there_is_none() -> None:
+    files = [FieldFile(None, FileField(), name) for name in ("a/b.pdf", "", None)]
+    assert render(files) == ["a/b.pdf", None, None]
 
 
 def test_integers_are_those_that_every_client_reads() -> None:

@@ -11,6 +11,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.orm.path import guards_on, leads_to_hidden_rows
+from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
@@ -153,6 +154,12 @@ def test_a_search_field_with_a_lookup_finds_rows_by_those_that_are_not_hidden(
     assert found(reader(user, site), search=hidden) == []
 
 
+def test_any_word_is_compared_with_a_number_of_rows_that_may_be_hidden(films: None) -> None:
+    site = site_with(Film, search_fields=["studio__budget__exact"])
+    site.register(Studio, OpenStudios)
+    assert found(reader(make_superuser(), site), search="seven") == []
+
+
 def test_a_search_through_many_rows_finds_by_those_that_are_not_hidden(films: None) -> None:
     site = site_with(Film, search_fields=["genres__name__exact", "genres__name__endswith"])
     site.register(Genre, OpenGenres)
@@ -204,12 +211,13 @@ class Some(ModelExposure):
         lambda films: Film.objects.filter(year__gte=1972),
         lambda films: films | Film.objects.filter(title="Solaris"),
         lambda films: films.distinct(),
+        lambda films: films.filter(genres__name__contains="o").distinct(),
         lambda films: films.union(Film.objects.filter(title="Solaris")),
         lambda films: films.order_by("year")[:3],
         lambda films: films.filter(genres__name__contains="noir"),
         lambda films: films.filter(pk__in=[film.pk for film in films]),
     ],
-    ids=["other", "joined-by-or", "distinct", "union", "sliced", "repeated", "evaluated"],
+    ids=["other", "joined-by-or", "distinct", "repeated-distinct", "union", "sliced", "repeated", "evaluated"],
 )
 def test_row_121_a_search_of_the_projects_own_gives_each_of_the_callers_rows_once(films: None, results: Any) -> None:
     def get_search_results(self: Any, request: MCPRequest, queryset: QuerySet[Any], term: str) -> Any:
@@ -228,6 +236,9 @@ def test_row_121_a_search_of_the_projects_own_gives_each_of_the_callers_rows_onc
     }
     assert titles
     assert "Solaris" not in titles
+    narrow: dict[str, Any] = {"model": "filterapp.film", "search": "x", "filters": {"year__lte": 2000}}
+    counted = call(AggregateRecords(), request, **narrow, group_by=["title"], aggregates=["count"])["rows"]
+    assert [count for _, count in counted] == [1] * len(counted)
     hidden = Film.objects.filter(title="Solaris").values_list("pk", flat=True)
     assert not set(found(request, search="twice")) & set(hidden)
 
