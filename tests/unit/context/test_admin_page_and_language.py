@@ -199,6 +199,14 @@ def test_lists_and_rows_are_those_of_their_pages(client):
     assert "archived" not in client.read("django://testapp/author")[0]["text"]
 
 
+def test_a_write_that_is_repeated_by_its_key_looks_for_the_row_on_its_own_page(client):
+    archived = make_author("archived")
+    asked = {"model": "testapp.author", "pk": archived.pk, "values": {"email": "a@x.example"}, "idempotency_key": "k"}
+    first, second = (client.call("update_record", **asked) for _ in range(2))
+    assert not first.is_error, first.text
+    assert second.structured == first.structured
+
+
 def test_actions_run_on_the_list(client):
     row = make_author("one")
     assert "stamp_testapp_author" in {tool["name"] for tool in client.tools()}

@@ -171,6 +171,25 @@ def test_a_filter_with_a_fields_name_has_its_choices_and_no_other_text(films: An
     assert titles(request, {"note": "root"}) == "adg"
 
 
+class MadeFilter(admin.SimpleListFilter):
+    """Makes its choices of the years of all rows, and one of none."""
+
+    title = parameter_name = "made"
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        years = [*Film.objects.order_by("year").values_list("year", flat=True)[:2], 1900]
+        return [(str(year), f"In {year}") for year in years]
+
+    def queryset(self, request: Any, queryset: QuerySet[Film]) -> QuerySet[Film]:
+        return queryset.filter(year=int(self.value() or 0)) if self.value() else queryset
+
+
+def test_choices_made_of_rows_are_told_where_they_find_rows(films: Any) -> None:
+    request, _ = opened(MadeFilter)
+    lines = call(DESCRIBE, request, model="filterapp.film", detail=True)["named_filters"]
+    assert "made: made, one of 1978=In 1978 | 1980=In 1980" in lines
+
+
 def test_row_121_no_filter_reaches_beyond_the_callers_rows(member: Any) -> None:
     assert titles(member, {"every": "row"}) == "abcdefg"
     assert titles(member, {"not": {"every": "row"}}) == ""

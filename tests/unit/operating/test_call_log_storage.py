@@ -41,6 +41,17 @@ def test_rows_that_wait_are_stored_once():
     assert CallEntry.objects.count() == 2
 
 
+def test_the_thread_ends_when_nothing_was_logged_for_a_while(monkeypatch):
+    monkeypatch.setattr(call_log_storage, "IDLE", 0.0)
+    found = Writer()
+    found._thread = threading.Thread(target=found._run, daemon=True)
+    thread = found._thread
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert found._thread is None
+
+
 def test_rows_wait_for_a_database_that_does_not_take_them(writer, monkeypatch, caplog):
     def fail(rows):
         raise DatabaseError("away")
