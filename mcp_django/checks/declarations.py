@@ -82,7 +82,7 @@ def check_modules() -> Iterator[CheckMessage]:
         for file in Path(app.path).glob("*.py"):
             is_meant = file.stem != "mcp" and file.stem.lower() in ("mcp", *MISSPELT)
             if is_meant and b"mcp_django" in file.read_bytes():
-                text = f"{file} is not imported: the module of an app that declares what it exposes is called mcp.py."
+                text = f"{file} is not imported: an app declares what it exposes in mcp.py."
                 yield problem("W032", text, f"Rename {file.name} to mcp.py.")
 
 
@@ -108,7 +108,7 @@ def check_completions() -> Iterator[CheckMessage]:
                 if exposure is None or field not in [known.name for known in exposure.opts.get_fields()]:
                     yield problem(
                         "E019",
-                        f"complete of {name!r} takes the values of {parameter!r} from {label}.{field}, which the site "
+                        f"complete of {name!r} suggests values of {parameter!r} from {label}.{field}, which the site "
                         f"{checked.name!r} does not expose.",
                         'Name a field of an exposed model, such as "shop.order.status".',
                     )
@@ -119,7 +119,7 @@ def check_declarations() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for fault in checked.unreadable():
             text = f"A function of the site {checked.name!r} cannot be read: {fault}."
-            yield problem("E036", text, f"{CORRECT} Nothing of the site is served until then.")
+            yield problem("E036", text, f"{CORRECT} Until then the site serves nothing.")
 
 
 def after_declarations(check: Check) -> Check:
@@ -142,10 +142,8 @@ def check_tools() -> Iterator[CheckMessage]:
                 yield problem("E005", text, "Rename an action or give a function tool another name.")
         for tool in tools:
             if len(tool.name) > LONG_TOOL_NAME:
-                hint = (
-                    f"Use at most {LONG_TOOL_NAME} characters: some clients add the server's name and take 64 in all."
-                )
-                yield problem("W007", f"{tool.name!r} is a long name for a tool, on {where}.", hint)
+                hint = f"Use at most {LONG_TOOL_NAME} characters: some clients add the server's name and allow only 64."
+                yield problem("W007", f"{tool.name!r} is too long a tool name for some clients, on {where}.", hint)
         if len(tools) > MANY_TOOLS:
             many = "E006" if len(tools) > TOO_MANY_TOOLS else "W006"
             yield problem(many, f"The site {checked.name!r} has {len(tools)} function tools.")
@@ -157,7 +155,7 @@ def check_functions() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for tool in checked.function_tools():
             if not tool.description:
-                text = f"The tool {tool.name!r} of the site {checked.name!r} has no description: models guess its use."
+                text = f"The tool {tool.name!r} of the site {checked.name!r} has no description: models have to guess."
                 yield problem("W022", text, "Write a docstring.")
         for owner in (*checked.function_tools(), *checked.prompts.values(), *checked.resources.values()):
             function = getattr(owner, "function", None)
@@ -195,16 +193,16 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
         if isinstance(value, str) and (option != "fields" or value != "__all__"):
             every = ' or "__all__"' if option == "fields" else ""
             hint = f"Write a list{every}. A tuple of one item needs a comma."
-            text = f"{where.__name__}.{option} is {value!r}, which is no list."
+            text = f"{where.__name__}.{option} is {value!r}, which is not a list."
             yield problem("E023", text, hint, where)
     lookups: Any = exposure.filter_fields or {}
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
-        text = f"{where.__name__}.filter_fields is {lookups!r}, which is no dict of lists."
+        text = f"{where.__name__}.filter_fields is {lookups!r}, which is not a dict of lists."
         yield problem("E023", text, 'An example is {"status": ["exact", "in"]}.', where)
     for option, (kind, mark) in CLASSES.items():
         value = getattr(exposure, option)
         if value is not None and not (isclass(value) and hasattr(value, mark)):
-            text = f"{where.__name__}.{option} is {value!r}, which is no {kind}."
+            text = f"{where.__name__}.{option} is {value!r}, which is not a {kind}."
             yield problem("E023", text, f"Write a subclass of {kind}.", where)
     shared = {name: getattr(exposure, name) for name in ("form", "inlines", "list_per_page")}
     if given := {name: found for name, found in shared.items() if found}:
@@ -217,7 +215,7 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
             if name in known or name in used or name.startswith("_"):
                 continue
             if meant := nearest(name, known, 0.85):
-                text = f"{where.__name__}.{name} is no option or hook of an exposure."
+                text = f"{where.__name__}.{name} is not an option or hook of an exposure."
                 yield problem("W024", text, meant.strip(), where)
 
 
@@ -246,7 +244,7 @@ def _takes(function: Any, /, *arguments: Any, **options: Any) -> bool:
 
 
 def _uncallable(name: str, asked: Any, where: type) -> CheckMessage:
-    what = f"{name} does not take the arguments that the app calls it with."
+    what = f"{name} does not take the arguments that the app passes to it."
     return problem("E037", what, f"Write def {name.rpartition('.')[2]}{asked}.", where)
 
 
@@ -265,7 +263,7 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
         taken = usual_lookups(path.field) if path is not None else ()
         for lookup in [lookups] if isinstance(lookups, str) else lookups:
             if path is not None and lookup not in REGEX and not declared_lookups(path, [lookup]):
-                text = f"{where.__name__}.filter_fields gives {name!r} the lookup {lookup!r}, which it does not take."
+                text = f"{where.__name__}.filter_fields gives {name!r} the lookup {lookup!r}, which it does not have."
                 hint = f"{nearest(lookup, taken)} It takes {', '.join(taken)}."
                 yield problem("E010", text, hint.strip(), where)
 
@@ -290,15 +288,15 @@ def _missing(exposure: ModelExposure, option: str, name: str) -> CheckMessage:
 def _check_fields(exposure: ModelExposure) -> Iterator[CheckMessage]:
     where = type(exposure)
     if exposure.options.has_allow_list and exposure.fields is None:
-        text = f"{where.__name__} declares no fields: {exposure.label} shows its primary key alone."
+        text = f"{where.__name__} declares no fields: {exposure.label} shows only its primary key."
         yield problem("W011", text, 'List the fields, or write fields = "__all__".', where)
     if exposure.fields == "__all__":
-        text = f'{where.__name__}.fields is "__all__": a field added to {exposure.label} later is shown at once.'
+        text = f'{where.__name__}.fields is "__all__": a field added to {exposure.label} later is exposed too.'
         yield problem("W012", text, "List the fields.", where)
     shown = dict.fromkeys([*_names(exposure, "fields"), *(field.name for field in exposure.opts.pk_fields)])
     for name in shown:
         if is_sensitive(name, exposure.model):
-            text = f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who may view "
+            text = f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who can view "
             yield problem("W013", f"{text}{exposure.label}.", obj=where)
 
 
@@ -328,7 +326,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
                 text = f"{where.__name__}.{name} needs the permission {permission!r}, which nobody has."
                 yield problem("W026", text, hint.strip(), where)
     for name in set(marked).difference(exposure.actions or ()):
-        text = f"{where.__name__}.{name} is marked with @mcp.action and not in actions: nobody can run it."
+        text = f"{where.__name__}.{name} is marked with @mcp.action but not in actions: nobody can run it."
         yield problem("I028", text, f'Add "{name}" to actions.', where)
 
 
@@ -336,9 +334,9 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
     """System check of a declaration's time in milliseconds for which clients may cache a list or resource."""
     if type(ttl) is not int or ttl < 0:
         hint = "Write a number of milliseconds, 0 or more."
-        yield problem("E018", f"{name} is {ttl!r}, which is no time.", hint, obj)
+        yield problem("E018", f"{name} is {ttl!r}, which is not a time.", hint, obj)
     elif ttl > LONG_TTL:
-        text = f"{name} is more than an hour: so long a client may show what its user may no longer see."
+        text = f"{name} is over an hour: for so long, clients can show what users can no longer see."
         yield problem("W018", text, obj=obj)
 
 
@@ -354,7 +352,7 @@ def check_orders() -> Iterator[CheckMessage]:
         told.add((exposure.label, names))
         hint = f"Add models.Index(fields={list(names)}, name=...) to its Meta.indexes, or "
         if len({getattr(key.field, "model", None) for key in keys}) > 1 or any("__" in name for name in names):
-            hint = "No index serves an order through a relation: "
+            hint = "No index can serve an order through a relation: "
         text = f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table."
         yield problem("I021", text, f"{hint}set another ordering on the exposure.", exposure.model)
 
@@ -373,8 +371,8 @@ def check_random() -> Iterator[CheckMessage]:
             told.add(column)
             yield problem(
                 "I159",
-                f"{exposure.label} shows {field.name!r}, whose values look random: whoever knows one may be let in by "
-                "it.",
+                f"{exposure.label} shows {field.name!r}, whose values look random: knowing one may be enough to get "
+                "in.",
                 f'If so, set exclude = ["{field.name}"] on its exposure. If not, list its fields, or silence this '
                 "check.",
                 exposure.model,
@@ -404,12 +402,12 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
     of_admin = isinstance(exposure, AdminExposure)
     for owner in (type(exposure), type(exposure.model_admin)):
         if decides_by_row(owner):
-            text = f"{owner.__name__} may decide row by row who sees {exposure.label}, so {HISTORY} leaves it out."
-            yield owner, text, f"If it looks at no row, set mcp_history = True on {owner.__name__}."
+            text = f"{owner.__name__} may decide for each row who sees {exposure.label}, so {HISTORY} leaves it out."
+            yield owner, text, f"If it ignores the row, set mcp_history = True on {owner.__name__}."
     for inline in exposure.options.inlines:
         hook = getattr(inline, "get_queryset", ModelAdmin.get_queryset)
         if getattr(inline, "mcp_readable", None) is None and not is_djangos(hook):
-            text = f"The rows of {inline.__name__} are no model to read, as its get_queryset may ask for the page."
+            text = f"The rows of {inline.__name__} are not exposed, because its get_queryset may need the page."
             yield inline, text, "Set mcp_readable on it: True if it does not, False if it does."
     declared = exposure.model_admin._get_base_actions() if of_admin else ()
     functions = [(function, name) for function, name, _ in map(action_parts, declared) if name != "delete_selected"]

@@ -58,16 +58,16 @@ def check_base_url() -> Iterator[CheckMessage]:
     base = settings.BASE_URL
     if not base:
         if not django_settings.DEBUG:
-            hint = 'Set MCP_DJANGO["BASE_URL"] to scheme, host and port as clients write them.'
+            hint = 'Set MCP_DJANGO["BASE_URL"] to the scheme, host and port that clients use.'
             yield problem("101", "BASE_URL is not set: the endpoint does not know its own URL.", hint)
         return
     parts = urlsplit(base)
     is_origin = parts.scheme in ("http", "https") and parts.netloc and not parts.path.strip("/")
     if not is_origin or parts.query or "@" in base:
-        text = f"BASE_URL {base!r} is not scheme, host and port alone."
+        text = f"BASE_URL {base!r} is not just scheme, host and port."
         yield problem("102", text, "An example is https://shop.example.")
     if is_open_http(base) and not django_settings.DEBUG:
-        hint = "Serve the site by TLS: tokens and codes travel in these requests."
+        hint = "Serve the site over TLS: these requests carry tokens and codes."
         yield problem("W103", f"BASE_URL {base!r} is not https.", hint)
     if not is_origin or parts.query or "@" in base:
         return
@@ -76,7 +76,7 @@ def check_base_url() -> Iterator[CheckMessage]:
     allowed = django_settings.ALLOWED_HOSTS or ([".localhost", *LOOPBACK] if django_settings.DEBUG else [])
     if not validate_host(host, allowed) and not (":" in host and validate_host(f"[{host}]", allowed)):
         text = f"The host of BASE_URL, {host!r}, is not in ALLOWED_HOSTS: Django answers its requests with 400."
-        hint = f"Add {host!r} to ALLOWED_HOSTS. A proxy that sends another Host header is the one reason not to."
+        hint = f"Add {host!r} to ALLOWED_HOSTS, unless a proxy sends another Host header."
         yield problem("W127", text, hint)
 
 
@@ -88,7 +88,7 @@ def check_proxy() -> Iterator[CheckMessage]:
         text = "BASE_URL is https and SECURE_PROXY_SSL_HEADER is not set: behind a proxy requests look like http, and "
         text += "the consent page refuses its own form (CSRF)."
         if django_settings.SECURE_SSL_REDIRECT:
-            text += " SECURE_SSL_REDIRECT then redirects every request to itself for ever."
+            text += " SECURE_SSL_REDIRECT then redirects every request to itself forever."
         hint = 'If a proxy ends TLS, set it, such as to ("HTTP_X_FORWARDED_PROTO", "https"). If the server itself '
         hint += "does, or takes it from the proxy (uvicorn --proxy-headers), silence this check."
         yield problem("W128", text, hint)
@@ -111,29 +111,29 @@ def _writes(scopes: Iterable[str]) -> bool:
 
 
 TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
-    (110, "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT", not_, "tokens can be had by the implicit grant", "True"),
-    (111, "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT", not_, "tokens can be had by the password grant", "True"),
+    (110, "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT", not_, "the implicit grant gives out tokens", "True"),
+    (111, "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT", not_, "the password grant gives out tokens", "True"),
     (112, "COMPLIANT_BCP_RFC9700_PKCE_METHOD", not_, "codes are not protected by S256", "True"),
     (113, "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT", not_, "tokens are accepted in URLs", "True"),
     (114, "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS", not_, "clients cannot tell which server answered them", "True"),
-    (115, "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE", not_, "tokens are stored as they are", "True"),
+    (115, "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE", not_, "tokens are stored in plain text", "True"),
     (116, "PKCE_REQUIRED", lambda value: value is not True, "codes can be used by whoever intercepts them", "True"),
-    (117, "ROTATE_REFRESH_TOKEN", not_, "a stolen refresh token works for ever", "True"),
-    (118, "REFRESH_TOKEN_REUSE_PROTECTION", not_, "the theft of a refresh token is not noticed", "True"),
+    (117, "ROTATE_REFRESH_TOKEN", not_, "a stolen refresh token works forever", "True"),
+    (118, "REFRESH_TOKEN_REUSE_PROTECTION", not_, "nobody notices a stolen refresh token", "True"),
     (
         119,
         "REFRESH_TOKEN_EXPIRE_SECONDS",
         _longer_than(365 * 24 * HOUR),
-        "an unused refresh token works too long",
+        "an unused refresh token lasts too long",
         "2592000",
     ),
     (120, "ALLOW_URI_WILDCARDS", bool, "codes can be sent to any host of a domain", "False"),
-    (121, "DEFAULT_SCOPES", _writes, "who asks for no scope gets more than reading", '["mcp:read"]'),
+    (121, "DEFAULT_SCOPES", _writes, "without a scope, clients get more than read", '["mcp:read"]'),
     (122, "REQUEST_APPROVAL_PROMPT", lambda value: value != "force", "users are not always asked", '"force"'),
-    (123, "ACCESS_TOKEN_EXPIRE_SECONDS", _longer_than(24 * HOUR), "a stolen access token works too long", "3600"),
-    (124, "AUTHORIZATION_CODE_EXPIRE_SECONDS", _longer_than(600), "a stolen code works too long", "60"),
+    (123, "ACCESS_TOKEN_EXPIRE_SECONDS", _longer_than(24 * HOUR), "a stolen access token lasts too long", "3600"),
+    (124, "AUTHORIZATION_CODE_EXPIRE_SECONDS", _longer_than(600), "a stolen code lasts too long", "60"),
     (125, "DCR_ENABLED", bool, "the toolkit's own registration runs beside the throttled one", "False"),
-    (126, "OIDC_ENABLED", bool, "ID tokens are issued, which the toolkit takes for access tokens", "False"),
+    (126, "OIDC_ENABLED", bool, "ID tokens are issued, and the toolkit accepts them as access tokens", "False"),
 )
 
 
@@ -166,10 +166,10 @@ def check_toolkit() -> Iterator[CheckMessage]:
         text = f"OIDC_ISS_ENDPOINT {issuer!r} is not BASE_URL {settings.BASE_URL!r}: clients compare the two."
         yield problem("107", text, "Give provider_settings() the same base_url, without a trailing slash.")
     if toolkit.CIMD_ENABLED and toolkit.CIMD_METADATA_FETCHER.__module__.startswith("oauth2_provider."):
-        text = "CIMD_ENABLED with the toolkit's own fetcher: a slow document holds a worker without limit."
+        text = "CIMD_ENABLED with the toolkit's own fetcher: a slow document can block a worker forever."
         yield problem("108", text, "Set it to False: CLIENT_DOCUMENTS of MCP_DJANGO has a fetcher of its own.")
     if not toolkit.ALLOW_LOCALHOST_LOOPBACK:
-        text = "ALLOW_LOCALHOST_LOOPBACK is off: command-line clients, which use any port of localhost, cannot sign in."
+        text = "ALLOW_LOCALHOST_LOOPBACK is off: command-line clients use any localhost port and cannot sign in."
         yield problem("W109", text, hint)
     for number, name, is_unsafe, consequence, value in TOOLKIT_RULES:
         if is_unsafe(getattr(toolkit, name)):
@@ -227,7 +227,7 @@ def check_limits() -> Iterator[CheckMessage]:
             ssl.create_default_context().load_verify_locations(str(path))
         except OSError as error:
             text = f"CLIENT_DOCUMENTS['ca'] {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
-            yield problem("153", text, "It has to be a file of certificates in PEM.")
+            yield problem("153", text, "It must be a PEM file of certificates.")
 
 
 @check(CHECKS, uses_oauth)
@@ -239,17 +239,17 @@ def check_identity_providers() -> Iterator[CheckMessage]:
     issuers = [entry["issuer"] for entry in entries]
     for issuer in sorted({issuer for issuer in issuers if issuers.count(issuer) > 1}):
         text = f"IDENTITY_PROVIDERS has {issuer!r} twice: a user of the one would be a user of the other."
-        yield problem("154", text, "Give one entry all of its clients.")
+        yield problem("154", text, "List all of its clients in one entry.")
     try:
         email = model._meta.get_field(model.get_email_field_name()).name
     except (AttributeError, FieldDoesNotExist):
         email = ""
     if not email and any(entry.get("link", "subject") != "subject" for entry in entries):
-        text = "IDENTITY_PROVIDERS links users by e-mail, and the user model has no such field."
+        text = "IDENTITY_PROVIDERS links users by e-mail, but the user model has no such field."
         yield problem("155", text, 'Set link to "subject", and link users in the admin.')
     more = sorted(set(model.REQUIRED_FIELDS) - {email})
     if more and any(entry.get("create") for entry in entries):
-        text = f"IDENTITY_PROVIDERS creates users, and they need {', '.join(more)} too, which a provider does not say."
+        text = f"IDENTITY_PROVIDERS creates users, but users need {', '.join(more)}, which providers do not send."
         yield problem("156", text, "Set create to False, and create users another way.")
 
 
@@ -258,7 +258,7 @@ def check_cache() -> Iterator[CheckMessage]:
     backend = django_settings.CACHES.get("default", {}).get("BACKEND", "")
     if backend.endswith(PER_PROCESS_CACHES) and not django_settings.DEBUG:
         text = (
-            "Rates and confirmations that were used are counted in a cache that each process has to itself, or in none."
+            "Rate limits and used confirmations are counted in a cache that each process has for itself, or not at all."
         )
         yield problem("W133", text, "Configure a shared cache, such as Redis.")
 
@@ -322,8 +322,8 @@ def check_session_cookie() -> Iterator[CheckMessage]:
         return
     path = django_settings.SESSION_COOKIE_PATH
     if not page.startswith(path if path.endswith("/") else f"{path}/"):
-        text = f"SESSION_COOKIE_PATH {path!r} leaves out the consent page, {page}: users are not signed in there."
-        yield problem("W157", text, "Set it to a path that both are below, such as '/'.")
+        text = f"SESSION_COOKIE_PATH {path!r} does not cover the consent page, {page}: users are not signed in there."
+        yield problem("W157", text, "Set it to a path above both, such as '/'.")
 
 
 @check(CHECKS)
@@ -335,7 +335,7 @@ def check_sign_in() -> Iterator[CheckMessage]:
         return
     wrong = [fact for fact in facts if not _is_fact(fact)]
     for fact in wrong:
-        text = f"SIGN_IN_FACTS has {fact!r}, which is no subclass of mcp_django.signin.SignInFact with a name."
+        text = f"SIGN_IN_FACTS has {fact!r}, not a subclass of mcp_django.signin.SignInFact with a name."
         yield problem("E143", text, FACTS_HINT)
     if not wrong and uses_oauth():
         for admin_site in {site.admin_site for site in mounted() if site.admin_site is not None}:
@@ -357,19 +357,19 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
         restore(request)
         if admin_site.has_permission(request):
             return
-        seen = "lets in nobody by password alone"
+        seen = "admits nobody by password alone"
     except AttributeError as error:
-        seen, is_kept = f"looks for what only a browser has ({error})", False
+        seen, is_kept = f"needs what only a browser has ({error})", False
     except Exception:  # such as in a query: this user is not in the database
         return
     other = login_admin()
     if not is_kept:
         text = f"The admin site {admin_site.name!r} {seen}: clients will see nothing of it."
         yield problem(
-            "W144", text, "Keep what it asks for with the tokens: name a class in SIGN_IN_FACTS (docs/oauth.md)."
+            "W144", text, "Store what it asks for with the tokens: add a class to SIGN_IN_FACTS (docs/oauth.md)."
         )
     elif other not in (None, admin_site) and type(other).has_permission is AdminSite.has_permission:
-        text = f"LOGIN_URL is the page of an admin that asks for a password alone; {admin_site.name!r} asks for more."
+        text = f"LOGIN_URL is the page of an admin that asks only for a password; {admin_site.name!r} asks for more."
         yield problem("W145", text, "Set LOGIN_URL to the page on which users give their second factor.")
 
 

@@ -69,7 +69,7 @@ def check_authentication() -> Iterator[CheckMessage]:
         text = "The MCP endpoint is open to anyone: AUTHENTICATION_CLASSES is empty."
         yield problem("W002", text, "Leave the setting out, and clients sign in with OAuth.")
     if any(issubclass(item, SessionAuthentication) for item in classes):
-        text = "SessionAuthentication cannot sign in an MCP client: a cookie alone is never authority there."
+        text = "SessionAuthentication cannot sign in an MCP client: the endpoint ignores cookies."
         yield problem("E003", text, "Name a class that reads the Authorization header.")
 
 
@@ -109,13 +109,13 @@ RULES: Final = (
         # The maximum in registries and server cards.
         lambda: len(str(settings.SERVER["description"] or "")) > 100,
         "SERVER['description'] is longer than 100 characters.",
-        "Registries take no more. INSTRUCTIONS are for what models should know.",
+        "Registries accept no more. Put what models should know in INSTRUCTIONS.",
     ),
     Rule(
         "E067",
         lambda: settings.SERVER["website"] is not None and not _is_url(settings.SERVER["website"]),
         "SERVER['website'] is {SERVER[website]!r}, which is not a URL.",
-        'Write a whole URL, such as "https://shop.example/mcp-help".',
+        'Write a full URL, such as "https://shop.example/mcp-help".',
     ),
     Rule(
         "E015",
@@ -126,8 +126,8 @@ RULES: Final = (
     Rule(
         "I034",
         lambda: sys.argv[1:2] == ["runserver"] and get_commands().get("runserver") in WSGI_SERVERS and mounted(),
-        "This runserver is WSGI: clients can sign in and call tools, and there are no streams (progress, questions to "
-        "the user, news of changes).",
+        "This runserver is WSGI: clients can sign in and call tools, but there are no streams (progress, questions to "
+        "the user, changes).",
         'Put "daphne" first in INSTALLED_APPS and set ASGI_APPLICATION, or run uvicorn on your asgi.py.',
     ),
 )
@@ -135,7 +135,7 @@ DEPLOYMENT_RULES: Final = (
     Rule(
         "W150",
         lambda: "*" in django_settings.ALLOWED_HOSTS,
-        "ALLOWED_HOSTS is '*': a page of any name that leads to this server can speak to the endpoint.",
+        "ALLOWED_HOSTS is '*': a page on any host name that leads to this server can call the endpoint.",
         "Name the hosts of the site.",
     ),
     Rule(
@@ -147,7 +147,7 @@ DEPLOYMENT_RULES: Final = (
     Rule(
         "W160",
         lambda: settings.STATEMENT_TIMEOUT is None,
-        "STATEMENT_TIMEOUT is None: one question can keep the database busy for as long as it takes.",
+        "STATEMENT_TIMEOUT is None: one query can keep the database busy for as long as it takes.",
         "The default is {DEFAULTS[STATEMENT_TIMEOUT]!r} seconds.",
     ),
 )
@@ -163,15 +163,15 @@ def check_door() -> Iterator[CheckMessage]:
     yield from broken(DEPLOYMENT_RULES)
     for origin in settings.ALLOWED_ORIGINS:
         if is_open_http(origin):
-            text = f"ALLOWED_ORIGINS has {origin!r}: whoever is on the way can put a script into a page of it."
-            yield problem("W161", text, "Serve that site by TLS, and write its origin with https.")
+            text = f"ALLOWED_ORIGINS has {origin!r}: anyone on the network path can inject a script into its pages."
+            yield problem("W161", text, "Serve that site over TLS, and write its origin with https.")
 
 
 @check(CHECKS)
 def check_extras() -> Iterator[CheckMessage]:
     for name, (package, extra) in EXTRAS.items():
         if settings.TELEMETRY[name] and find_spec(package) is None:
-            text = f"TELEMETRY[{name!r}] is on, and {package} is not installed."
+            text = f"TELEMETRY[{name!r}] is on, but {package} is not installed."
             yield problem("E068", text, f'pip install "django-mcp-orm[{extra}]"')
 
 
@@ -196,7 +196,7 @@ def check_shadows() -> Iterator[CheckMessage]:
     for urlconf, path, pattern in shadowed():
         yield problem(
             "E009",
-            f"The endpoint at {path!r} is never reached: {pattern!r}, which stands before it in {urlconf}, answers.",
+            f"The endpoint at {path!r} is never reached: {pattern!r}, which comes before it in {urlconf}, answers.",
             f'Move path("{path.strip("/")}", ...) up in its urlpatterns.',
         )
 
@@ -219,7 +219,7 @@ def check_users() -> Iterator[CheckMessage]:
     except ImproperlyConfigured:  # Django's own checks report it
         return
     if not (hasattr(user, "has_perm") and hasattr(user, "has_perms")):
-        text = f"{user._meta.label} has no has_perm(): no tool can tell what its users may do, and every call fails."
+        text = f"{user._meta.label} has no has_perm(): tools cannot check permissions, and every call fails."
         yield problem("E035", text, "Derive it from PermissionsMixin too.", user)
 
 
@@ -234,7 +234,7 @@ def check_admin_sites() -> Iterator[CheckMessage]:
         if models and not models & exposed and _is_mounted(admin_site):
             yield problem(
                 "W046",
-                f"The admin site {admin_site.name!r} has models, and no endpoint exposes any of them.",
+                f"The admin site {admin_site.name!r} has models, but no endpoint exposes any of them.",
                 "Mount an MCPSite with this admin_site, or make it the default one (AdminConfig.default_site).",
                 type(admin_site),
             )
@@ -255,8 +255,8 @@ def check_tenants() -> Iterator[CheckMessage]:
         if not checked.needs_middleware:
             yield problem(
                 "W047",
-                f"Middleware chooses the tenant's schema of the database {chosen[0]!r}, and the calls of the site "
-                f"{checked.name!r} do not run behind it: they do not find their tables.",
+                f"Middleware chooses the tenant's schema of the database {chosen[0]!r}, but calls of the site "
+                f"{checked.name!r} do not pass through it: they cannot find their tables.",
                 'Use MCPSite(..., needs_middleware=True), or set mcp_django.site.needs_middleware = True in "mcp.py".',
             )
 
@@ -270,7 +270,7 @@ def check_writers() -> Iterator[CheckMessage]:
             yield problem(
                 "W070",
                 f"A transaction of the SQLite database {found.alias!r} fails with 'database is locked' if it reads "
-                "first and somebody else writes before it does; calls, and the log of calls, write too.",
+                "first and somebody else writes in between; calls and the log of calls write too.",
                 f'DATABASES["{found.alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}} makes it wait.',
             )
 
@@ -285,7 +285,7 @@ def check_call_middleware() -> Iterator[CheckMessage]:
             yield problem("E049", f"CALL_MIDDLEWARE: {error}", hint)
     for name in django_settings.MIDDLEWARE if mounted() else ():
         if name not in settings.CALL_MIDDLEWARE and _keeps_caller(name):
-            text = f"{name} seems to keep the current user, and does not see that of MCP calls: they have no name."
+            text = f"{name} seems to keep the current user, but does not see the user of MCP calls."
             yield problem(
                 "W048", text, f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"], if its user matters: [..., "{name}"].'
             )

@@ -142,7 +142,7 @@ MISTAKES = [
     ),
     setting(
         "a path in BASE_URL",
-        r"102\) BASE_URL 'http://127.0.0.1:8000/mcp' is not scheme, host and port",
+        r"102\) BASE_URL 'http://127.0.0.1:8000/mcp' is not just scheme, host and port",
         'MCP_DJANGO = {"BASE_URL": BASE_URL + "/mcp"}',
     ),
     setting(
@@ -207,7 +207,7 @@ MISTAKES = [
             (MCP, '@mcp.tool(read_only=True, permissions=["shop.view_order"])\n', ""),
         ],
     ),
-    said("no fields", r"W011.*shows its primary key alone", MCP, '    fields = ["number", "status"]\n', ""),
+    said("no fields", r"W011.*shows only its primary key", MCP, '    fields = ["number", "status"]\n', ""),
     said('"__all__" misspelt', r"E023.*fields is '__al__', which is no list", MCP, '["number", "status"]', '"__al__"'),
     said(
         "a field that the model does not have",
@@ -330,7 +330,7 @@ MISTAKES = [
     ),
     said(
         "a model by its name",
-        r"ImproperlyConfigured: 'shop\.Order' is no model: register takes the model's class\.$",
+        r"ImproperlyConfigured: 'shop\.Order' is not a model: register takes the model's class\.$",
         MCP,
         "register(Order)",
         'register("shop.Order")',

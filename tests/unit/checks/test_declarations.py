@@ -147,12 +147,12 @@ def test_an_order_through_a_relation_has_no_index_to_add(exposed):
 
     exposed(ByProfile)
     (message,) = [message for message in check_orders() if "profile__website" in message.msg]
-    assert message.hint == "No index serves an order through a relation: set another ordering on the exposure."
+    assert message.hint == "No index can serve an order through a relation: set another ordering on the exposure."
 
 
 def test_an_order_by_a_column_of_the_parent_has_no_index_to_add():
     (message,) = [found for found in check_orders() if found.obj is AudioBook]
-    assert message.hint.startswith("No index serves an order through a relation")
+    assert message.hint.startswith("No index can serve an order through a relation")
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_what_code_may_do_and_does_not_say_is_told_of_for_a_deployment_alone(mon
     found = check_undeclared()
     assert {(message.id, message.obj) for message in found} == {("mcp_django.I162", Book)}
     assert [message.msg for message in found] == [
-        "SilentAdmin may decide row by row who sees testapp.book, so admin.logentry leaves it out.",
-        "The rows of LoanInline are no model to read, as its get_queryset may ask for the page.",
+        "SilentAdmin may decide for each row who sees testapp.book, so admin.logentry leaves it out.",
+        "The rows of LoanInline are not exposed, because its get_queryset may need the page.",
         "Actions of testapp.book may show a page that asks for something: ask.",
     ]
     monkeypatch.setattr(SilentAdmin, "mcp_history", True, raising=False)
@@ -427,7 +427,7 @@ def test_a_module_that_is_meant_for_mcp_py_is_found(monkeypatch, tmp_path, name,
 
 @pytest.mark.parametrize("model", ["testapp.Author", ["testapp.Author"], [5], ModelExposure])
 def test_what_is_no_model_is_refused_in_words(model):
-    with pytest.raises(ImproperlyConfigured, match="is no model"):
+    with pytest.raises(ImproperlyConfigured, match="is not a model"):
         own.register(model)
 
 
