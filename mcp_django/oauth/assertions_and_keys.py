@@ -183,12 +183,12 @@ KeySource = Callable[[bool], Iterable[JWK]]
 
 
 # Remedies for administrators
-MALFORMED: Final = "The program that signs the assertion makes it in another way than RFC 7523 says."
-CLOCKS: Final = "Do the clocks of this server and of the signer agree? mcp_doctor tells this server's time."
-AUDIENCE: Final = "The signer has to name this server by its issuer alone. Is BASE_URL right?"
+MALFORMED: Final = "The program that signs the assertion does not follow RFC 7523."
+CLOCKS: Final = "Do the clocks of this server and of the signer agree? mcp_doctor shows this server's time."
+AUDIENCE: Final = "The signer has to name only this server's issuer. Is BASE_URL right?"
 REPEATED: Final = "The signer has to make a new assertion, with another jti, for each request."
-LONG_LIFE: Final = "The signer has to give its assertions a shorter life."
-NO_KEY: Final = "No key of its issuer has signed the assertion."
+LONG_LIFE: Final = "The signer has to give its assertions a shorter lifetime."
+NO_KEY: Final = "The assertion is not signed by a key of its issuer."
 
 
 class InvalidAssertion(Exception):
@@ -224,7 +224,7 @@ class Assertion:
 def read_assertion(raw: str) -> Assertion:
     """Parse the compact form of a signed assertion (RFC 7515, section 3.1), without checking it."""
     if len(raw) > MAX_SIZE:
-        raise InvalidAssertion(f"The assertion is over {MAX_SIZE} characters.")
+        raise InvalidAssertion(f"The assertion has over {MAX_SIZE} characters.")
     parts = raw.split(".")
     if len(parts) != 3 or not all(map(PART.fullmatch, parts)):
         raise InvalidAssertion("The assertion is not a signed JSON Web Token (three parts in base64url).")
@@ -262,12 +262,12 @@ def verify(
     if not typ and kind not in ("", "jwt", "client-authentication+jwt"):
         raise InvalidAssertion("The type (typ) of the assertion must be JWT.")
     if assertion.claims.get("iss") != signer:
-        raise InvalidAssertion("The issuer (iss) of the assertion is not the one that was expected.")
+        raise InvalidAssertion("The issuer (iss) of the assertion is not the expected one.")
     try:
         if not (_is_signed(assertion, keys(False)) or _is_signed(assertion, keys(True))):
             raise InvalidAssertion(NO_KEY, "")
     except FetchedLately as lately:
-        raise InvalidAssertion(f"{NO_KEY} New keys are looked for in a moment.", "", wait=lately.seconds) from None
+        raise InvalidAssertion(f"{NO_KEY} New keys will be fetched in a moment.", "", wait=lately.seconds) from None
     for name in required:
         if not 0 < len(assertion.text(name)) <= MAX_NAME or not assertion.text(name).isprintable():
             raise InvalidAssertion(f"The assertion needs {name}, a text of at most {MAX_NAME} characters.")
@@ -276,7 +276,7 @@ def verify(
     if isinstance(audience, list) and len(audience) == 1:
         [audience] = audience
     if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in audiences}:
-        raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.", AUDIENCE)
+        raise InvalidAssertion("The audience (aud) of the assertion must be only the issuer of this server.", AUDIENCE)
     now, expires = time.time(), _time(assertion, "exp")
     if expires is None:
         raise InvalidAssertion("The assertion needs the time at which it expires (exp).")
@@ -286,9 +286,9 @@ def verify(
     if expires <= now - LEEWAY:
         raise InvalidAssertion("The assertion has expired (exp).", CLOCKS)
     if any(moment is not None and moment > now + LEEWAY for moment in (issued, begins)):
-        raise InvalidAssertion("The assertion is not good yet (iat, nbf). Do the clocks agree?", CLOCKS)
+        raise InvalidAssertion("The assertion is not valid yet (iat, nbf). Do the clocks agree?", CLOCKS)
     if expires - (now if issued is None else issued) > max_life + LEEWAY:
-        raise InvalidAssertion(f"The assertion may be good for {max_life} seconds at most.", LONG_LIFE)
+        raise InvalidAssertion(f"The assertion can be valid for {max_life} seconds at most.", LONG_LIFE)
 
 
 def use_once(assertion: Assertion) -> None:
@@ -317,7 +317,7 @@ def _object(part: str, what: str) -> dict[str, Any]:
     except (ValueError, ProtocolError):
         found = None
     if not isinstance(found, dict):
-        raise InvalidAssertion(f"The {what} of the assertion are no JSON object with each name once.")
+        raise InvalidAssertion(f"The {what} of the assertion must be a JSON object with each name once.")
     return found
 
 
@@ -380,7 +380,7 @@ def read_credentials(request: HttpRequest) -> Credentials:
     has_header = "HTTP_AUTHORIZATION" in request.META
     has_assertion = "client_assertion" in request.POST or "client_assertion_type" in request.POST
     if has_header + has_assertion + bool(request.POST.get("client_secret")) > 1:
-        raise errors.InvalidRequestError(description="Prove who you are in one way, not in several.")
+        raise errors.InvalidRequestError(description="Use one way to prove who you are, not several.")
     asked = request.POST.get("client_id", "")
     if has_assertion:
         if request.POST.get("client_assertion_type") != ASSERTION_TYPE:
@@ -404,9 +404,9 @@ def read_credentials(request: HttpRequest) -> Credentials:
     else:
         found = Credentials(asked, secret=request.POST.get("client_secret", ""))
     if asked and asked != found.client_id:
-        raise errors.InvalidRequestError(description="client_id is not that of the credentials.")
+        raise errors.InvalidRequestError(description="client_id does not match the credentials.")
     if not found.client_id or len(found.client_id) > MAX_ID or not found.client_id.isprintable():
-        raise errors.InvalidClientError(description="There is no client of this id.")
+        raise errors.InvalidClientError(description="There is no client with this id.")
     return found
 
 

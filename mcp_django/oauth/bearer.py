@@ -59,29 +59,29 @@ UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 REASONS: Final = frozenset({SERVICE_ACCOUNT, LINKED_IDENTITY})
 # Whoever presents a stored token holds its secret, so the answer can say why it is refused. For an unknown token the
 # answer gives no reason.
-SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be made anew."
+SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be replaced."
 REVOKED: Final = "The token was revoked, or has expired and was removed. Sign in again."
 MALFORMED: Final = Problem(
     "the Authorization header is not Bearer and one token",
-    "Look at how the client's configuration writes the header.",
+    "Check the header in the client's configuration.",
     "The Authorization header must be Bearer, a space and one token.",
 )
 UNKNOWN: Final = Problem(
     "the token is not known here", f"Is it for another site, or from before a database was reset? {SIGN_IN_AGAIN}"
 )
 FORMER: Final = Problem("the token was revoked or replaced, or has expired and was removed", SIGN_IN_AGAIN, REVOKED)
-NOBODYS: Final = Problem("the token belongs to no user", "A user has to agree to it.", "The token belongs to no user.")
+NOBODYS: Final = Problem("the token belongs to no user", "Make one for a user.", "The token belongs to no user.")
 FOR_REGISTRATION: Final = Problem(
-    "the token is for the registration of clients",
-    "Reading data takes a token that a user agreed to.",
-    "The token is for the registration of clients alone.",
+    "the token is only for registering clients",
+    "Reading data needs a token that a user agreed to.",
+    "The token is only for registering clients.",
 )
 CLOSED: Final = Problem(
     "the service account or the linked identity of the token has ended, or has another user",
     "Look in the admin at service accounts and linked identities.",
     REVOKED,
 )
-NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token", "Its own rules say why.")
+NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token", "See its own rules.")
 
 
 def authenticate(request: MCPRequest, path: str) -> None:
@@ -100,7 +100,7 @@ def authenticate(request: MCPRequest, path: str) -> None:
             found = authenticator().authenticate(request)
         except APIException as error:
             seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
-            reason = Problem(seen, "That authentication class has the rules.")
+            reason = Problem(seen, "See the rules of that class.")
             raise AuthenticationFailed(invalid=True, reason=reason) from None
         if found is not None:
             break

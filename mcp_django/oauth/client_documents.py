@@ -226,14 +226,14 @@ SLOTS: Final = threading.BoundedSemaphore(4)
 
 # By kind of refusal: the status of the page, and the remedy for the log.
 REFUSALS: Final = {
-    "address": (400, "The makers of the client give it another client_id."),
-    "document": (400, "The makers of the client mend its metadata document."),
+    "address": (400, "The client's makers have to give it another client_id."),
+    "document": (400, "The client's makers have to correct its metadata document."),
     "away": (400, REMEDY),
-    "unreachable": (400, "Its server is in trouble, and the user tries again later."),
-    "blocked": (403, "CLIENT_DOCUMENTS or the admin (hosts of applications) says so."),
+    "unreachable": (400, "Its server has a problem; the user can try again later."),
+    "blocked": (403, "See CLIENT_DOCUMENTS, and hosts of applications in the admin."),
     "off": (403, DOCUMENTS_OFF.remedy),
-    "waiting": (403, "An administrator allows or blocks the host in the admin, under hosts of applications."),
-    "busy": (429, "RATES['documents'] is the limit."),
+    "waiting": (403, "An administrator can allow or block the host in the admin, under hosts of applications."),
+    "busy": (429, "RATES['documents'] sets the limit."),
     "uncounted": (503, NO_CACHE.remedy),
 }
 # Kinds of refusal that may be over in a moment.
@@ -282,7 +282,7 @@ def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
     if data.get("client_id") != url:
         raise InvalidDocument(f"The client_id in the document is {_shown(data.get('client_id'))}, not its own URL.")
     if "client_secret" in data or "client_secret_expires_at" in data:
-        raise InvalidDocument("The document has a client_secret, which everybody can read there.")
+        raise InvalidDocument("The document has a client_secret, which anyone can read there.")
     name = plain(data.get("client_name"))
     uris: Any = data.get("redirect_uris")
     if not name:
@@ -315,7 +315,7 @@ def _signs(data: dict[str, Any]) -> tuple[str, dict[str, str]]:
             f"The document's token_endpoint_auth_method is {_shown(one)}; this server takes none and {SIGNED}."
         )
     if not keys:
-        raise InvalidDocument(f"The document offers {SIGNED} alone, and has no keys (jwks or jwks_uri) for it.")
+        raise InvalidDocument(f"The document offers only {SIGNED}, but has no keys (jwks or jwks_uri) for it.")
     return SIGNED, keys
 
 
@@ -365,9 +365,9 @@ class Document:
         decision = decision_on(self.host)
         if decision == WAITING:
             ask_for(self.host, self.url, self.request.user)
-            raise self.refused("waiting", f"Nobody has allowed {self.host} yet.")
+            raise self.refused("waiting", f"{self.host} has not been allowed yet.")
         if decision != ALLOWED:
-            raise self.refused("blocked", f"{self.host} is not let in.")
+            raise self.refused("blocked", f"{self.host} is not allowed.")
 
     def current(self, stored: Any) -> Any:
         """Return the client stored for the document if it is up to date, else fetch; a stale one serves for a day."""

@@ -133,8 +133,8 @@ def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
         known = [scheme for scheme in schemes if scheme not in NEVER and scheme not in ("http", "https")]
         raise InvalidMetadata(
             wrong,
-            "Redirect URIs are https, http on loopback, a reverse domain name (com.example.app:/callback), or one of "
-            f"the schemes {', '.join(known) or '(none)'} before a slash; no user, no fragment.",
+            "Redirect URIs must be https, http on loopback, a reverse domain name (com.example.app:/callback), or one "
+            f"of the schemes {', '.join(known) or '(none)'} before a slash; no user, no fragment.",
         )
     return ClientMetadata(tuple(dict.fromkeys(uris)), plain(data.get("client_name")), method)
 
@@ -172,7 +172,7 @@ def register(request: HttpRequest) -> HttpResponseBase:
     if wait is not None:
         note(request.META, problems.MANY_CLIENTS)
         minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
-        text = f"Too many clients were registered from this address, or in all. Try again in {minutes}."
+        text = f"Too many clients were registered from this address, or in total. Try again in {minutes}."
         return _error("temporarily_unavailable", text, 429, Retry_After=str(wait))
     try:
         user = _registrant(request)

@@ -179,7 +179,7 @@ class Fetcher:
             with plain:
                 secured = self._secured(plain, parts, deadline)
         except ssl.SSLCertVerificationError as error:
-            raise FetchFailed(f"its certificate is not good: {error.verify_message}", **away) from None
+            raise FetchFailed(f"its certificate is not valid: {error.verify_message}", **away) from None
         except TimeoutError:
             raise FetchFailed(f"it took longer than {seconds:g} seconds", **away) from None
         except (OSError, HTTPException, ValueError) as error:

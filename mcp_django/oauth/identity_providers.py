@@ -129,7 +129,7 @@ def _provided_client(request: HttpRequest) -> Any:
     model, credentials = get_application_model(), read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
-        raise invalid_client(request, problems.UNKNOWN_CLIENT, "There is no client of this id.")
+        raise invalid_client(request, problems.UNKNOWN_CLIENT, "There is no client with this id.")
     providers = _providers_of(client.client_id)
     if credentials.assertion is not None:
         # The provider's entry has the URL of the client's keys.

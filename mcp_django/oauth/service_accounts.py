@@ -33,7 +33,7 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
     account = ServiceAccount._default_manager.select_related("user").filter(client_id=credentials.client_id).first()
     # The database may ignore case.
     if account is None or account.client_id != credentials.client_id:
-        raise invalid_client(request, problems.NO_ACCOUNT, "There is no service account of this id.")
+        raise invalid_client(request, problems.NO_ACCOUNT, "There is no service account with this id.")
     if credentials.assertion is not None:
         check_signature(request, account.client_id, credentials.assertion, keys_of(account), WRONG_KEY)
     elif not account.secret or not same_secret(credentials.secret, account.secret):

@@ -82,7 +82,7 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
     if len(known) < len(found):
         if request is not None:
             known = [resource_urls.resource_url(request, path) for path in resource_urls.endpoints()]
-            seen = f"the resource is {' and '.join(named) or 'none'}, and the endpoints are {' and '.join(known)}"
+            seen = f"the resource is {' and '.join(named) or 'none'}, but the endpoints are {' and '.join(known)}"
             note(request.META, Problem(seen, IS_IT_RIGHT))
         text = "The resource is not an MCP endpoint of this server." if named else "The resource parameter is required."
         raise errors.CustomOAuth2Error(error="invalid_target", description=text, state=state)
@@ -99,7 +99,7 @@ def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]
     reach = expand(scopes).intersection(oauth2_settings.SCOPES)
     found = reach.intersection(request.POST.get("scope", "").split() or scopes)
     if not found:
-        raise errors.InvalidScopeError(description="None of these scopes is granted.")
+        raise errors.InvalidScopeError(description="None of these scopes can be granted.")
     return found
 
 
@@ -115,7 +115,7 @@ def check_signature(
     """Validate by a signature that the client at the token endpoint is who it says; ``remedy`` is for the log."""
     try:
         if keys is None:
-            raise InvalidAssertion("There are no keys of this client here.", remedy)
+            raise InvalidAssertion("This client has no keys here.", remedy)
         check_assertion(request, client_id, assertion, keys)
     except InvalidAssertion as refusal:
         note(request.META, refusal.reason(remedy), refusal.wait)
@@ -182,7 +182,7 @@ class MCPValidator(OAuth2Validator):
                 asked = _HeadersOnly(headers)
                 keys = keys_of_client(client, asked)
                 if keys is None:
-                    raise InvalidAssertion("There is no document in which this client has keys.", problems.NO_KEYS)
+                    raise InvalidAssertion("This client has no document with keys.", problems.NO_KEYS)
                 check_assertion(asked, client_id, assertion, keys)
             except InvalidAssertion as refusal:
                 return note(headers, refusal.reason(problems.WRONG_KEY), refusal.wait)
@@ -199,7 +199,7 @@ class MCPValidator(OAuth2Validator):
         if super().validate_redirect_uri(client_id, redirect_uri, request, *args):
             return True
         seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {request.client.redirect_uris}"
-        remedy = "Add it to the application in the admin, or let the client register anew."
+        remedy = "Add it to the application in the admin, or let the client register again."
         return note(request.headers, Problem(seen, remedy))
 
     # Authorization codes

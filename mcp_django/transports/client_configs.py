@@ -135,7 +135,7 @@ def merged(client: Client, connection: Connection, before: str) -> str:
     if known == entry:
         return before
     if known is not None:
-        raise SetupError(f"It already has another server {connection.name!r}. Remove that, or choose another --name.")
+        raise SetupError(f"It already has another server {connection.name!r}. Remove it, or choose another --name.")
     if client.format == "toml":
         after = "\n\n".join(part for part in (before.rstrip("\n"), client.text(connection)) if part)
         try:

@@ -86,7 +86,7 @@ class Outbox(Box):
             waiting, self._waiting = [data for _, data in self._waiting], []
             left_out, self._left_out = self._left_out, 0
         if left_out:
-            said = f"{left_out} log messages were left out, as they were not read in time."
+            said = f"{left_out} log messages were left out because they were not read in time."
             waiting.append(encode(notification(MESSAGE, {"level": self._level, "data": said})))
         return waiting
 

@@ -348,7 +348,7 @@ def test_to_block_a_host_ends_the_access_of_its_applications(server: TLSServer) 
     assert other.refresh(other_tokens["refresh_token"]).status_code == 200
     page = flow.ask()
     assert page.status_code == 403
-    assert "do not let in applications of this host" in shown(page)
+    assert "do not allow applications of this host" in shown(page)
 
 
 def test_a_host_that_a_setting_blocks_refreshes_no_token(settings: Any, server: TLSServer) -> None:
@@ -381,7 +381,7 @@ def test_a_host_is_written_as_it_is_compared(host: str) -> None:
     browser.force_login(get_user_model().objects.create_superuser("root", "root@example.com", "pw"))
     page = browser.post("/admin/mcp_django/clienthost/add/", {"host": host, "decision": "allowed"})
     assert page.status_code == 200
-    assert "Write the host alone" in shown(page)
+    assert "Enter only the host" in shown(page)
     assert not ClientHost.objects.exists()
     kept = {"host": " Client.Example ", "decision": "allowed"}
     assert browser.post("/admin/mcp_django/clienthost/add/", kept).status_code == 302
@@ -464,7 +464,7 @@ def test_a_client_that_keeps_its_document_where_none_is_taken_is_told_the_way_ou
     flow = flow_of(CLAUDE_CODE)
     page = flow.ask()
     assert page.status_code == 403
-    assert "This site does not let in applications that describe themselves at an address." in shown(page)
+    assert "This site does not allow applications that describe themselves at an address." in shown(page)
     assert flow.refresh("x").status_code in (400, 401)
     lines = [line for line in caplog.messages if "CLIENT_DOCUMENTS" in line]
     assert len(lines) == 2

@@ -123,7 +123,7 @@ async def test_another_host_is_told_that_it_is_not_let_in(place: Place) -> None:
     with pytest.RaisesGroup(AssertionError, flatten_subgroups=True):
         async with person.connect("auto") as client:
             await client.list_tools()
-    assert "do not let in applications of this host" in person.browser.pages[-1]
+    assert "do not allow applications of this host" in person.browser.pages[-1]
 
 
 def test_the_metadata_says_so(place: Place) -> None:

@@ -108,7 +108,7 @@ def test_a_wrong_port_is_said_in_the_log_and_on_the_page(settings: Any, log: Cal
     assert f"You opened this page at {where}" in page.text
     assert f"{BASE}/mcp" in page.text
     assert log()[1:] == [
-        f"WARNING 200: the page was opened at {where}, and BASE_URL sends clients to {BASE}. Is BASE_URL right?"
+        f"WARNING 200: the page was opened at {where}, but BASE_URL sends clients to {BASE}. Is BASE_URL right?"
     ]
 
 

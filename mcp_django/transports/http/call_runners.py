@@ -383,7 +383,7 @@ class SessionCall(CallRunner):
                 # Clients that are connected here do not have to wait for the database.
                 self.log.release()
                 if self.loop.time() > deadline:
-                    logger.error("Messages of a call are lost, because the database did not answer", exc_info=error)
+                    logger.error("Messages of a call are lost because the database did not answer", exc_info=error)
                     raise
             finally:
                 self.was_tried.set()

@@ -76,7 +76,7 @@ class Lease:
                 cache.set(self.key, self.token, TTL)
                 return True
         except Exception as error:
-            logger.warning("Streams are not told apart, as the cache does not answer: %s", type(error).__name__)
+            logger.warning("Streams are not told apart: the cache does not answer (%s)", type(error).__name__)
             return True
         return False
 

@@ -46,23 +46,23 @@ from ...sites import MCPSite
 from ...tools.create_update_delete import UPLOADS, CreateUpload
 from .http_exchange import Refused
 
-NOTHING: Final = "There is nothing here, or no more."
+NOTHING: Final = "There is nothing here, or no longer."
 # Seconds for which an expired link is still recognised, so that the log can say that it is too old.
 LONG_AGO: Final = 30 * 24 * 3600
 # Reasons why a link does not work; only the log may tell them.
-TOO_OLD: Final = Problem(f"it is older than {MAX_AGE // 60} minutes", "The client asks for another one.")
+TOO_OLD: Final = Problem(f"it is older than {MAX_AGE // 60} minutes", "The client has to ask for another one.")
 NOT_MADE_HERE: Final = Problem(
     "it was not made here", "Do all workers, those before a deployment too, share SECRET_KEY or its fallbacks?"
 )
-NO_USER: Final = Problem("its user is gone or not active", "Activate the user, or leave it so.")
+NO_USER: Final = Problem("its user is gone or not active", "Activate the user if they should have access.")
 TOKEN_ENDED: Final = Problem(
-    "the token that it was made with has ended", "The client signs in again and asks for another link."
+    "the token that it was made with has ended", "The client has to sign in again and ask for another link."
 )
 TAKEN_AWAY: Final = Problem(
     "its record or file is gone, its user lost the permission, or a setting turned such links off",
-    "If the user should have it, mcp_inspect --user says what they see.",
+    "If the user should have it, mcp_inspect --user shows what they see.",
 )
-SWITCHED_OFF: Final = "mcp_switch --list says what is off, and since when."
+SWITCHED_OFF: Final = "mcp_switch --list shows what is off, and since when."
 WRONG_METHOD: Final = "The description of the tool that gives the link says which method it takes."
 HEADERS: Final = {
     "Cache-Control": "private, no-store",
@@ -100,7 +100,7 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
                     refusal = Refused(403, error.message, SWITCHED_OFF)
                 case ToolError():
                     # A query took too long or was too expensive.
-                    refusal = Refused(503, error.message, "STATEMENT_TIMEOUT bounds what a read costs.")
+                    refusal = Refused(503, error.message, "STATEMENT_TIMEOUT limits what a read costs.")
                 case _:
                     refusal = _gone(TAKEN_AWAY)
             # Do not log the ticket: anyone who reads the log could use it.
@@ -162,9 +162,9 @@ CHUNK: Final = 64 * 1024
 SPOOL: Final = 1024 * 1024
 NOT_KEPT: Final = "The server could not keep the file. You can send it again to the same URL."
 TAKEN: Final = "A file was sent here before. Ask for another URL."
-ASK_ANEW: Final = "A URL takes one file; the client calls create_upload for each."
-CUT: Final = "The client or a proxy ended the connection; a proxy may bound bodies or their time."
-BREAKS_HTTP: Final = "The client or a proxy breaks HTTP."
+ASK_ANEW: Final = "A URL takes one file; the client has to call create_upload for each."
+CUT: Final = "The client or a proxy ended the connection; the proxy may limit bodies or their time."
+BREAKS_HTTP: Final = "The client or a proxy violates HTTP."
 
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
@@ -195,7 +195,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     try:
         wait = hit("uploads", caller_of(request), settings.RATES["uploads"])
     except Exception as error:
-        text = "The server cannot take files at the moment. Send it again in some seconds."
+        text = "The server cannot take files at the moment. Send it again in a few seconds."
         seen = f"the cache does not count them: {type(error).__name__}"
         raise Refused(503, text, "Without the cache no file is taken.", seen=seen) from None
     if wait is not None:

@@ -220,17 +220,17 @@ class Exchange:
         origins = self.headers.get("origin", [])
         allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
         if len(origins) > 1 or not allowed:
-            remedy = "Add the origin to ALLOWED_ORIGINS if pages of it may call the endpoint."
+            remedy = "Add the origin to ALLOWED_ORIGINS if its pages should call the endpoint."
             raise Refused(403, "Origin not allowed", remedy, seen=f"the Origin {', '.join(origins)!r} is not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
             return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
         try:
             length = body_length(self.header("content-length"))
         except ValueError:
-            raise Refused(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.") from None
+            raise Refused(400, "Content-Length is not a number", "The client or a proxy violates HTTP.") from None
         # For a chunked body, room would be held for the announced length, whatever its real length (RFC 9112, 6.3).
         if len([*self.headers.get("content-length", []), *self.headers.get("transfer-encoding", [])]) > 1:
-            raise Refused(400, "The length of the body is given twice", "The client and a proxy may add one each.")
+            raise Refused(400, "The length of the body is given twice", "Perhaps the client and a proxy each add one.")
         if length is not None and length > settings.MAX_BODY_BYTES:
             raise self.too_large()
         # With session middleware, the page needs the database to know who is signed in: answer() returns it.
@@ -244,7 +244,7 @@ class Exchange:
         elsewhere = came_to(self.request) if django_settings.DEBUG else None
         if elsewhere is not None:
             named = origin(self.request)
-            report(200, f"the page was opened at {elsewhere}, and BASE_URL sends clients to {named}", IS_IT_RIGHT)
+            report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {named}", IS_IT_RIGHT)
         with page_language(self.request):
             url, script = resource_url(self.request, self.resource_path), copy_script()
             context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url)), "script": script}
@@ -394,11 +394,11 @@ class Exchange:
     def not_acceptable(self, types: str) -> Refused:
         given = plain(self.accept, SHOWN) or "nothing"
         remedy = "The client's configuration or a proxy sends another Accept."
-        return Refused(406, f"Accept must admit {types}, and is {given}", remedy)
+        return Refused(406, f"Accept must allow {types}, but is {given}", remedy)
 
     def session_not_found(self) -> Refused:
         told = "Session not found. Begin a new one with initialize"
-        return Refused(404, told, "It ended, was unused for a week, or is another user's.")
+        return Refused(404, told, "It ended, was unused for a week, or belongs to another user.")
 
     def _over(self, limit: LimitExceeded, message: str = "Too many calls") -> Refused:
         told = f"{message}. Try again in {limit.retry_after} s"
@@ -426,7 +426,7 @@ class Exchange:
             case Rejected():
                 return self.respond(self.rejected(error))
             case UnreadableAddress():
-                return self._refuse(Refused(400, str(error), "The URL in the client's configuration has it."))
+                return self._refuse(Refused(400, str(error), "Correct the URL in the client's configuration."))
             case DisallowedHost():
                 remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
                 return self._refuse(Refused(400, "Host not allowed", remedy, seen=str(error).partition(". You may")[0]))

@@ -33,7 +33,7 @@ SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
 # Remedies for refusals, for the log.
 NEEDS_ASGI: Final = "Streams need an ASGI server: uvicorn or daphne."
-NO_SESSION: Final = "Clients that have none go on without it."
+NO_SESSION: Final = "Clients go on without one."
 
 Outcome = Response | Runner
 
@@ -73,7 +73,7 @@ class StreamableExchange(Exchange):
                 return Response(202)
             case Call() as call:
                 if call.method == "initialize" and session is not None:
-                    error = InvalidRequest("Invalid request: the session is initialized already")
+                    error = InvalidRequest("Invalid request: the session is already initialized")
                     raise Rejected(error, call.era, call.id)
                 self.request.mcp.live = session is not None and self.accepts_events
                 return Handover(LANES.get(call.method, "reads"), self.caller, partial(self._run, call, perf_counter()))
@@ -122,8 +122,8 @@ class StreamableExchange(Exchange):
         if event is not None and event[0] == self.session.id:
             return SessionStream(self, self.session, missed=True)
         if event is None or not owns(self.session, event[0]):
-            remedy = "The stream is over: it is kept for ten minutes after the answer."
-            raise Refused(400, "Last-Event-ID is none of this session's events", remedy)
+            remedy = "The stream has ended: it is kept for ten minutes after the answer."
+            raise Refused(400, "Last-Event-ID is not an event of this session", remedy)
         return Tail(self, *event, self.session.version)
 
     def _delete(self) -> Outcome:

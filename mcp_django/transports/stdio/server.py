@@ -230,7 +230,7 @@ class StdioServer:
     async def _initialize(self, call: Call) -> None:
         """Begin the stdio server's session; no other message is read before this one is answered."""
         if self.session is not None:
-            self._refuse(InvalidRequest("Invalid request: the session is initialized already"), call_id=call.id)
+            self._refuse(InvalidRequest("Invalid request: the session is already initialized"), call_id=call.id)
             return
         body = await self._run(call)
         if body is None:
@@ -399,7 +399,7 @@ class StdioCall:
         except InsufficientScope as error:
             return self._refusal(InvalidRequest(str(error)))
         except AuthenticationFailed:
-            return self._refusal(InvalidRequest("The user of this server may not sign in any more"), TOKEN)
+            return self._refusal(InvalidRequest("The user of this server can no longer sign in"), TOKEN)
         except LimitExceeded as limit:
             return self._refusal(_too_many(limit), RATE)
         except ToolError as error:

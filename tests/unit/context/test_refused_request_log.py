@@ -95,7 +95,7 @@ HELD = {
         f"the token is for http://127.0.0.1:8000/mcp, this request came to {RESOURCE}. Is BASE_URL right?",
     ),
     "nowhere": ("The token is for no endpoint", "the token is for no endpoint"),
-    "registration": ("The token is for the registration of clients", "the token is for the registration of clients"),
+    "registration": ("The token is only for registering clients", "the token is only for registering clients"),
     "nobody": ("The token belongs to no user", "the token belongs to no user"),
 }
 
@@ -164,7 +164,7 @@ def test_a_token_that_is_not_known_is_told_nothing(unknown, ask, token, log, cap
     assert message(body) == "Authentication required"
     assert log() == [
         "401: the token is not known here. Is it for another site, or from before a database was reset? "
-        "The client has to sign in again; a token of mcp_token has to be made anew."
+        "The client has to sign in again; a token of mcp_token has to be replaced."
     ]
     assert unknown not in caplog.text
 
@@ -185,7 +185,7 @@ def test_the_first_request_of_a_client_is_no_warning(ask, log, caplog):
     status, headers, body = ask()
     assert (status, message(body)) == (401, "Authentication required")
     assert "error" not in headers["www-authenticate"]
-    assert log() == ["401: the request has no token. A client signs in next, or needs a token in its configuration."]
+    assert log() == ["401: the request has no token. Clients sign in next, or need a token in their configuration."]
     assert [record.levelname for record in caplog.records if record.name == "mcp_django"] == ["INFO"]
 
 
@@ -195,7 +195,7 @@ def test_the_first_request_of_a_client_is_no_warning(ask, log, caplog):
         ("Bearer", "must be Bearer, a space and one token"),
         ("Bearer a,b", "must be Bearer, a space and one token"),
         ("Bearer " + "x" * 10_000, "must be Bearer, a space and one token"),
-        ("Basic c2VjcmV0LXRleHQ=", "has a scheme that this endpoint does not take"),
+        ("Basic c2VjcmV0LXRleHQ=", "has a scheme that this endpoint does not accept"),
     ],
 )
 def test_a_header_that_is_written_wrongly_is_said(header, told, ask, log, caplog):
@@ -217,9 +217,7 @@ def test_a_class_of_the_project_that_refuses_is_named_in_the_log_alone(ask, log,
     status, headers, body = ask("any")
     assert (status, message(body)) == (401, "Authentication required")
     assert "error_description" not in headers["www-authenticate"]
-    assert log() == [
-        "401: Strict refuses the credentials: authentication_failed. That authentication class has the rules."
-    ]
+    assert log() == ["401: Strict refuses the credentials: authentication_failed. See the rules of that class."]
 
 
 # The rest of the request
@@ -249,7 +247,7 @@ WRONG: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "accept": (
         {"accept": "text/html"},
         406,
-        "Accept must admit application/json and text/event-stream, and is text/html",
+        "Accept must allow application/json and text/event-stream, but is text/html",
         "sends another Accept",
     ),
     "json": ({"body": "{"}, 400, "Parse error", "JSON-RPC error -32700"),

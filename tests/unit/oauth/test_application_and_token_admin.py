@@ -245,7 +245,7 @@ def test_streams_end_with_the_access_and_the_token_is_refused(admin: Client, mon
     with pytest.raises(AuthenticationFailed):
         verify(raw, RESOURCE)
     news.process.check()
-    assert (ending.ended, staying.ended) == (["the token is not good any more"], [])
+    assert (ending.ended, staying.ended) == (["the token is no longer valid"], [])
 
 
 def test_who_may_view_sees_and_who_may_change_or_delete_as_well_revokes() -> None:

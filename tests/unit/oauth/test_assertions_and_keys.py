@@ -93,14 +93,14 @@ def test_the_public_key_is_no_shared_secret(form: str) -> None:
 
 def test_an_algorithm_is_checked_with_a_key_of_its_kind_alone() -> None:
     for algorithm in ("RS256", "EdDSA"):
-        with pytest.raises(InvalidAssertion, match="No key"):
+        with pytest.raises(InvalidAssertion, match="not signed by a key"):
             check(signed(claims(), key_for(algorithm, "one"), algorithm))
 
 
 def test_another_key_signs_nothing() -> None:
     stranger = key_for("ES256", "stranger")
     for kid in ("one", "stranger", None):
-        with pytest.raises(InvalidAssertion, match="No key"):
+        with pytest.raises(InvalidAssertion, match="not signed by a key"):
             check(signed(claims(), stranger, kid=kid))
 
 
@@ -109,7 +109,7 @@ def test_nothing_can_be_changed_after_signing(place: int) -> None:
     parts = signed(claims(), KEY).split(".")
     other = signed(claims(sub="root"), key_for("ES256", "stranger"), kid="one", x5t="a").split(".")
     parts[place] = other[place]
-    with pytest.raises(InvalidAssertion, match="No key"):
+    with pytest.raises(InvalidAssertion, match="not signed by a key"):
         check(".".join(parts))
 
 
@@ -128,7 +128,7 @@ def test_nothing_can_be_changed_after_signing(place: int) -> None:
     ],
 )
 def test_a_key_is_named_by_its_own_id_and_nothing_else(kid: str) -> None:
-    with pytest.raises(InvalidAssertion, match="No key"):
+    with pytest.raises(InvalidAssertion, match="not signed by a key"):
         check(signed(claims(), KEY, kid=kid))
 
 
@@ -148,7 +148,7 @@ def test_a_key_in_the_header_is_refused_whoever_signed() -> None:
         ):
             with pytest.raises(InvalidAssertion, match="not accepted"):
                 check(signed(claims(), key, kid="one", **header))
-    with pytest.raises(InvalidAssertion, match="No key"):
+    with pytest.raises(InvalidAssertion, match="not signed by a key"):
         check(signed(claims(), mine, kid="one", x5c=["MIIB"]))
 
 
@@ -170,12 +170,12 @@ def test_a_new_key_is_asked_for_and_an_old_one_no_more_accepted() -> None:
         return now[0] if again else read_keys(public_set(KEY))
 
     new = key_for("ES256", "two")
-    with pytest.raises(InvalidAssertion, match="No key"):
+    with pytest.raises(InvalidAssertion, match="not signed by a key"):
         verify(read_assertion(signed(claims(), new)), keys, **RULES)
     now[0] = read_keys(public_set(new))
     verify(read_assertion(signed(claims(), new)), keys, **RULES)
     assert asked == [False, True, False, True]
-    with pytest.raises(InvalidAssertion, match="No key"):
+    with pytest.raises(InvalidAssertion, match="not signed by a key"):
         check(signed(claims(), KEY), RULES, new)
 
 
@@ -217,7 +217,7 @@ def test_a_token_within_a_token_is_refused() -> None:
     inner = signed(claims(), KEY)
     with pytest.raises(InvalidAssertion, match="not accepted"):
         check(signed(claims(), KEY, cty="JWT"))
-    with pytest.raises(InvalidAssertion, match="no JSON object"):
+    with pytest.raises(InvalidAssertion, match="must be a JSON object"):
         check(signed(inner, KEY))
 
 
@@ -238,7 +238,7 @@ def test_no_member_of_the_header_stands_twice() -> None:
 @pytest.mark.parametrize("value", [str(HUGE), r'"\ud800"', "[" * 70 + "]" * 70, "NaN", "\ufeff1"])
 def test_no_claim_is_more_than_a_message_may_hold(value: str) -> None:
     claimed = f'{json.dumps(claims())[:-1]}, "more": {value}}}'
-    with pytest.raises(InvalidAssertion, match="no JSON object"):
+    with pytest.raises(InvalidAssertion, match="must be a JSON object"):
         check(signed(claimed, KEY))
 
 

@@ -51,9 +51,9 @@ def old(model: Any, **changes: Any) -> None:
         ),
         ({"redirect_uri": "https://evil.example/"}, "'https://evil.example/' is not one of the client's: http://127."),
         ({"code_challenge": None}, "Code challenge required (client "),
-        ({"resource": "http://testserver/elsewhere"}, f"elsewhere, and the endpoints are {RESOURCE} (client "),
+        ({"resource": "http://testserver/elsewhere"}, f"elsewhere, but the endpoints are {RESOURCE} (client "),
         ({"scope": "everything"}, "The client asks for a scope that OAUTH2_PROVIDER['SCOPES'] lacks"),
-        ({"response_type": "token"}, "Clients sign in by response_type=code alone."),
+        ({"response_type": "token"}, "Clients sign in only by response_type=code."),
         ({"state": "%zz\x00"}, "400: GET /oauth/authorize/"),
     ],
 )
@@ -144,7 +144,7 @@ CAUSES: dict[str, tuple[Callable[[Flow], Any], str]] = {
     "code": (lambda flow: flow.exchange("c0de"), "the code is not known: it was used before"),
     "spent code": (spent_code, "the code is not known: it was used before"),
     "old code": (old_code, "the code has expired"),
-    "another's code": (code_of_another, "the code or refresh token is another client's"),
+    "another's code": (code_of_another, "the code or refresh token belongs to another client"),
     "inactive": (code_of_nobody, ") is not active (client "),
     "password": (code_before_a_password, "the user's password or sign-in has changed since"),
     "short verifier": (
@@ -153,7 +153,7 @@ CAUSES: dict[str, tuple[Callable[[Flow], Any], str]] = {
     ),
     "verifier": (
         lambda flow: flow.exchange(flow.code(), code_verifier="x" * 43),
-        "code_verifier is not that of the sign",
+        "code_verifier is not from this sign",
     ),
     "redirect": (
         lambda flow: flow.exchange(flow.code(), redirect_uri="http://127.0.0.1/x"),
@@ -161,14 +161,14 @@ CAUSES: dict[str, tuple[Callable[[Flow], Any], str]] = {
     ),
     "resource": (
         lambda flow: flow.exchange(flow.code(), resource="http://x/mcp"),
-        "the resource is http://x/mcp, and the",
+        "the resource is http://x/mcp, but the",
     ),
     "refresh": (lambda flow: flow.refresh("n0thing"), "the refresh token is not known here"),
-    "another's refresh": (refresh_of_another, "the code or refresh token is another client's"),
-    "spent refresh": (spent_refresh, "Does the client run twice with one store of tokens?"),
-    "unused refresh": (unused_refresh, "REFRESH_TOKEN_EXPIRE_SECONDS is how long"),
+    "another's refresh": (refresh_of_another, "the code or refresh token belongs to another client"),
+    "spent refresh": (spent_refresh, "Does the client run twice with one token store?"),
+    "unused refresh": (unused_refresh, "it lasts REFRESH_TOKEN_EXPIRE_SECONDS"),
     "scope": (lambda flow: flow.refresh(flow.tokens(scope="mcp:read")["refresh_token"], scope="mcp:admin"), "granted"),
-    "grant type": (lambda flow: flow.token(grant_type="password"), "authorization_code and refresh_token alone"),
+    "grant type": (lambda flow: flow.token(grant_type="password"), "only by authorization_code and refresh_token"),
     "nothing": (lambda flow: flow.token(), "400: POST /oauth/token/: invalid_request"),
     "method": (lambda flow: flow.application.get("/oauth/token/"), "405: GET /oauth/token/: Method Not Allowed"),
     "body": (
@@ -220,7 +220,7 @@ def test_limits_and_a_database_that_is_down_are_named(
     settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "0/h"}}
     assert flow.refresh("x").status_code == 429
     assert log()[0].startswith("503: POST /oauth/token/: the database does not answer")
-    assert log()[1].endswith("RATES['refusals'] is the limit.")
+    assert log()[1].endswith("RATES['refusals'] sets the limit.")
 
 
 # Registration
@@ -235,7 +235,7 @@ def register(**metadata: Any) -> Any:
     ("changes", "metadata", "status", "said"),
     [
         ({"REGISTRATION": "off"}, {}, 404, "clients cannot register themselves. REGISTRATION is 'off'"),
-        ({"REGISTRATION": "authenticated"}, {}, 401, "has no token that is good. REGISTRATION is 'authenticated'"),
+        ({"REGISTRATION": "authenticated"}, {}, 401, "has no valid token. REGISTRATION is 'authenticated'"),
         ({"RATES": {"registrations": "0/h"}}, {}, 429, "too many clients register. RATES['registrations']"),
         ({}, {"redirect_uris": ["http://evil.example/"]}, 400, "An administrator can add the application in the admin"),
         ({}, {"token_endpoint_auth_method": "tls"}, 400, "An administrator can add the application in the admin"),

@@ -491,7 +491,7 @@ def test_a_client_can_sign_in_place_of_a_secret(provider: IdentityProvider, monk
         proof = {"client_assertion": signed(claims, key), "client_assertion_type": ASSERTION_TYPE}
         return redeem(provider.assertion(), secret=None, **proof)
 
-    assert "no keys of this client" in refused(signs(own), "invalid_client", 401)
+    assert "This client has no keys" in refused(signs(own), "invalid_client", 401)
     with override_settings(MCP_DJANGO=settings_with(ENTRY | {"client_keys": {CLIENT_ID: url}})):
         metadata = Client().get("/.well-known/oauth-authorization-server").json()
         assert "private_key_jwt" in metadata["token_endpoint_auth_methods_supported"]

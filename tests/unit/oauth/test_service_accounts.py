@@ -395,7 +395,7 @@ def test_a_refusal_is_logged_with_its_cause(caplog: pytest.LogCaptureFixture, mo
     raw = assertion(account, key_for("ES256", "another"))
     ask_by_key(raw)
     [_, said] = [record.getMessage() for record in caplog.records if record.name == "mcp_django"]
-    assert "No key of its issuer has signed" in said
+    assert "is not signed by a key of its issuer" in said
     assert "Is the key of the service account in the admin that of the program?" in said
     assert account.client_id in said
     assert raw not in caplog.text

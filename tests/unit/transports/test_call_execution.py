@@ -62,7 +62,10 @@ async def test_log_messages_that_nobody_reads_are_left_out_and_counted() -> None
     found = said(waiting)
     kept = [params for params in found if params.get("data", "").startswith("xx")]
     assert 0 < len(kept) * LONG <= notification_queues.MAX_WAITING_BYTES
-    notice = {"level": "info", "data": f"{100 - len(kept)} log messages were left out, as they were not read in time."}
+    notice = {
+        "level": "info",
+        "data": f"{100 - len(kept)} log messages were left out because they were not read in time.",
+    }
     assert found[-1] == notice
     assert {"progressToken": "p", "progress": 1, "message": ""} in found
     log(waiting, "heard again")

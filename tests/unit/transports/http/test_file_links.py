@@ -326,7 +326,7 @@ def test_row_157_a_name_that_leads_elsewhere_is_not_given(
     book = make_book()
     Book.objects.filter(pk=book.pk).update(cover=name)
     answer = get(download_url(writer(), book))
-    assert (answer.status_code, answer.content) == (404, b"There is nothing here, or no more.\n")
+    assert (answer.status_code, answer.content) == (404, b"There is nothing here, or no longer.\n")
 
 
 @pytest.mark.parametrize("end", ENDS)

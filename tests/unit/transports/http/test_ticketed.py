@@ -100,7 +100,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 LOGGED: dict[str, tuple[dict[str, Any], str]] = {
     "old": (
         {"between": "later"},
-        "404: a link to files: it is older than 10 minutes. The client asks for another one.",
+        "404: a link to files: it is older than 10 minutes. The client has to ask for another one.",
     ),
     "another's": ({"use": "uploads"}, "404: a link to files: it was not made here. Do all workers"),
     "user": ({"between": deactivate}, "404: a link to files: its user is gone or not active. Activate"),
@@ -109,7 +109,7 @@ LOGGED: dict[str, tuple[dict[str, Any], str]] = {
     "refused": ({"answer": Refused(409, "Sent before.", "Ask anew.")}, "409: a link to files: Sent before. Ask anew."),
     "slow": (
         {"answer": ToolError("Too slow.")},
-        "503: a link to files: Too slow. STATEMENT_TIMEOUT bounds what",
+        "503: a link to files: Too slow. STATEMENT_TIMEOUT limits what",
     ),
 }
 

@@ -159,7 +159,7 @@ async def test_the_users_authority_is_asked_again_when_the_answer_comes(asking):
         question = await client.receive()
         await in_thread(get_user_model().objects.filter(pk=user.pk).update)(is_active=False)
         client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
-        assert "may not sign in" in (await client.answer(call))["error"]["message"]
+        assert "can no longer sign in" in (await client.answer(call))["error"]["message"]
 
 
 # Changes

@@ -251,7 +251,7 @@ async def test_a_user_who_is_gone_may_do_nothing(how):
         await in_thread(lambda: users.delete() if how == "deleted" else users.update(is_active=False))()
         for method in ("tools/list", "ping"):
             answer = await client.answer(client.ask(method))
-            assert "may not sign in" in answer["error"]["message"]
+            assert "can no longer sign in" in answer["error"]["message"]
 
 
 async def test_scopes_bound_what_the_user_may_do():
