@@ -173,7 +173,7 @@ class Reader:
                 if tokens and (word := self._unquoted(tokens.pop(0))):
                     yield self._term(word)
         if tokens:
-            yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is more than can be read."))
+            yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is too long."))
 
     def named(self, name: str, value: str) -> Term | None:
         """Return the query term of a name and a value, None if the name cannot have this value."""

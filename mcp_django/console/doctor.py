@@ -40,7 +40,7 @@ SEE_LOG: Final = "Look at the server's log."
 BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
 # Nothing listens at this URL: the doctor reads the code from the redirect itself.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
-LOGIN_FOR_ALL: Final = "The admin's login page lets in staff alone: set LOGIN_URL to a login page for all users."
+LOGIN_FOR_ALL: Final = "The admin's login page admits only staff: set LOGIN_URL to a login page for all users."
 LEADS_BACK: Final = "The login page has to redirect to its parameter `next`, as Django's LoginView does."
 META: Final = client_meta("mcp_doctor")
 
@@ -175,7 +175,7 @@ class Agent:
                 return answer
             seen.append(url)
             url = urljoin(url, answer.headers["Location"])
-        raise StepFailed(f"The browser is sent in a circle: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
+        raise StepFailed(f"The browser is sent in a loop: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
 
     def page(self, url: str, what: str) -> Answer:
         """Open a page as the doctor's browser, redirects included, and require HTML with status 200."""
@@ -354,7 +354,7 @@ class Doctor:
                     f"OPTIONS answers {answer.status} and does not let pages of {origin} call it.",
                     "Something in front of the endpoint answers OPTIONS, or drops its Access-Control headers.",
                 )
-        return f"pages of {', '.join(self.origins)} may call it"
+        return f"pages of {', '.join(self.origins)} can call it"
 
     def _remedy(self, answer: Answer) -> str:
         path = urlsplit(self.url).path.lstrip("/").rstrip("/")
@@ -381,7 +381,7 @@ class Doctor:
             found = self._document(url).get("resource", "")
             if not same_resource(found, self.url):
                 raise StepFailed(
-                    f"{url} is about {found}, and clients reach {self.url}.",
+                    f"{url} is about {found}, but clients reach {self.url}.",
                     f'Set MCP_DJANGO["BASE_URL"] to {_origin(self.url)}, or give clients {found}.',
                 )
         return f"{len(set(urls))} places"
@@ -400,7 +400,7 @@ class Doctor:
                     'Set MCP_DJANGO["BASE_URL"] and OIDC_ISS_ENDPOINT to the same origin: provider_settings() does.',
                 )
         ends = "registration_endpoint" not in self.server and self.add_client is None
-        return f"{len(urls)} places" + ("; REGISTRATION is off, which ends the way here" if ends else "")
+        return f"{len(urls)} places" + ("; REGISTRATION is off, so this ends here" if ends else "")
 
     def _document(self, url: str) -> dict[str, Any]:
         remedy = (
@@ -484,11 +484,11 @@ class Doctor:
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": self.login.url}
         sent = self.agent.send("POST", urljoin(self.login.url, form.action), fields, headers)
         if sent.status not in REDIRECTS:
-            seen = f"{page} does not let in {name} with this password: it answers {sent.status}."
+            seen = f"{page} does not accept this password of {name}: it answers {sent.status}."
             raise StepFailed(seen, f"Is the password right? {LOGIN_FOR_ALL}")
         answer = self.agent.follow(urljoin(sent.url, sent.headers["Location"]))
         if urlsplit(answer.url).path != urlsplit(self.server["authorization_endpoint"]).path:
-            seen = f"After the sign-in the browser is at {answer.url}, and not back at the consent page."
+            seen = f"After the sign-in the browser is at {answer.url}, not back at the consent page."
             raise StepFailed(seen, LEADS_BACK)
         return "by its form, which leads back"
 
@@ -504,7 +504,7 @@ class Doctor:
         if page.consent is None:
             raise StepFailed(
                 f"{answer.url} has no button to allow access.",
-                "The session of the user is not accepted there. Open the page in a browser.",
+                "The user's session is not accepted there. Open the page in a browser.",
             )
         for href in page.links["stylesheet"]:
             style = self.agent.send("GET", urljoin(answer.url, href))
@@ -563,7 +563,7 @@ class Doctor:
         if answer.status != 200 or answer.kind != EVENTS:
             raise StepFailed(
                 f"It answers {answer.status} with {answer.kind}, not a stream.",
-                "WSGI servers cannot stream: serve the project with uvicorn or daphne. Calls work all the same.",
+                "WSGI servers cannot stream: serve the project with uvicorn or daphne. Calls still work.",
             )
         if b"acknowledged" not in answer.body:
             seen = "The stream ends, or is held back, before its first event."

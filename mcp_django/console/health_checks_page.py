@@ -116,7 +116,7 @@ def reached(url: str) -> Iterator[CheckResult]:
 def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
     """Yield health check results of a doctor's steps, to the first failure; call nothing unless ``BASE_URL`` is set."""
     if not settings.BASE_URL:
-        remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would choose what is called.")
+        remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would decide what is called.")
         seen = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
         yield CheckResult(doctor.url, "error", seen, remedy)
         return
@@ -177,7 +177,7 @@ def _of_channel_layer() -> CheckResult:
         # Use a new event loop: closing it also closes the layer's connections.
         async_to_sync(_round_trip, force_new_loop=True)(layer[0])
     except Exception as error:
-        remedy = _("Subscribers in other workers learn of no change until it answers. See CHANNEL_LAYERS.")
+        remedy = _("Subscribers in other workers miss all changes until it answers. See CHANNEL_LAYERS.")
         seen = f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": ")
         return CheckResult(title, "error", seen, remedy)
     return CheckResult(title, "ok", _("It is shared between workers."))
@@ -204,7 +204,7 @@ def _of_documents() -> Iterator[CheckResult]:
     if not cause:
         yield CheckResult(title, "ok", _("They can be fetched."))
     elif settings.REGISTRATION == "open":
-        seen = _("Clients cannot sign in by them, and register instead: %(cause)s.") % {"cause": cause}
+        seen = _("Clients cannot sign in with them and register instead: %(cause)s.") % {"cause": cause}
         yield CheckResult(title, "warning", seen, client_documents.REMEDY)
     else:
         seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}

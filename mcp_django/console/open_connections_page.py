@@ -49,9 +49,9 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             registry.disconnect(stream)
             messages.success(request, _("The stream will end. Remove its access to keep its client out."))
         elif end_session(request.POST.get("end", "")[:32]):
-            messages.success(request, _("The session is over, and its streams end."))
+            messages.success(request, _("The session has ended; its streams are closing."))
         else:
-            messages.warning(request, _("The session was over already."))
+            messages.warning(request, _("The session had already ended."))
         return redirect(page.url)
     since = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
     rows = Session._default_manager.filter(ended=False, seen__gt=since).select_related("user")

@@ -85,7 +85,7 @@ class SwitchForm(forms.Form):
         if kind in TARGETLESS:
             target = ""
         elif kind in (Switch.Kind.TOOL, Switch.Kind.ACTION) and target not in self.names[kind]:
-            self.add_error("target", _("There is nothing of this name."))
+            self.add_error("target", _("Nothing has this name."))
         cleaned["target"] = target
         return cleaned
 
@@ -140,7 +140,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if "on" in request.POST:
             switch = ModelAdmin(Switch, page.home.admin_site).get_object(request, request.POST["on"])
             if switch is not None and end_switch(switch, by=user):
-                told = _("On again: %(what)s. All workers obey within 5 seconds.")
+                told = _("On again: %(what)s. All workers apply it within 5 seconds.")
                 messages.success(request, told % {"what": switch})
             else:
                 messages.warning(request, _("It is on already."))
@@ -150,7 +150,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         made = [each.switch_off(user) for each in filled] if is_good else []
         if is_good and all(made):
             what = ", ".join(dict.fromkeys(map(str, made)))
-            messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": what})
+            messages.success(request, _("Off: %(what)s. All workers apply it within 5 seconds.") % {"what": what})
             return redirect(back or page.url)
         form = next(each for each in filled if each.errors)
     off = list(active().order_by("begins", "pk")[:MAX_OFFERED])

@@ -50,9 +50,9 @@ class SiteForm(forms.Form):
 class AsUserForm(SiteForm):
     """The form of the visibility page: user, site, scopes or token. Cleaned, ``access`` is the token or None."""
 
-    user = forms.CharField(label=_("User"), max_length=254, help_text=_("The name with which the user signs in."))
+    user = forms.CharField(label=_("User"), max_length=254, help_text=_("The user's name at sign-in."))
     access = forms.ChoiceField(
-        label=_("Client"), required=False, help_text=_("Its scopes and records count instead of those above.")
+        label=_("Client"), required=False, help_text=_("Its scopes and records apply instead of those above.")
     )
 
     def __init__(self, data: Any = None) -> None:

@@ -240,10 +240,10 @@ def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
         missing = [item for item in tool.function.permissions if not request.user.has_perm(item)]
         return _lacks(", ".join(missing)) if missing else _("its own permission refuses the user")
     if tool is None or isinstance(tool, ViewSetTool):
-        return _("the user lacks a permission that it asks for")
+        return _("the user lacks a permission that it needs")
     if not access_of(request).exposures:
         return _("the user sees no model")
-    return _("there is no model for which the user has the permission that it asks for")
+    return _("the user lacks the required permission on every model")
 
 
 def _read_only_reason(request: MCPRequest) -> str:
@@ -251,7 +251,7 @@ def _read_only_reason(request: MCPRequest) -> str:
     if settings.READ_ONLY:
         return _("READ_ONLY is on")
     narrowing = request.mcp.narrowing
-    return _("the access is for reading alone") if narrowing is not None and narrowing.read_only else ""
+    return _("the access is read-only") if narrowing is not None and narrowing.read_only else ""
 
 
 def _lacks(permission: str) -> str:
@@ -302,11 +302,11 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
         if reason == "off" and seen.off is not None:
             return seen.off.text
         if reason == "narrowed":
-            return _("the access is for other records alone")
+            return _("the access is only for other records")
         if reason == "not admitted":
-            return _("the admin does not let the user in: is_staff is what it asks for by default")
+            return _("the admin does not let the user in: by default it requires is_staff")
         if exposure.model is not model:
-            return _("there is no model for which the user has the permission that it asks for")
+            return _("the user lacks the required permission on every model")
         name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
         if reason == "no permission":
             return _lacks(name)
@@ -336,9 +336,9 @@ def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> st
         return reason
     asked = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
     if any(_has(request, exposure, item) for item in asked):
-        return _("the user lacks a permission that it asks for")
+        return _("the user lacks a permission that it needs")
     told = {"permissions": get_text_list(list(asked))}
-    return _("it takes the permission %(permissions)s, which the user lacks") % told
+    return _("it needs the permission %(permissions)s, which the user lacks") % told
 
 
 def _unseen(label: str) -> str:
@@ -363,9 +363,9 @@ def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[s
         if item.name in exposure.exclude:
             reason = _("exclude names it")
         elif item.name not in declared and is_sensitive(item.name, exposure.model):
-            reason = _("its name says that it is a secret: name it in fields to show it")
+            reason = _("its name looks like a secret: list it in fields to show it")
         elif item.name not in declared:
-            reason = _("fields, or the admin's page of this user, does not have it")
+            reason = _("it is not in fields or not on this user's admin page")
         elif (related := item.related_model) is not None and access_of(request).exposure_of(related) is None:
             reason = _unseen(related._meta.label_lower)
         else:

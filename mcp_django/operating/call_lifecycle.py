@@ -44,7 +44,7 @@ TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.
 # Outcomes of calls whose client no longer waits, and what the log says about their writes.
 STOPPED: Final = frozenset({"cancelled", "error:timeout"})
 UNDONE: Final = "Nothing was changed."
-DONE: Final = "It was done all the same."
+DONE: Final = "It was done nevertheless."
 UNSURE: Final = "It was about to be done: look at the data."
 # Clients ping only to see whether the server is there.
 NOT_LOGGED: Final = frozenset({"ping"})
@@ -178,7 +178,7 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
         daily_budgets.spend(request)
     for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):
         if isinstance(error, Exception):
-            logger.error("%r failed on the end of a call", receiver, exc_info=error)
+            logger.error("%r failed at the end of a call", receiver, exc_info=error)
     if request.mcp.record.span is not None or settings.TELEMETRY["prometheus"]:
         measure(request)
     if settings.CALL_LOG and record.method not in NOT_LOGGED:

@@ -140,7 +140,7 @@ class Writer:
                 except Exception as error:
                     # Keep the thread running: without it, no more calls would be logged.
                     if not self._failing_since:
-                        logger.exception("The log of calls met an error, and goes on")
+                        logger.exception("The log of calls had an error and continues")
                     self.fail(error)
                 pause = min(2 * pause or AGAIN, EVERY) if self._failing_since else 0.0
         finally:
@@ -159,7 +159,7 @@ class Writer:
         now, more = time.monotonic(), self.left_out - self._said
         if more and (not self._said_at or now - self._said_at >= SAID_EVERY):
             self._said, self._said_at = self.left_out, now
-            logger.error("%s calls are not in the log of calls: its database did not take them", more)
+            logger.error("%s calls are not in the log of calls: its database refused them", more)
 
     def _store_batch(self) -> bool:
         """Store one batch of call log rows, or put them back; return whether the database accepts rows."""
@@ -387,7 +387,7 @@ def clear_calls(days: int) -> int:
 
 
 gauge("log_queue", "Calls that wait to be stored in the log of calls.", lambda: state().waiting)
-gauge("log_left_out", "Calls that are not in the log, as its database did not take them.", lambda: state().left_out)
+gauge("log_left_out", "Calls that are not in the log, because its database refused them.", lambda: state().left_out)
 
 
 def _forget() -> None:

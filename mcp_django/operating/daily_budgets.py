@@ -161,7 +161,7 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefuse
     others = f" Left: {', '.join(rest)}." if rest else ""
     return CallRefused(
         f"The {budget.limits[quantity]:,} {WORDS[quantity]} that {WORDS[budget.kind]} has in a day are used up. "
-        f"They begin anew in {resets_in()} s.{others}",
+        f"They reset in {resets_in()} s.{others}",
         "rate",
     )
 
@@ -214,4 +214,4 @@ counts: Final = Counts()
 
 
 def _not_shared(error: Any) -> None:
-    logger.warning("Budgets are counted by this worker alone, as the cache does not answer: %s", type(error).__name__)
+    logger.warning("Each worker counts budgets by itself: the cache does not answer (%s)", type(error).__name__)

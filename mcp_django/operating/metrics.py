@@ -42,15 +42,15 @@ DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 CALLS: Final = Counter(
     f"{PREFIX}_calls",
-    "Calls, by how they ended; failed is what is nobody's input.",
+    "Calls, by outcome; bad input does not count as failed.",
     ["site", "method", "tool", "outcome"],
 )
 SECONDS: Final = Histogram(
-    f"{PREFIX}_call_duration_seconds", "How long calls took.", ["site", "method", "tool"], buckets=BUCKETS
+    f"{PREFIX}_call_duration_seconds", "Duration of calls.", ["site", "method", "tool"], buckets=BUCKETS
 )
-REFUSALS: Final = Counter(f"{PREFIX}_refusals", "Calls that were refused, by the reason.", ["site", "reason"])
-ROWS: Final = Counter(f"{PREFIX}_rows", "Rows that calls have read or changed.", ["site", "tool", "kind"])
-BYTES: Final = Counter(f"{PREFIX}_answer_bytes", "Bytes of the answers.", ["site", "tool"])
+REFUSALS: Final = Counter(f"{PREFIX}_refusals", "Refused calls, by reason.", ["site", "reason"])
+ROWS: Final = Counter(f"{PREFIX}_rows", "Rows that calls read or changed.", ["site", "tool", "kind"])
+BYTES: Final = Counter(f"{PREFIX}_answer_bytes", "Bytes of answers.", ["site", "tool"])
 QUERIES: Final = Counter(f"{PREFIX}_queries", "Queries of calls.", ["site", "tool"])
 QUERY_SECONDS: Final = Counter(f"{PREFIX}_query_seconds", "Time of the queries of calls.", ["site", "tool"])
 

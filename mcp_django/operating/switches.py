@@ -198,7 +198,7 @@ def _over(rows: Iterable[Switch], now: datetime) -> list[Switch]:
     """Return the switches that have reached their end, and raise an alert for each of them once."""
     found = [row for row in rows if row.until is not None and row.until <= now]
     for row in found:
-        text = _("On again, because its time is over: %(what)s.") % {"what": row}
+        text = _("On again, because its time has run out: %(what)s.") % {"what": row}
         alerts.raise_alert("switch", str(row.pk), text, {"kind": row.kind, "target": row.target})
     return found
 

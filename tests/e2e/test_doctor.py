@@ -69,7 +69,7 @@ def test_with_a_password_it_signs_in_by_the_form_of_the_login_page(server) -> No
     assert "Sign-in: by its form, which leads back" in done.stdout
     done = doctor(server, "--user", "auditor", "--password", typed="wrong\n")
     assert seen(done, "FAIL") == ["Sign-in"]
-    assert "does not let in auditor with this password" in done.stdout
+    assert "does not accept this password of auditor" in done.stdout
 
 
 def test_without_a_user_it_ends_at_the_login_page(server) -> None:

@@ -16,7 +16,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         chosen = parser.add_mutually_exclusive_group()
-        chosen.add_argument("--days", type=int, default=None, help="keep so many days instead")
+        chosen.add_argument("--days", type=int, default=None, help="keep this many days instead")
         chosen.add_argument("--all", action="store_true", help="delete all calls")
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 

@@ -18,11 +18,11 @@ class Command(BaseCommand):
     """Clear unused clients from the command line, in batches, and data kept of deleted tokens and expired assertions.
     A deleted client can register again."""
 
-    help = "Deletes clients that came by themselves and hold no live code or token. Run it daily, after cleartokens."
+    help = "Deletes clients that registered themselves and have no live code or token. Run it daily, after cleartokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--days", type=int, default=7, help="spare those registered within so many days (default 7)"
+            "--days", type=int, default=7, help="keep those registered within this many days (default 7)"
         )
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 

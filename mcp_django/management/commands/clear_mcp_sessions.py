@@ -13,7 +13,7 @@ from ...server.stored_streams import clear_streams
 class Command(BaseCommand):
     """Clear old sessions, streams, keyed calls and uploads, by SESSION_IDLE, STREAM_MAX_AGE and IDEMPOTENCY_MAX_AGE."""
 
-    help = "Delete MCP sessions unused for a week, and streams, calls and uploads of no more use."
+    help = "Delete MCP sessions unused for a week, and streams, calls and uploads that are done."
 
     def handle(self, *args: Any, **options: Any) -> None:
         streams, sessions, calls = clear_streams(), clear_sessions(), clear_keyed_calls()

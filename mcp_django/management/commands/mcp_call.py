@@ -15,11 +15,11 @@ from ..command_arguments import CallerCommand
 class Command(CallerCommand):
     """Call a tool from the command line, and print the result as a model would read it."""
 
-    help = "Calls a tool as USER and prints what a model would read. Without a tool it lists those of USER."
+    help = "Calls a tool as USER and prints what a model would read. Without a tool it lists USER's tools."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tool", nargs="?", help="name of the tool, such as query_records")
-        parser.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="JSON, or plain text where it is none")
+        parser.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="JSON, or plain text")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, tool: str | None, arguments: list[str], **options: Any) -> None:

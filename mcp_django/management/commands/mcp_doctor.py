@@ -24,13 +24,13 @@ class Command(BaseCommand):
     """Run the doctor by command: check this project, then try each step of a client up to the first failure."""
 
     help = (
-        "Looks at settings, tables, cache and channel layer, goes the whole way of a client over HTTP, from discovery "
-        "to a stream, and says what is wrong and why."
+        "Looks at settings, tables, cache and channel layer, acts as a client over HTTP, from discovery to a stream, "
+        "and says what is wrong and why."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("url", nargs="?", help="URL of the endpoint (default: the one that urls.py mounts)")
-        parser.add_argument("--user", help="go on past the login page, as this user and with the right to read alone")
+        parser.add_argument("--user", help="go on past the login page, as this user and with the right only to read")
         parser.add_argument(
             "--password",
             action="store_true",
@@ -42,7 +42,7 @@ class Command(BaseCommand):
         url = (url or endpoint_url("manage.py mcp_doctor URL")).strip()
         doctor = Doctor(url, add_client=add_client, origins=settings.ALLOWED_ORIGINS)
         if not doctor.url.lower().startswith(("http://", "https://")):
-            raise CommandError(f"{doctor.url!r} is no URL: it begins with http:// or https://.")
+            raise CommandError(f"{doctor.url!r} is not a URL: it must begin with http:// or https://.")
         doctor.shut_out = shut_out(person)
         if password:
             if person is None:
@@ -57,7 +57,7 @@ class Command(BaseCommand):
         for item in found:
             self.say(item.verdict, item.title, item.seen if item.verdict == "ok" else f"{item.seen} {item.remedy}")
         wrong = [item.remedy or item.seen for item in found if item.verdict == "error"]
-        self.stdout.write(f"\nThe way of a client to {doctor.url}\n")
+        self.stdout.write(f"\nThe path of a client to {doctor.url}\n")
         with signed_in(None if password else person) as cookies, cleaning(doctor):
             if cookies is not None:
                 doctor.sign_in = lambda: cookies
@@ -70,7 +70,7 @@ class Command(BaseCommand):
         if wrong:
             raise CommandError(" ".join(wrong))
         if doctor.client_id and person is None:
-            self.stdout.write("\nSo far all is well. --user NAME goes on: consent, token, a call and a stream.")
+            self.stdout.write("\nAll is well so far. --user NAME goes on: consent, token, a call and a stream.")
         else:
             self.stdout.write("\nAll is well.")
 
@@ -99,7 +99,7 @@ def shut_out(person: Any) -> str:
     admin_site = login_admin()
     if person is None or admin_site is None or person.is_staff:
         return ""
-    return f"it is the login page of the admin, and {person.get_username()} is not of the staff."
+    return f"it is the login page of the admin, and {person.get_username()} is not staff."
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class Command(CallerCommand):
                 self.stdout.write(f"    actions: {', '.join(model.actions)}")
             self.left_out(*(Hidden(f"action {item.name}", item.reason) for item in model.missing_actions), indent=4)
         if view.missing_models:
-            self.heading(f"Not there: {len(view.missing_models)}")
+            self.heading(f"Hidden: {len(view.missing_models)}")
         self.left_out(*view.missing_models)
 
     def heading(self, text: str) -> None:

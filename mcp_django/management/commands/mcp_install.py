@@ -26,24 +26,24 @@ class Command(BaseCommand):
             "--token", help="for clients without a browser: a token of mcp_token, - reads standard input"
         )
         parser.add_argument("--stdio", metavar="USER", help="let the client start the server itself, as USER")
-        parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
+        parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep the rest of it")
 
     def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
         name = options["name"] or server_name()
         if NAME.fullmatch(name) is None:
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
         if options["stdio"] and (token or options["url"]):
-            raise CommandError("--stdio goes without --url and --token: the client starts the server itself.")
+            raise CommandError("Leave out --url and --token with --stdio: the client starts the server itself.")
         if token == "-":
             token = sys.stdin.readline().strip()
             if not token:
-                raise CommandError("Standard input holds no token: pipe it, as in manage.py mcp_token ada | ...")
+                raise CommandError("There is no token on standard input: pipe it, as in manage.py mcp_token ada | ...")
         elif token:
             self.warn("The token is in the history of your shell now. Pipe it instead, with --token -.")
         known = CLIENTS[client]
         if not known.key:
             if options["stdio"] or token or write:
-                raise CommandError(f"{known.title} takes nothing but a URL: leave out --stdio, --token and --write.")
+                raise CommandError(f"{known.title} takes only a URL: leave out --stdio, --token and --write.")
             self.stdout.write(known.remote.format(url=options["url"] or endpoint_url("--url URL")))
             return
         if options["stdio"]:
@@ -70,7 +70,7 @@ class Command(BaseCommand):
     def write(self, client: Client, connection: Connection) -> None:
         """Install the server: add it to the client's file."""
         if client.path is None:
-            raise CommandError(f"{client.title} keeps no file: leave --write out.")
+            raise CommandError(f"{client.title} has no file: leave out --write.")
         path = client.path.absolute()
         try:
             before = path.read_text(encoding="utf-8") if path.exists() else ""

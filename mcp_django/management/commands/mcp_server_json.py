@@ -35,11 +35,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--name", default="", help="name in the registry, such as com.example/shop")
-        parser.add_argument("--path", help="path of the endpoint, where urls.py mounts several")
+        parser.add_argument("--path", help="path of the endpoint, if urls.py mounts several")
 
     def handle(self, *args: Any, name: str, path: str | None, **options: Any) -> None:
         if name and not NAME.fullmatch(name):
-            raise CommandError(f"{name!r} is no name of the registry: write a domain backwards, a slash and a name.")
+            raise CommandError(f"{name!r} is not a name for the registry: write a reversed domain, a slash and a name.")
         known = [known.removesuffix("/") for known in mounted_endpoints()]
         if path is None and len(known) != 1:
             which = ", ".join(known) or "none"

@@ -33,8 +33,8 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("state", choices=["off", "on"], nargs="?", help="whether it is to be off or on")
-        parser.add_argument("kind", choices=Switch.Kind.values, nargs="?", help="the kind of what is switched")
+        parser.add_argument("state", choices=["off", "on"], nargs="?", help="whether to switch it off or on")
+        parser.add_argument("kind", choices=Switch.Kind.values, nargs="?", help="what kind of thing to switch")
         parser.add_argument(
             "target",
             nargs="?",
@@ -82,7 +82,9 @@ class Command(BaseCommand):
         by = find_user(user) if user else _account()
         switch = set_switch(kind, _known(kind, target), reason=reason, by=by, until=_period(lasts))
         until = f" until {switch.until:%Y-%m-%d %H:%M %Z}" if switch.until is not None else ""
-        self.stdout.write(f"{' '.join([kind, target]).strip()} is off{until.rstrip()}. All workers obey within 5 s.")
+        self.stdout.write(
+            f"{' '.join([kind, target]).strip()} is off{until.rstrip()}. All workers apply it within 5 s."
+        )
 
     def switch_on(self, kind: str, target: str, user: str | None) -> None:
         """Switch the target on again."""
@@ -96,7 +98,7 @@ class Command(BaseCommand):
             raise CommandError(f"{' '.join([kind, target]).strip()} is not off. --list shows what is.")
         for switch in found:
             end_switch(switch, by=by)
-        self.stdout.write(f"{' '.join([kind, target]).strip()} is on again. All workers obey within 5 s.")
+        self.stdout.write(f"{' '.join([kind, target]).strip()} is on again. All workers apply it within 5 s.")
 
 
 def _account() -> str:
@@ -112,7 +114,7 @@ def _period(text: str | None) -> timedelta | None:
         return None
     found = PERIOD.fullmatch(text)
     if found is None or not int(found[1]):
-        raise ValueError(f"--for is {text!r}. Say a number and s, m, h, d or w, such as 2h.")
+        raise ValueError(f"--for is {text!r}. Give a number and s, m, h, d or w, such as 2h.")
     return timedelta(**{PERIODS[found[2]]: int(found[1])})
 
 
@@ -130,10 +132,10 @@ def _known(kind: str, target: str) -> str:
         if len(found) == 1:
             return str(found[0])
         if found:
-            raise ValueError(f"Several clients are called {target!r}: name the client id.")
+            raise ValueError(f"Several clients are called {target!r}: give the client id.")
         if "." in target and HOST.fullmatch(target):
             return target
-        raise ValueError(f"There is no client {target!r}: name its client id, its name or its host.")
+        raise ValueError(f"There is no client {target!r}: give its client id, its name or its host.")
     if kind not in ("tool", "action"):
         return target
     known = known_names({id(site): site for site in (default_site, *mounted_sites())}.values())[kind]

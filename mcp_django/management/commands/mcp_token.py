@@ -20,7 +20,7 @@ NAME: Final = "name"
 class Command(BaseCommand):
     """Create a bearer token from the command line, and print it alone; list tokens so made, or revoke one."""
 
-    help = "Prints a bearer token with which a client acts as USER. --list shows those made before, --revoke ends one."
+    help = "Prints a bearer token with which a client acts as USER. --list shows earlier ones, --revoke ends one."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", metavar="USER", nargs="?", help="the name with which the user signs in")
@@ -69,7 +69,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False))
             return
         if not found:
-            self.stderr.write("There are no tokens that this command made.")
+            self.stderr.write("This command has not made any tokens.")
         for token in found:
             name = kept.get(token.token_checksum, {}).get(NAME, "")
             until = "expired" if token.is_expired() else f"until {token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
@@ -80,7 +80,7 @@ class Command(BaseCommand):
         """Revoke one token."""
         token = own_tokens().filter(pk=pk).first()
         if token is None:
-            raise CommandError(f"There is no token {pk}. --list shows those that there are.")
+            raise CommandError(f"There is no token {pk}. --list shows the others.")
         token.revoke()
         self.stderr.write(f"The token {pk} of {token.user} is revoked.")
 
@@ -103,6 +103,6 @@ class Command(BaseCommand):
         facts = ({CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | ({NAME: name} if name else {})
         token, raw = create_token(person, scopes=scopes, resources=bound, days=days, facts=facts)
         until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
-        self.stderr.write(f"{person} may use {' '.join(bound)} with {' '.join(scopes)} until {until}.")
+        self.stderr.write(f"{person} can use {' '.join(bound)} with {' '.join(scopes)} until {until}.")
         self.stderr.write(f"The token is not shown again. It is token {token.pk}: --revoke {token.pk} ends it.")
         self.stdout.write(raw)

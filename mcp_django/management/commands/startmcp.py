@@ -16,7 +16,7 @@ from ...sites import site
 from ..command_arguments import no_tables
 
 LINE: Final = 100
-HEAD: Final = '''"""What MCP clients find of {app}. Every line is a proposal: delete what models must not see."""
+HEAD: Final = '''"""What MCP clients see of {app}. Every line is a proposal: delete what models must not see."""
 
 import mcp_django as mcp
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("app", help="label of an installed app, such as shop")
-        parser.add_argument("--dry-run", action="store_true", help="print the file, and write none")
+        parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
 
     def handle(self, *args: Any, app: str, dry_run: bool, **options: Any) -> None:
         try:
@@ -81,7 +81,7 @@ def _exposure(model: type[models.Model]) -> str:
             lines.append(f'    ordering = ["-{model._meta.pk.name}"]' if is_simple else "    ordering = []")
     left_out = [field.name for field in _fields(model) if field not in shown]
     if left_out:
-        lines.append(f"    # Left out, as their names say that they are secrets: {', '.join(left_out)}")
+        lines.append(f"    # Left out, because their names look like secrets: {', '.join(left_out)}")
     return "\n".join(lines) + "\n"
 
 

@@ -186,7 +186,7 @@ def test_what_no_index_finds_is_looked_for_in_the_newest_calls_and_the_list_says
         log(ago=timedelta(minutes=number), writes=True, tool=f"tool_{number}")
     page = browser.get(CALLS, {"q": "writes"})
     assert [entry.tool for entry in page.context["cl"].result_list] == ["tool_0", "tool_1", "tool_2", "tool_3"]
-    assert "Looked for among the newest" in page.text
+    assert "Searched among the newest" in page.text
     page = browser.get(CALLS, {"q": str(page.context["cl"].earlier)})
     assert [entry.tool for entry in page.context["cl"].result_list][-1] != "tool_3"
     assert "tool_4" in [entry.tool for entry in page.context["cl"].result_list]

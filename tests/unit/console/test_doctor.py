@@ -151,7 +151,7 @@ def test_an_allowed_origin_that_something_keeps_out_is_said(server, answer, is_w
     doctor = Doctor(f"{server.origin}/mcp", origins=["https://app.example"])
     assert "Browsers" in [title for title, _ in doctor.public_steps()]
     if is_well:
-        assert doctor.ask_as_browser() == "pages of https://app.example may call it"
+        assert doctor.ask_as_browser() == "pages of https://app.example can call it"
     else:
         with pytest.raises(StepFailed, match="does not let pages of"):
             doctor.ask_as_browser()
@@ -321,13 +321,13 @@ def test_a_form_that_sends_next_along_is_no_riddle(server, form):
 def test_a_password_that_is_not_taken_is_said(server):
     _, title, text = walk(with_login(server))
     assert title == "Sign-in"
-    assert "does not let in ada with this password" in text
-    assert "staff alone" in text
+    assert "does not accept this password of ada" in text
+    assert "only staff" in text
 
 
 def test_a_user_whom_the_login_page_never_lets_in_is_said(server):
     doctor = with_login(server)
-    doctor.shut_out = "it is the login page of the admin, and ada is not of the staff."
+    doctor.shut_out = "it is the login page of the admin, and ada is not staff."
     _, title, text = walk(doctor)
     assert title == "Login page"
     assert "ada is not of the staff" in text
@@ -340,7 +340,7 @@ def test_a_session_whose_cookie_does_not_reach_the_page_is_said(server):
     agent.keep(f"{server.origin}/", SimpleCookie("sid=s; Path=/admin/"))
     with pytest.raises(StepFailed) as failed:
         agent.page(f"{server.origin}/oauth/authorize?mcp_signed_in=1", "The consent page")
-    assert "sends no session along (its cookies: sid for 127.0.0.1/admin/)" in str(failed.value)
+    assert "without a session (its cookies: sid for 127.0.0.1/admin/)" in str(failed.value)
     assert "SESSION_COOKIE_PATH" in failed.value.remedy
 
 

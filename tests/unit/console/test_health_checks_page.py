@@ -92,7 +92,7 @@ def test_a_login_page_that_may_lose_the_way_back_is_a_warning(admin, server, set
     ("place", "location", "title", "said"),
     [
         ("/mcp", "/login?next=/mcp", "Endpoint", "asks for a login before /mcp"),
-        ("/oauth/authorize", "/oauth/authorize", "Login page", "in a circle"),
+        ("/oauth/authorize", "/oauth/authorize", "Login page", "in a loop"),
         ("/oauth/authorize", "/nowhere", "Login page", "LOGIN_URL"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_session_is_ended_with_its_streams(admin):
     assert not Stream.objects.exists()
     assert "No session is open." in answer.text
     again = admin.post(url("connections"), {"end": session.pk}, follow=True)
-    assert "was over already" in again.text
+    assert "had already ended" in again.text
 
 
 def test_ending_takes_a_permission_of_its_own(browser_of):

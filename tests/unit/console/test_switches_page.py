@@ -224,7 +224,7 @@ def test_of_the_clients_with_one_name_those_that_are_ticked_are_off(admin):
     done = admin.post(link, sent | {"target": ["a&b", "abc"]}, follow=True)
     assert {(switch.kind, switch.target) for switch in active()} == {("client", "a&b"), ("client", "abc")}
     assert done.redirect_chain == [(url("overview"), 302)]
-    assert done.text.count("Off: client Codex. All workers obey") == 1
+    assert done.text.count("Off: client Codex. All workers apply it") == 1
 
 
 def test_of_many_clients_with_one_name_those_that_called_last_are_offered(
@@ -343,7 +343,7 @@ def test_each_page_says_that_the_time_of_a_switch_is_over_and_has_it_told_once(a
     # No call comes in this process.
     for page in (url("overview"), url("health")):
         text = admin.get(page).text
-        assert "On again, because its time is over: tool delete_record." in text
+        assert "On again, because its time has run out: tool delete_record." in text
         assert text.count("On again, because") == 1
     assert told == [("switch", str(over.pk))] * 2
     assert "On again, because" not in admin.get(url("switches")).text

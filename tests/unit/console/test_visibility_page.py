@@ -63,7 +63,7 @@ def test_the_access_of_a_client_counts_with_its_scopes_and_records(admin):
     user.save()
     answer = show(admin, user=user.get_username(), access=token.pk)
     assert [model.label for model in answer.context["view"].models] == ["testapp.author"]
-    assert "the access is for other records alone" in answer.text
+    assert "the access is only for other records" in answer.text
     assert "Robot" in answer.text
     assert token.token_checksum not in answer.text
 

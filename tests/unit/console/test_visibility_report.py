@@ -56,9 +56,9 @@ def test_a_narrowed_access_is_the_reason_for_what_it_leaves_out(admin):
     facts = {NARROWED_TO: {**kept_narrowing(["testapp.book"]), READ_ONLY: True}}
     view = visibility_of(site, admin, [READ, WRITE], facts=facts)
     assert [model.label for model in view.models] == ["testapp.book"]
-    assert reasons(view.missing_models)["testapp.author"] == "the access is for other records alone"
-    assert reasons(view.missing_tools)["create_record"] == "the access is for reading alone"
-    assert reasons(view.missing_tools)["publish_testapp_book"] == "the access is for reading alone"
+    assert reasons(view.missing_models)["testapp.author"] == "the access is only for other records"
+    assert reasons(view.missing_tools)["create_record"] == "the access is read-only"
+    assert reasons(view.missing_tools)["publish_testapp_book"] == "the access is read-only"
 
 
 @pytest.mark.parametrize("facts", [{}, {NARROWED_TO: {**kept_narrowing(["testapp.book"]), READ_ONLY: True}}])
@@ -67,7 +67,7 @@ def test_where_nothing_can_be_changed_actions_are_missing_for_that_reason(admin,
         settings.MCP_DJANGO = settings.MCP_DJANGO | {"READ_ONLY": True}
     view = visibility_of(site, admin, [READ, WRITE], facts=facts)
     book = next(model for model in view.models if model.label == "testapp.book")
-    told = "the access is for reading alone" if facts else "READ_ONLY is on"
+    told = "the access is read-only" if facts else "READ_ONLY is on"
     assert "publish" not in book.actions
     assert reasons(book.missing_actions)["publish"] == told
     assert reasons(view.missing_tools)["publish_testapp_book"] == told

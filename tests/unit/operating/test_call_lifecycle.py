@@ -109,7 +109,7 @@ def test_the_row_of_a_write_that_is_stopped_after_its_end_says_that_it_was_done(
     client.call("create_record", model="testapp.author", values={"name": "Ada"})
     [request] = seen
     for is_ending, detail in (
-        (False, "It was done all the same."),
+        (False, "It was done nevertheless."),
         (True, "It was about to be done: look at the data."),
     ):
         record = request.mcp.record = copy(request.mcp.record)

@@ -50,7 +50,7 @@ def test_calls_are_let_in_until_they_are_used_up_and_again_the_next_day(configur
         check(Request())
     assert raised.value.reason == "rate"
     assert raised.value.message == (
-        f"The 2 calls that this account has in a day are used up. They begin anew in {DAY - 100} s."
+        f"The 2 calls that this account has in a day are used up. They reset in {DAY - 100} s."
     )
     check(Request(user="8", username="bob"))
     clock.now += DAY - 101
@@ -174,7 +174,7 @@ def test_a_worker_counts_on_by_itself_while_the_cache_does_not_answer(configure,
                 check(Request())
         # Others have their own.
         check(Request(user="8", username="bob"))
-    assert "Budgets are counted by this worker alone, as the cache does not answer: ConnectionError" in caplog.text
+    assert "Each worker counts budgets by itself: the cache does not answer (ConnectionError)" in caplog.text
     assert "secret" not in caplog.text
     # The cache, and so each other worker, learns of it with what is used next.
     spend(Request(rows_read=1))

@@ -61,7 +61,7 @@ def test_a_client_that_is_added_is_one_that_can_go_the_way_and_is_deleted():
 
 
 def test_what_is_no_url_is_said():
-    with pytest.raises(CommandError, match="'ftp://x' is no URL: it begins with http:// or https://"):
+    with pytest.raises(CommandError, match="'ftp://x' is not a URL: it must begin with http:// or https://"):
         call_command("mcp_doctor", "ftp://x")
 
 
@@ -73,7 +73,7 @@ def test_what_is_wrong_with_this_project_is_said_before_the_way_and_is_a_failure
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "ok    Tables of mcp_django: All migrations are applied." in lines
     assert any(line.startswith("FAIL  Cache: It loses what is stored in it.") for line in lines)
-    assert lines.index("ok    Endpoint: well") > lines.index("The way of a client to http://127.0.0.1:9/mcp")
+    assert lines.index("ok    Endpoint: well") > lines.index("The path of a client to http://127.0.0.1:9/mcp")
 
 
 def test_the_cookie_of_the_session_is_for_where_the_settings_say(settings):

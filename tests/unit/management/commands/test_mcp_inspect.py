@@ -52,7 +52,7 @@ def test_the_history_is_shown_once_as_there_or_as_not_there(capsys, only):
     assert len(entries) == 1
     assert entries[0].startswith("admin.logentry (view only): id, time, user, action")
     assert "- stored: " not in run(capsys, **only)
-    told = "- admin.logentry: there is no model for which the user has the permission that it asks for"
+    told = "- admin.logentry: the user lacks the required permission on every model"
     make_user("nobody")
     assert [item.strip() for item in run(capsys, "nobody", **only).splitlines() if "admin.logentry" in item] == [told]
 
@@ -75,18 +75,13 @@ def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monke
     ("options", "what", "reason"),
     [
         ({"user": "reader"}, "- testapp.author", "lacks the permission testapp.view_author"),
-        ({"user": "reader"}, "- create_record", "no model for which the user has the permission"),
+        ({"user": "reader"}, "- create_record", "the user lacks the required permission on every model"),
         ({"user": "reader"}, "- tags", "does not see testapp.tag"),
-        ({"user": "reader"}, "- publish_testapp_book", "it takes the permission publish, which the user lacks"),
-        ({"user": "reader"}, "- action publish", "it takes the permission publish, which the user lacks"),
-        (
-            {"user": "reader"},
-            "- create_record",
-            "there is no model for which the user has the permission that it asks for",
-        ),
+        ({"user": "reader"}, "- publish_testapp_book", "it needs the permission publish, which the user lacks"),
+        ({"user": "reader"}, "- action publish", "it needs the permission publish, which the user lacks"),
         ({"user": "customer"}, "- query_records", "the user sees no model"),
         ({"user": "customer"}, "- publish_testapp_book", "the user does not see testapp.book"),
-        ({"user": "customer"}, "- testapp.book", "the admin does not let the user in: is_staff"),
+        ({"user": "customer"}, "- testapp.book", "the admin does not let the user in: by default it requires is_staff"),
         ({}, "- create_upload", 'STORAGES has no "mcp_uploads"'),
         ({"scope": ["mcp:read"]}, "- create_record", "needs the scope mcp:write"),
         ({}, "- auth.user", "credentials or plumbing"),

@@ -96,9 +96,9 @@ def test_claude_desktop_is_told_how_it_reaches_a_server_over_http(capsys):
     ("args", "reason"),
     [
         (["cursor", "--stdio", "eve"], "no user 'eve'"),
-        (["cursor", "--stdio", "ada", "--token", "x"], "goes without"),
+        (["cursor", "--stdio", "ada", "--token", "x"], "Leave out --url and --token"),
         (["cursor", "--name", "my shop"], "1 to 40 letters"),
-        (["inspector", "--write"], "keeps no file"),
+        (["inspector", "--write"], "has no file"),
     ],
 )
 def test_what_does_not_go_together_is_said(capsys, args, reason):
@@ -197,7 +197,7 @@ def test_a_token_is_read_from_standard_input(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
     assert "Bearer tok-2" in Path(".cursor/mcp.json").read_text()
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    with pytest.raises(CommandError, match="holds no token"):
+    with pytest.raises(CommandError, match="There is no token on standard input"):
         run(capsys, "cursor", "--token", "-")
 
 
@@ -286,7 +286,7 @@ def test_what_a_vendor_hosts_is_connected_by_steps_in_words(capsys, home, client
     assert steps in out
     assert "https://shop.example/mcp" in out
     for option in (["--write"], ["--stdio", "ada"], ["--token", "tok-1"]):
-        with pytest.raises(CommandError, match="takes nothing but a URL"):
+        with pytest.raises(CommandError, match="takes only a URL"):
             run(capsys, client, *option)
     assert [path for path in home.rglob("*") if path.is_file()] == []
 

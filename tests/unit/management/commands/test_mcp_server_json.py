@@ -29,7 +29,7 @@ def test_the_entry_is_printed_as_json() -> None:
     ("options", "said"),
     [
         ({"path": "nowhere"}, "There is no endpoint at /nowhere"),
-        ({"path": "mcp", "name": "shop"}, "is no name of the registry"),
+        ({"path": "mcp", "name": "shop"}, "is not a name for the registry"),
     ],
 )
 def test_what_is_missing_is_said(options, said) -> None:

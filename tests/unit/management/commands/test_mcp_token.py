@@ -149,7 +149,7 @@ def test_tokens_are_listed_by_name_and_one_is_revoked(capsys: pytest.CaptureFixt
 
 def test_that_there_are_no_tokens_is_said_apart_from_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("mcp_token", "--list")
-    assert capsys.readouterr() == ("", "There are no tokens that this command made.\n")
+    assert capsys.readouterr() == ("", "This command has not made any tokens.\n")
 
 
 def test_expired_tokens_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:

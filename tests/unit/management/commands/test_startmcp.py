@@ -60,7 +60,7 @@ class BoxAdmin(admin.ModelAdmin):
 class CrateAdmin(admin.ModelAdmin):
     exclude = ["remarks", "weight"]
 """
-EXPECTED = '''"""What MCP clients find of attic. Every line is a proposal: delete what models must not see."""
+EXPECTED = '''"""What MCP clients see of attic. Every line is a proposal: delete what models must not see."""
 
 import mcp_django as mcp
 
@@ -88,7 +88,7 @@ class ShelfExposure(mcp.ModelExposure):
         "is_full": ["exact"],
     }
     ordering = ["-id"]
-    # Left out, as their names say that they are secrets: api_key
+    # Left out, because their names look like secrets: api_key
 
 
 @mcp.register(Thing)
