@@ -61,7 +61,7 @@ class ClientHostForm(ModelForm):  # type: ignore[type-arg]
         """Validate the host of the app's ``ClientHost``, and return it as it is compared."""
         host: str = self.cleaned_data["host"].strip().lower()
         if HOST.fullmatch(host) is None:
-            raise ValidationError(_("Write the host alone, without scheme, port and path."))
+            raise ValidationError(_("Enter only the host, without scheme, port or path."))
         return host
 
 
@@ -96,9 +96,7 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Admin action of the app's ``ClientHost``: let in applications of the hosts."""
         self._decide(request, queryset, ClientHost.Decision.ALLOWED)
 
-    @admin.action(
-        description=_("Block the chosen hosts, and end all access of their applications"), permissions=["change"]
-    )
+    @admin.action(description=_("Block the chosen hosts and end their applications' access"), permissions=["change"])
     def block(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
         """Admin action of the app's ``ClientHost``: block the hosts, and end all access of their applications."""
         self._decide(request, queryset, ClientHost.Decision.BLOCKED)

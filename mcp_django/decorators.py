@@ -107,7 +107,7 @@ def action(
         ImproperlyConfigured: the permissions are text.
     """
     if isinstance(permissions, str):
-        raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
+        raise ImproperlyConfigured(f'permissions of an action must be a list such as ["change"], not {permissions!r}.')
     from .exposures.declared_actions import ActionOptions, runs_anywhere
 
     def wrapper(function: F) -> F:

@@ -72,9 +72,9 @@ NOTHING = (
 TEMPLATES = (
     "Resources: django://{app_label}/{model_name}/{pk} is one record, django://{app_label}/{model_name} the first page "
     "of a model, django://{app_label}/{model_name}/schema its description, django://asking all that filters and "
-    "aggregates can ask."
+    "aggregates can do."
 )
-MANY_MODELS = "list_models finds the models of a question."
+MANY_MODELS = "list_models finds the models for a question."
 MAX_NAMED_MODELS = 60
 MAX_INSTRUCTIONS = 2_000
 
@@ -177,7 +177,7 @@ class MCPSite:
         """
         for model in [models] if isinstance(models, type | str) else models:
             if not isinstance(model, ModelBase):
-                raise ImproperlyConfigured(f"{model!r} is no model: register takes the model's class.")
+                raise ImproperlyConfigured(f"{model!r} is not a model: register takes the model's class.")
             if model._meta.abstract:
                 raise ImproperlyConfigured(f"The model {model.__name__} is abstract: it has no rows to expose.")
             if model in self._registry:
@@ -252,7 +252,7 @@ class MCPSite:
         if not issubclass(built, AdminExposure):
             return built(model, self)
         if model_admin is None:
-            raise NotRegistered(f"{model._meta.label} has no ModelAdmin that an AdminExposure could speak for.")
+            raise NotRegistered(f"{model._meta.label} has no ModelAdmin for an AdminExposure to use.")
         return built(model, self, model_admin)
 
     def may_show(self, model: type[Model]) -> bool:

@@ -51,7 +51,7 @@ def load_middleware(name: str, get_response: GetResponse) -> GetResponse:
     """Instantiate one call middleware around ``get_response``; on MiddlewareNotUsed, return ``get_response``."""
     factory = import_string(name)
     if not getattr(factory, "sync_capable", True):
-        raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is asynchronous alone: calls run in threads.")
+        raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is async only: calls run in threads.")
     try:
         made: GetResponse | None = factory(get_response)
     except MiddlewareNotUsed:

@@ -192,7 +192,7 @@ def _choices(query: str) -> dict[str, list[str]]:
 def _switch(value: str) -> bool:
     found = SWITCHES.get(value.strip().lower())
     if found is None:
-        raise UnreadableAddress(f"read_only in the URL is 1 or 0, not {value[:20]!r}.")
+        raise UnreadableAddress(f"read_only in the URL must be 1 or 0, not {value[:20]!r}.")
     return found
 
 

@@ -58,8 +58,8 @@ QUOTES: Final = str.maketrans("“”„«»", "'''''")
 # Clients that cannot show a form accept it unfilled, without their user having seen it.
 UNFILLED: Final = "Nothing was entered: fill in the form, or decline."
 CHANGED: Final = (
-    "Nothing was changed: what would be done is not what was shown, or confirm_token was used, has expired or belongs "
-    "to another call. This is what would be done now."
+    "Nothing was changed: the call would no longer do what was shown, or confirm_token was used, has expired or "
+    "belongs to another call. This is what it would do now."
 )
 
 
@@ -183,7 +183,7 @@ def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text
     """Open the ``requestState`` of a confirmed or answered call, as :func:`seal_state` sealed it for this caller."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
-        logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
+        logger.info("State of %s refused: %s", method, "not for this call, or too old" if data is None else "future")
         raise InvalidParams(STATE_ERROR)
     state: dict[str, Any] = orjson.loads(data)
     return state

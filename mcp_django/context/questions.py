@@ -35,7 +35,7 @@ MAX_REASON: Final = 1_000
 # Seconds by which the clocks of workers may differ.
 CLOCK_SKEW: Final = 60
 UNKNOWN_NONCE: Final = (
-    "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in some seconds."
+    "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in a few seconds."
 )
 # One text for all causes; only the log says which it was.
 STATE_ERROR: Final = (
@@ -104,7 +104,7 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
     try:
         is_good = bool(required_cache.add(key, True, max_age + CLOCK_SKEW))
     except Exception as error:
-        logger.warning("Nothing can be confirmed, as the cache does not answer: %s", type(error).__name__)
+        logger.warning("Nothing can be confirmed: the cache does not answer (%s)", type(error).__name__)
         raise ToolError(UNKNOWN_NONCE) from None
     if is_good and (record := CURRENT.get()) is not None:
         record.spent.append(key)
@@ -244,7 +244,7 @@ class Answers:
                 fresh[key] = [digest, answer]
         kept = {key: value for key, value in {**self._kept, **fresh}.items() if key not in digests}
         if kept and len(json.dumps(kept)) > MAX_STATE_BYTES:
-            raise ToolError("The answers to what was asked are too long. Nothing was changed. Answer in fewer words.")
+            raise ToolError("The answers are too long. Nothing was changed. Answer in fewer words.")
         state: dict[str, Any] = {"nonce": secrets.token_urlsafe(16), "round": self._round + 1, "asked": digests}
         unfilled = {key: times for key, times in self._unfilled.items() if times and key in digests}
         more = {"kept": kept or None, "unfilled": unfilled or None, "progress": self.progress}

@@ -176,7 +176,7 @@ class MCPContext:
         from ..schema.json_values import to_jsonable
 
         if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is none of {', '.join(LOG_LEVELS)}")
+            raise ValueError(f"{level!r} is not one of {', '.join(LOG_LEVELS)}")
         severity = LOG_LEVELS.index(level)
         least = self.log_level or (self.session.log_level if self.session is not None else None)
         if self.notify is None or least not in LOG_LEVELS or severity < LOG_LEVELS.index(least):
@@ -185,7 +185,7 @@ class MCPContext:
         if number > MAX_LOG_MESSAGES:
             return
         if number == MAX_LOG_MESSAGES:
-            level, data, logger = least, f"Only {MAX_LOG_MESSAGES} log messages of one call are sent.", ""
+            level, data, logger = least, f"Only {MAX_LOG_MESSAGES} log messages per call are sent.", ""
         named = {"logger": logger} if logger else {}
         value = data if isinstance(data, str) and len(data) < MAX_LOG_BYTES else to_jsonable(data)
         encoded = orjson.dumps(value)
@@ -202,7 +202,7 @@ class MCPContext:
             ValueError: there is no such capability.
         """
         if capability not in CAPABILITIES:
-            raise ValueError(f"{capability!r} is none of {', '.join(CAPABILITIES)}")
+            raise ValueError(f"{capability!r} is not one of {', '.join(CAPABILITIES)}")
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
@@ -247,7 +247,7 @@ class MCPContext:
             ValueError: ``url`` is not an absolute URL of a page.
         """
         if not PAGE.fullmatch(url) or not urlsplit(url).hostname:
-            raise ValueError(f"{url[:200]!r} is no URL that a person could be sent to")
+            raise ValueError(f"{url[:200]!r} is not a URL to which a person can be sent")
         self.put(ELICITATION, {"mode": "url", "message": str(message), "url": url}, lambda content: None, key)
 
     def sample(

@@ -45,12 +45,12 @@ logger = logging.getLogger("mcp_django.actions")
 LIST: Final = "_changelist"
 # Endings of the URL names of the admin's own views, which have tools of their own.
 DJANGOS: Final = frozenset({"_add", "_change", "_changelist", "_delete", "_history"})
-ELSEWHERE: Final = "The action redirected to another admin page; what that page does was not done."
+ELSEWHERE: Final = "The action redirected to another admin page, which was not opened."
 # Scheme of the URIs of files that are kept in the cache for MAX_AGE seconds.
 SCHEME: Final = "attachment:"
 # Maximum characters of text, or bytes of another file, that a result contains itself.
 SHOWN: Final = 2_000
-NOTE: Final = "Read the uri as a resource, or with get_record as pk."
+NOTE: Final = "Read the uri as a resource, or give it to get_record as pk."
 TEXT_TYPES: Final = re.compile(r"text/|application/([a-z.-]+\+)?(json|xml|yaml|csv|javascript|x-ndjson)")
 UNSAFE_NAME: Final = re.compile(r"[^\w. -]+")
 MAX_PAGE_TEXT: Final = 1_000
@@ -96,7 +96,7 @@ class Download:
             # Some cache backends silently drop every value, or values of this size.
             return bool(cache.has_key(key))
         except Exception as error:
-            logger.warning("A file goes with its result, as the cache does not keep it: %s", type(error).__name__)
+            logger.warning("A file is sent with its result: the cache does not keep it (%s)", type(error).__name__)
             return False
 
 
@@ -371,7 +371,7 @@ def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> Re
             return ResponseContent(page=ActionPage(found, form, title, target=path))
     # A form in the context counts only if the page renders it: the page may say why there is nothing to ask.
     if asking or (form is not None and any(_asks(found, form) for found in every)):
-        raise ToolError("This action goes on in a page of its own. Nothing was changed. Run it in the admin.")
+        raise ToolError("This action continues on a page of its own. Nothing was changed. Run it in the admin.")
     text = " ".join(part for found in every for part in found.text)
     return ResponseContent(text=text[: request.mcp.result_chars])
 
@@ -419,7 +419,7 @@ def destination(request: MCPRequest, location: str) -> ResponseContent:
     for exposure in access_of(request).exposures if "admin" in match.app_names else ():
         page = f"{exposure.opts.app_label}_{exposure.opts.model_name}_"
         if match.url_name == f"{page}changelist":
-            return ResponseContent(note=f"The action leads on to a list of {exposure.label}.")
+            return ResponseContent(note=f"The action leads to a list of {exposure.label}.")
         if match.url_name == f"{page}change":
             try:
                 row = access_of(request)[exposure].get_row(unquote(match.kwargs["object_id"]))

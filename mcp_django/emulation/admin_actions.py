@@ -247,7 +247,7 @@ class ActionCall:
                 return self._ask(self._consent, errors=[CHANGED])
             self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
         elif self.form:
-            raise ToolError("form answers a question: call without it first, then again with it and confirm_token.")
+            raise ToolError("form answers a question: call without it first, then with it and confirm_token.")
         elif self.confirms and not needs_token:
             steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
         answers, *_ = answered_together(steps)

@@ -33,9 +33,9 @@ COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fie
 # How the log names the hooks that decide what a page shows.
 PAGE: Final = "The change page"
 NOT_ADMITTED: Final = (
-    "The admin of this server does not let this user in through this client, so nothing of it is shown. If it asks for "
-    "a second factor, this access was granted without one: the user has to sign in to the site with the second factor, "
-    "and then to connect this client again."
+    "The admin of this server does not let this user in through this client, so none of it is shown. If it asks for a "
+    "second factor, this access was granted without one: the user has to sign in to the site with the second factor, "
+    "and then connect this client again."
 )
 
 

@@ -49,7 +49,7 @@ FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
 # Django's ContentType: callers can name the model, because nobody knows the key of its row.
 CONTENT_TYPE: Final = "contenttypes.contenttype"
-UNREADABLE: Final = "A value of this field is not written so."
+UNREADABLE: Final = "This is not how to write a value of this field."
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
 
 

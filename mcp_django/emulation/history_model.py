@@ -257,7 +257,7 @@ class ChangedFilter(NamedFilter):
                 found |= Q(model=source.exposure.label, stored__regex=_pattern(shown))
         if missing:
             text = next(iter(missing.values()))
-            raise ToolError(f"The history tells of no field {text[:60]!r}. {alternatives(text, known)}")
+            raise ToolError(f"The history has no field {text[:60]!r}. {alternatives(text, known)}")
         return queryset.filter(found)
 
 

@@ -37,7 +37,7 @@ from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 MAX_ON_PAGE: Final = 500
 MAX_GIVEN: Final = 200
 NOT_SAVED: Final = "Nothing was saved."
-EMPTY: Final = "nothing differs from an empty row, so that there is nothing to add; give its values"
+EMPTY: Final = "it is the same as an empty row, so there is nothing to add; give its values"
 
 
 class Row:
@@ -113,7 +113,7 @@ class InlinePost:
         new = sum(not row.exists for row in self.rows)
         left = sum(not row.delete for row in self.rows)
         if new and left > self.draft.max_num and self.permits("add"):
-            self.problems.append(f"{self.name}: there may be at most {self.draft.max_num} rows, and not {left}")
+            self.problems.append(f"{self.name}: at most {self.draft.max_num} rows are allowed, not {left}")
         while len(self.rows) < self.draft.min_num:
             self._new_row(f"{self.name}[{len(items)}]")
         self.entries = management_entries(self.draft, len(self.rows), sum(row.exists for row in self.rows))
@@ -157,10 +157,10 @@ class InlinePost:
         else:
             row = None if isinstance(pk, bool) else known.get(str(pk))
         if row is None:
-            self.problems.append(f"{path}: {self.name} has no row with this pk; get_record shows those that there are")
+            self.problems.append(f"{path}: {self.name} has no row with this pk; get_record shows its rows")
             return
         if row.given:
-            self.problems.append(f"{path}: this row is named twice")
+            self.problems.append(f"{path}: this row is given twice")
             return
         row.path, row.given = path, True
         try:

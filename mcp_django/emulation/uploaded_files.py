@@ -46,7 +46,7 @@ USAGE: Final = (
     'Give {"name": "manual.pdf", "base64": "..."} or {"name": "notes.txt", "text": "..."}; leave the field out to keep '
     "the file."
 )
-UNSENT: Final = "There is no such upload: nothing was sent to its URL, or it is over. Call create_upload again."
+UNSENT: Final = "There is no such upload: nothing was sent to its URL, or it has ended. Call create_upload again."
 BOMB: Final = "The image has too many pixels."
 # Names of Windows devices, with any file extension.
 DEVICE: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
@@ -67,7 +67,7 @@ def file_entries(request: MCPRequest, field: Field, html_name: str, value: Any) 
         raise ValidationError(field.error_messages["required"], code="required")
     widget = unwrapped(field.widget)
     if not hasattr(widget, "clear_checkbox_name"):
-        raise ValidationError("The file can be replaced, but not taken away.")
+        raise ValidationError("The file can be replaced, but not removed.")
     return [(widget.clear_checkbox_name(html_name), "on")]
 
 
@@ -92,21 +92,21 @@ def read_file_value(request: MCPRequest, value: Any) -> SimpleUploadedFile:
         try:
             data = content.encode()
         except UnicodeEncodeError:
-            raise ValidationError("text has a character that is half of one.") from None
+            raise ValidationError("text has half a character (a lone surrogate).") from None
     else:
         text = "".join((content[len(match[0]) :] if (match := DATA_URL.match(content)) else content).split())
         _check_size(len(text) * 3 // 4 - 2)
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError:
-            raise ValidationError("base64 is not valid: it has other characters, or is cut.") from None
+            raise ValidationError("base64 is not valid: it has other characters, or is cut off.") from None
     _check_size(len(data))
     return SimpleUploadedFile(name, data, mimetypes.guess_type(name)[0] or BINARY)
 
 
 def _check_size(size: int) -> None:
     if size > settings.MAX_FILE_BYTES:
-        raise ValidationError(f"The file has {size} bytes, of at most {settings.MAX_FILE_BYTES}.")
+        raise ValidationError(f"The file has {size} bytes; the limit is {settings.MAX_FILE_BYTES}.")
 
 
 def safe_name(value: Any) -> str:

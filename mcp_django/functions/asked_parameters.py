@@ -195,4 +195,4 @@ def _read(report: Any) -> tuple[float | None, float | None, str]:
             return done, total, ""
         case (int() | float() as done, int() | float() | None as total, message):
             return done, total, str(message)
-    raise TypeError(f"a tool yields its progress, such as (done, total) or a text, and not {type(report).__name__}")
+    raise TypeError(f"a tool yields its progress, such as (done, total) or a text, not {type(report).__name__}")

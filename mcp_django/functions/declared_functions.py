@@ -76,9 +76,9 @@ def given_by_name(
     found = [item for item in signature_of(function).parameters.values() if item.name not in skip]
     for item in found:
         if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
-            raise ImproperlyConfigured(f"{item.name}: arguments are given by name, each with a parameter of its own")
+            raise ImproperlyConfigured(f"{item.name}: arguments are passed by name, so each needs its own parameter")
         if not untyped and item.annotation is item.empty and type(item.default) not in (str, int, float, bool):
-            text = f"{item.name} needs a type annotation, from which clients learn what it takes"
+            text = f"{item.name} needs a type annotation, which tells clients what it takes"
             raise ImproperlyConfigured(text)
     return found
 
@@ -102,7 +102,7 @@ def look_at(
         except ImproperlyConfigured as error:
             raise ImproperlyConfigured(f"{getattr(function, '__qualname__', function)}: {error}") from None
     if isinstance(permissions, str) or not all("." in item for item in permissions):
-        raise ImproperlyConfigured(f'{name}: permissions are a list such as ["shop.view_order"]')
+        raise ImproperlyConfigured(f'{name}: permissions must be a list such as ["shop.view_order"]')
     return name
 
 

@@ -18,7 +18,7 @@ def json_or_text(value: Any) -> Any:
             return decode_text(value)
         except TooMuch:
             # JSON within a text has the same limits as a whole message.
-            raise ToolError(f"The JSON is nested over {MAX_DEPTH} levels or has over {MAX_ITEMS} items.") from None
+            raise ToolError(f"The JSON is nested over {MAX_DEPTH} levels deep or has over {MAX_ITEMS} items.") from None
         except ParseError:
             return value
     return value

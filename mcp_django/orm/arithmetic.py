@@ -69,7 +69,7 @@ def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Ca
         return target_of(access_of(request)[exposure], text.strip(), usable)
     found = _Parser(text, lambda name: target_of(access_of(request)[exposure], name, Column.is_countable)).read()
     if not usable(found.column):
-        raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which is of no use here.")
+        raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which cannot be used here.")
     return found
 
 
@@ -148,7 +148,7 @@ def length(text: Any) -> Target:
     try:
         found = kind_of(DURATION).parse(DURATION, text if is_length else None)
     except ValueError:
-        raise ToolError(f"{str(text)[:40]!r} is no duration: write 5d, 2w, 3h or 30min.") from None
+        raise ToolError(f"{str(text)[:40]!r} is not a duration: write 5d, 2w, 3h or 30min.") from None
     return Target(text, Column(text, "field", field=DURATION), Value(found, output_field=DURATION))
 
 
@@ -176,7 +176,7 @@ def combined(left: Target, sign: str, right: Target) -> Target:
     words = (_word(left), _word(right))
     made = _temporal(left, sign, right, words) if {*words} & {*_DATES, "duration"} else _numeric(left, sign, right)
     if made is None or not {*words} <= {*_NUMBERS, *_DATES, "duration"}:
-        raise ToolError(f"{left.name} {sign} {right.name} means nothing: a {words[0]} and a {words[1]}.")
+        raise ToolError(f"{left.name} {sign} {right.name} cannot be computed: a {words[0]} and a {words[1]}.")
     name = f"{_bracketed(left, sign)}{sign}{_bracketed(right, sign)}"
     field, expression = made
     return Target(name, Column(name, "field", field=field), expression, (*left.narrowed, *right.narrowed))

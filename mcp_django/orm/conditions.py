@@ -427,7 +427,7 @@ def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
     """Yield the hint that a condition applies by default, as in the admin, although the client did not name it."""
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
-        yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
+        yield f"As in the admin, the filter {', '.join(names)} applies by default: describe_model lists its choices."
 
 
 def is_moving(filters: Sequence[Filter]) -> bool:
@@ -520,7 +520,7 @@ def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
     if costly and matches_here(queryset.db):
         for pattern in _patterns(queryset.query):
             if any(text in pattern.casefold() for text in costly):
-                raise ToolError("This database takes only simple regular expressions: leave out * + ? { and |.")
+                raise ToolError("This database allows only simple regular expressions: leave out * + ? { and |.")
 
 
 def _patterns(node: Any) -> Iterator[str]:

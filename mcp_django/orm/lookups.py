@@ -156,7 +156,7 @@ def _temporal(path: FieldPath, lookup: str, value: Any, now: datetime | None) ->
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
         spans = [_bounds(path.field, item, now) for item in _values(value)]
         if any(first != last for first, last in spans):
-            raise ValueError('single points in time; name several stretches of time with "or"')
+            raise ValueError('single points in time; combine several periods with "or"')
         return Condition(path, "in", tuple(dict.fromkeys(first for first, _ in spans)), given)
     if lookup == "range" and (not isinstance(value, str) or (given is None and "," in value)):
         one, other = _two(value)

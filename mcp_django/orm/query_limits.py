@@ -23,9 +23,7 @@ ADVICE: Final = (
 )
 TOO_SLOW: Final = f"The database took too long. {ADVICE}"
 # SQLite's parser has a limit for nested brackets.
-TOO_DEEP: Final = (
-    "The question is nested too deep for the database. Ask with fewer brackets or fewer nested conditions."
-)
+TOO_DEEP: Final = "The query is nested too deeply for the database. Use fewer brackets or fewer nested conditions."
 # Seconds between two checks of the watching thread, and seconds without a call after which it ends.
 TICK: Final = 0.1
 IDLE: Final = 30.0

@@ -422,7 +422,7 @@ class _PageBuilder:
             keys = self.pks if kind == "many" else self.read[cell.position]
             listed, cut = linked_values(self.request, column.field, keys)
             if cut:
-                self.notes[f"{column.name} lists {MAX_RELATED} at most"] = column.name
+                self.notes[f"{column.name} lists at most {MAX_RELATED}"] = column.name
             return listed
         if kind == "generic":
             assert cell.label is not None
@@ -431,7 +431,7 @@ class _PageBuilder:
             followed = self.followed.setdefault(column.name, set())
             computed, one_by_one = each_row(self.instances, partial(self.compute, column), followed)
             if one_by_one:
-                note = f"{column.name} makes a query for each row: leave it out of fields for a quicker page"
+                note = f"{column.name} needs a query for each row: leave it out of fields for a faster page"
                 self.notes[note] = column.name
             return computed
         if kind == "serialized":
@@ -444,7 +444,7 @@ class _PageBuilder:
         return self.read[cell.position]
 
     def note_failure(self, column: Column) -> None:
-        self.notes[f"{column.name}: a value could not be made and is null"] = column.name
+        self.notes[f"{column.name}: a value could not be computed and is null"] = column.name
 
     def compute(self, column: Column, row: Any) -> Any:
         """Read a computed column from a row; return None where the project's code has no value or fails."""

@@ -118,7 +118,7 @@ def exposure_argument(
         fitting = list(filter(fits, labels))
         if len(fitting) > MAX_FITTING or 1 < len(fitting) == len(labels):
             fitting = []
-        which = f"Those with all that the call names: {', '.join(fitting)}." if len(fitting) > 1 else ""
+        which = f"Models with all these names: {', '.join(fitting)}." if len(fitting) > 1 else ""
         which = which or f"One of: {', '.join(labels)[:MAX_LABELS]}. list_models describes them."
         repair = with_model(label, fitting[0], is_spelling=False) if len(fitting) == 1 else None
         raise ToolError(f"The argument model is missing. {which}", repair=repair) from None
@@ -152,7 +152,7 @@ def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iter
     """Yield a hint for an argument of a tool, such as ``limit``, that is above its maximum."""
     most = settings.MAX_PAGE_SIZE if most is None else most
     if value is not None and _whole_number(value, most) > most:
-        yield f"{what} is {most} at most"
+        yield f"{what} is at most {most}"
 
 
 def _whole_number(value: Any, most: int) -> int:
@@ -205,7 +205,7 @@ class RowArguments:
         request, exposure = self.request, self.exposure
         message = f"{exposure.label} has no field {text[:60]!r}."
         if text in ("*", "all"):
-            hint = f"{message} Without fields, a page has those of the list."
+            hint = f"{message} Without fields, a page has the columns of the list."
             return ToolError(hint, repair=without_argument("fields"))
         if "(" in text:
             return ToolError(f"{message} Totals and counts: aggregate_records.")

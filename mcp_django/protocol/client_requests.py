@@ -73,7 +73,7 @@ def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any
             return {"sampling": {"tools": {}} if _has_tools(method, params) else {}}
         case "roots/list":
             return {"roots": {}}
-    raise ValueError(f"{method!r} is nothing that a client is asked")
+    raise ValueError(f"{method!r} is not a request to a client")
 
 
 def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool
         ValueError: the revision does not have this request (see :func:`method_known`), or a form cannot have a field.
     """
     if not method_known(method, version, params):
-        raise ValueError(f"{version} cannot ask {method} like this")
+        raise ValueError(f"{version} does not have {method} like this")
     match method:
         case "elicitation/create":
             return _shape_url(params, version) if _is_url(method, params) else _shape_form(params, version, as_text)
@@ -242,7 +242,7 @@ def _field(name: str, field: Mapping[str, Any], version: str, as_text: bool) -> 
     if kind == "string" and _choices(field):
         return _one(field, version)
     if kind not in KEYWORDS:
-        raise ValueError(f"{name!r} is no field of a form: a string, a number, a boolean, a choice or several choices")
+        raise ValueError(f"{name!r} is not a form field: a string, a number, a boolean, a choice or several choices")
     known = COMMON | KEYWORDS[kind]
     if kind != "boolean" and not is_at_least(version, CHOICES_SINCE):
         known -= {"default"}

@@ -284,7 +284,7 @@ def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, st
     if not isinstance(responses, dict):
         raise InvalidParams("Invalid params: inputResponses must be an object")
     if not isinstance(state, str) or len(state) > MAX_STATE_CHARS:
-        raise InvalidParams("Invalid params: requestState must be a string as this server made it")
+        raise InvalidParams("Invalid params: requestState must be the string that this server sent")
     if len(responses) > MAX_RESPONSES or _size(responses) > MAX_RESPONSE_BYTES:
         raise InvalidParams(
             f"Invalid params: inputResponses has over {MAX_RESPONSES} members or {MAX_RESPONSE_BYTES} bytes"

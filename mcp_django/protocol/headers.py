@@ -181,11 +181,11 @@ def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
             continue
         name, kind = position[ANNOTATION], position.get("type")
         if not path:
-            raise ValueError(f"{ANNOTATION} {name!r} is not on a property that properties alone lead to")
+            raise ValueError(f"{ANNOTATION} {name!r} is not on a property that only properties lead to")
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise ValueError(f"{ANNOTATION} {name!r} is not a token that a header's name can hold")
         if kind not in PRIMITIVES:
-            raise ValueError(f"{ANNOTATION} {name!r} is on a parameter that is no string, integer or boolean")
+            raise ValueError(f"{ANNOTATION} {name!r} is on a parameter that is not a string, integer or boolean")
         header = PARAM_PREFIX + name.lower()
         if header in found:
             raise ValueError(f"{ANNOTATION} {name!r} is used twice")

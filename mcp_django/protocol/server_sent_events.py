@@ -53,7 +53,7 @@ def retry(ms: int) -> bytes:
 
 def _retry_line(ms: int) -> bytes:
     if ms < 0:
-        raise ValueError("a time to wait is not negative")
+        raise ValueError("a time to wait cannot be negative")
     return b"retry: %d\n" % ms
 
 
@@ -61,7 +61,7 @@ def _id_line(identifier: str | None) -> bytes:
     if identifier is None:
         return b""
     if parse_event_id(identifier) is None:
-        raise ValueError(f"{identifier!r} is no event id")
+        raise ValueError(f"{identifier!r} is not an event id")
     return b"id: " + identifier.encode() + b"\n"
 
 
@@ -73,7 +73,7 @@ def event_id(stream: str, seq: int) -> str:
     """
     found = f"{stream}.{seq}"
     if parse_event_id(found) is None:
-        raise ValueError(f"{found!r} is no event id")
+        raise ValueError(f"{found!r} is not an event id")
     return found
 
 

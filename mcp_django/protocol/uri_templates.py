@@ -72,7 +72,7 @@ class UriTemplate:
         while rest:
             literal, brace, rest = rest.partition("{")
             if "}" in literal:
-                raise ValueError(f"{template!r} has a brace that closes nothing")
+                raise ValueError(f"{template!r} has a closing brace without an opening one")
             if literal:
                 self._parts.append(literal)
             if brace:

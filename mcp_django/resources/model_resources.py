@@ -81,7 +81,7 @@ class Resources:
             found.append({"uri": page_uri(exposure), "name": exposure.label, "title": title, **about, "mimeType": JSON})
             found.append({"uri": schema_uri(exposure), "name": f"{exposure.label} schema", "mimeType": JSON})
         if found and not cursor:
-            about = {"title": "How to ask", "description": "All that filters and aggregates can ask"}
+            about = {"title": "How to ask", "description": "All that filters and aggregates can do"}
             found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
         own = [] if cursor else self._functions(template=False)
         if len(exposures) <= LIST_PAGE:

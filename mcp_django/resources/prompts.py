@@ -125,7 +125,7 @@ class Prompt(ProjectFunction):
         wire["messages"] = messages = []
         for item in items:
             if not isinstance(item, (str, Message, Model, *_BLOCKS)):
-                raise TypeError(f"The prompt {self.name} returned {type(item).__name__}, which is no message")
+                raise TypeError(f"The prompt {self.name} returned {type(item).__name__}, which is not a message")
             message = item if isinstance(item, Message) else Message("user", item)
             messages.append(message.to_wire(request))
         return wire

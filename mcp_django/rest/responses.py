@@ -41,7 +41,7 @@ HEAD: Final = 200
 # Maximum number of errors in a refusal, and maximum characters of each.
 MAX_LINES: Final = 8
 MAX_LINE: Final = 300
-ELSEWHERE: Final = "The view leads on to another page, which cannot be followed here."
+ELSEWHERE: Final = "The view leads to another page, which cannot be followed here."
 ROWS: Final = "results"
 # Names of links to other pages: those of REST framework's paginators, and others that projects use.
 LINKS: Final = ("next", "previous", "prev", "first", "last")

@@ -111,7 +111,7 @@ def base_name(prefix: str) -> str:
     """Name the routes of a ViewSet for its tools, by the prefix of the routes."""
     name = UNSAFE.sub("_", PARAMETER.sub("", prefix).lower()).strip("_")
     if not name:
-        raise ImproperlyConfigured(f"The prefix {prefix!r} names nothing: give a name.")
+        raise ImproperlyConfigured(f"The prefix {prefix!r} has no name in it: give one.")
     return name
 
 

@@ -44,7 +44,7 @@ NOTES: Final[Mapping[str, str]] = {
     "update": "What is left out gets its default; to change single fields, use the tool for that.",
     "partial_update": "Fields that are left out keep their values.",
 }
-ASKS: Final = "The first call does nothing: it shows the row and gives a confirm_token; the same call with it goes on."
+ASKS: Final = "The first call changes nothing: it shows the row and gives a confirm_token; repeat the call with it."
 NEXT: Final = "Nothing has been done yet. If it is right, call again with the same arguments and confirm_token."
 MAX_DESCRIPTION: Final = 1_000
 MAX_SHOWN: Final = 2_000
@@ -241,10 +241,10 @@ def declare(
 ) -> tuple[list[ViewSetTool], list[FunctionResource]]:
     """Return the tools and the resources; see :meth:`mcp_django.sites.MCPSite.register_viewset`."""
     if not (isinstance(viewset, type) and issubclass(viewset, ViewSetMixin)):
-        raise ImproperlyConfigured(f"{viewset!r} is no ViewSet of REST framework.")
+        raise ImproperlyConfigured(f"{viewset!r} is not a ViewSet of REST framework.")
     for option, value in (("actions", actions), ("confirm", confirm)):
         if isinstance(value, str):
-            raise ImproperlyConfigured(f'{option} is a list such as ["list", "retrieve"].')
+            raise ImproperlyConfigured(f'{option} must be a list such as ["list", "retrieve"].')
     chosen = name or base_name(prefix)
     queryset = getattr(viewset, "queryset", None)
     registration = Registration(

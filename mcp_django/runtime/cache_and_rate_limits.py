@@ -150,7 +150,7 @@ def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
     try:
         return hit(name, who, rate)
     except Exception as error:
-        logger.warning("%s are not counted, as the cache does not answer: %s", name.capitalize(), type(error).__name__)
+        logger.warning("%s are not counted: the cache does not answer (%s)", name.capitalize(), type(error).__name__)
         return None
 
 

@@ -46,7 +46,7 @@ SHORT_REST: Final = 1.0
 AFTER_FAILURE: Final = 5.0
 
 # The error message for the client.
-BUSY: Final = "The server is busy. Nothing was done. Repeat the call in some seconds."
+BUSY: Final = "The server is busy. Nothing was done. Repeat the call in a few seconds."
 
 
 class Busy(Exception):

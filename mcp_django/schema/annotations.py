@@ -141,7 +141,7 @@ def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
     if origin in (Union, types.UnionType):
         kinds = [compile_annotation(member, stack) for member in arguments if member is not type(None)]
         if not kinds:
-            raise ImproperlyConfigured("a parameter that is always null says nothing")
+            raise ImproperlyConfigured("a parameter that is always null is useless")
         found = kinds[0] if len(kinds) == 1 else AnyOf(tuple(kinds))
         return Nullable(found) if type(None) in arguments else found
     if origin is Literal:
@@ -153,7 +153,7 @@ def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
         return Array(item, _ARRAYS[origin])
     if origin in _MAPPINGS:
         if arguments and unwrap(arguments[0]).annotation not in (str, Any):
-            raise ImproperlyConfigured("the keys of a JSON object are strings")
+            raise ImproperlyConfigured("the keys of a JSON object must be strings")
         return Dictionary(compile_annotation(arguments[1], stack) if arguments else Anything())
     if _hashable(annotation) and annotation in _SCALARS:
         return _SCALARS[annotation]

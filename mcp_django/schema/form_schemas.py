@@ -399,7 +399,7 @@ def question_schema(form: forms.BaseForm) -> dict[str, Any]:
     fields = fields_of(form)
     lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
     if lost:
-        raise ImproperlyConfigured(f"{type(form).__name__}.{lost[0]} is no field that a client's user can be asked for")
+        raise ImproperlyConfigured(f"{type(form).__name__}.{lost[0]} is not a field that a user can be asked for")
     properties = {name: field for name, field in fields.items() if field is not None}
     return object_schema(properties, [name for name in properties if is_required(form.fields[name])])
 

@@ -71,7 +71,7 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
             required, own = kind.get("required", ()), kind.get("properties", {})
             members = [Parameter(name, _type_of(field), name in required) for name, field in own.items()]
         except (ValueError, TypeError, KeyError) as error:
-            raise ImproperlyConfigured(f"the schema is none of a form: {error}") from None
+            raise ImproperlyConfigured(f"the schema is not one of a form: {error}") from None
         return QuestionForm(kind, _of_members(Object(tuple(members))).read)
     name = key or VALUE
     try:
@@ -171,7 +171,7 @@ def _primitive(kind: Type, name: str) -> dict[str, Any]:
         case Array(item=Choice() as item):
             options = {**({} if item.labels else {"type": "string"}), **_options(item, "anyOf")}
             return {"type": "array", "items": options, **present(minItems=kind.min_items, maxItems=kind.max_items)}
-    raise ImproperlyConfigured(f"{name} is {kind.noun}, and a form has plain fields alone")
+    raise ImproperlyConfigured(f"{name} is {kind.noun}, but a form has only plain fields")
 
 
 def _options(kind: Choice, titled: str) -> dict[str, Any]:

@@ -194,7 +194,7 @@ class Type:
         """Return the value type with limits (``minimum``, ``max_length`` ...) added."""
         known = {field.name for field in fields(self)} & LIMITS
         if unknown := sorted(limits.keys() - known):
-            raise ImproperlyConfigured(f"{unknown[0]} does not go with {self.noun}")
+            raise ImproperlyConfigured(f"{unknown[0]} cannot be used with {self.noun}")
         return replace(self, **limits)
 
     def refuse(self, value: Any) -> Invalid:

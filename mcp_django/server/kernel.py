@@ -126,7 +126,7 @@ class Kernel:
         """
         call, mcp = self.call, self.request.mcp
         if call.method not in INPUT_REQUIRED_METHODS:
-            raise TypeError(f"{call.method} cannot ask")
+            raise TypeError(f"{call.method} cannot ask the client")
         required: dict[str, Any] = {}
         for question in questions:
             if not mcp.takes(question.method, question.params):

@@ -100,7 +100,7 @@ class ClientSession:
             try:
                 is_listening = cache.get(lease_key(self.id)) is not None
             except Exception as error:
-                logger.warning("Streams are not waited for, as the cache does not answer: %s", type(error).__name__)
+                logger.warning("Streams are not waited for: the cache does not answer (%s)", type(error).__name__)
                 is_listening = False
             if is_listening:
                 known.wait(KNOWN_WITHIN)
@@ -153,7 +153,7 @@ def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
     if uri in uris:
         return uris
     if len(uris) >= settings.MAX_SUBSCRIPTIONS:
-        raise InvalidParams(f"Invalid params: a session may subscribe to {settings.MAX_SUBSCRIPTIONS} resources")
+        raise InvalidParams(f"Invalid params: a session can subscribe to {settings.MAX_SUBSCRIPTIONS} resources")
     return [*uris, uri]
 
 

@@ -315,7 +315,7 @@ class Bus:
         try:
             event = orjson.dumps([topic, payload])
         except TypeError:
-            logger.exception("An event of the topic %s is no JSON", topic)
+            logger.exception("An event of the topic %s is not JSON", topic)
             self._count()
             return
         if len(event) > MAX_EVENT:
@@ -425,7 +425,7 @@ class Bus:
                     topic, payload = CHANGES, Changes.read(topic, payload)
                 self._deliver(topic, payload)
         except (KeyError, TypeError, ValueError):
-            logger.warning("A message in the group %s is not of this app", self._group)
+            logger.warning("A message in the group %s is not from this app", self._group)
 
     def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
         """Return whether a bus message of another process is new, and resync if a number before it is missing.

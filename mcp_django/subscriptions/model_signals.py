@@ -212,7 +212,7 @@ def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
             if changes := read(**kwargs):
                 after_commit(using, changes)
         except Exception:
-            logger.exception("A change of %s could not be told", kwargs.get("sender"))
+            logger.exception("A change of %s could not be announced", kwargs.get("sender"))
 
     return receive
 
@@ -227,7 +227,7 @@ def _changed_by_a_tool(rows: list[Model], **kwargs: Any) -> None:
     try:
         notify_changed(rows)
     except Exception:
-        logger.exception("A change of %s could not be told", kwargs.get("sender"))
+        logger.exception("A change of %s could not be announced", kwargs.get("sender"))
 
 
 @_recorded
@@ -322,7 +322,7 @@ def _read(target: Any) -> tuple[str | None, Changes]:
             return target.db, _changes(_rows_by_keys(target.model, pks or None))
     rows: Any = target if isinstance(target, (list, tuple, set, frozenset)) else [target]
     if not all(isinstance(row, Model) for row in rows):
-        raise TypeError(f"{type(target).__name__} is no row, queryset, model or URI")
+        raise TypeError(f"{type(target).__name__} is not a row, queryset, model or URI")
     alias = next((row._state.db or router.db_for_write(type(row), instance=row) for row in rows), None)
     return alias, _changes([found for row in rows for found in _rows_of(row)])
 

@@ -65,7 +65,7 @@ def check_tokens(subscriptions: Iterable[Subscription]) -> None:
         for auth, bearers in found.items():
             if auth not in good:
                 for subscription in bearers:
-                    subscription.end("the token is not good any more")
+                    subscription.end("the token is no longer valid")
 
 
 class Notifier:

@@ -137,7 +137,7 @@ class Subscriber:
     def lost(self, person: "ReloadedUser | None") -> str:
         """Return why the subscriber's subscriptions must end for its reloaded user, "" if they need not."""
         if person is None or not person.is_active:
-            return "the account is not active any more"
+            return "the account is no longer active"
         return "" if is_current(person.user, self._context.facts) else "the password has changed"
 
     def request(self, user: Any) -> MCPRequest:

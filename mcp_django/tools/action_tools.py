@@ -65,7 +65,7 @@ class ActionTool(Tool):
         self.parameters = frozenset(parameters)
         self.takes_key = not action.only_looks and "idempotency_key" not in parameters
         if clashing := parameters.keys() & RESERVED:
-            raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
+            raise ImproperlyConfigured(f"{action.key} cannot have a parameter named {', '.join(sorted(clashing))}.")
         # To save tokens, only run_action describes what all action tools share, and declares the rare arguments.
         asking: dict[str, Any] = {}
         if action.has_form:
@@ -213,8 +213,8 @@ class RunAction(Tool):
     name = "run_action"
     title = "Run action"
     description = (
-        "Run an action that describe_model lists on rows: pks, those that match filters and search, or all. If it "
-        "answers with a confirm_token, repeat with it."
+        "Run an action that describe_model lists on rows: pks, matches of filters and search, or all. If it answers "
+        "with a confirm_token, repeat with it."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

@@ -47,7 +47,7 @@ All members of an object must hold. null is `isnull`, a list is `in`, a date wit
   `{"difference": ["count", "paid"]}`, `percent_of_total:count`, `change:count` (in percent, from the period before)
 - group_by: `status`, `customer.name`, `created:month` (hour, day, week, month, quarter, year; weekday, hour_of_day,
   day_of_month, week_of_year, month_of_year, quarter_of_year), `total:100` (steps of a hundred)
-- fill: also the periods without rows. top: so many values of the first group. per: so many for each value of that group
+- fill: also the periods without rows. top: the first N of the first group. per: N for each value of that group
 - having: `{"sum_total__gte": 1000}`, `{"sum_total__gt": {"field": "sum_paid"}}`; ordering: `["-sum_total"]`
 
 ## Calls

@@ -48,7 +48,7 @@ CHANGES: Final = {
 VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
-GONE: Final = "It was saved, and is not among the rows that you may see."
+GONE: Final = "It was saved, but is not among the rows that you can see."
 
 
 class WriteTool(Tool):
@@ -99,7 +99,7 @@ class WriteTool(Tool):
         if not many and "pk" not in given:
             raise ToolError("Missing argument: pk for one row, or pks, or filters or search for all rows that match.")
         if many and "version" in given:
-            raise ToolError("version is that of one row: give it with pk. Nothing was changed.")
+            raise ToolError("version is for one row: give it with pk. Nothing was changed.")
         return BulkWrite(model.request, model.exposure, given, self.name, self.permission) if many else None
 
     def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:

@@ -102,7 +102,7 @@ class FunctionTool(Tool):
         if not asks and not any(isinstance(item.marker, Ask) for item in self.function.asked):
             return schema
         if clashing:
-            raise ImproperlyConfigured(f"{self.name} asks and may not have a parameter named {min(clashing)}")
+            raise ImproperlyConfigured(f"{self.name} asks and cannot have a parameter named {min(clashing)}")
         return {**schema, "properties": {**schema.get("properties", {}), **RESERVED}}
 
     def has_permission(self, request: MCPRequest) -> bool:
@@ -138,7 +138,7 @@ class FunctionTool(Tool):
             length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
         if length <= settings.RESULT_CHARS:
             return result
-        bound = f"Its result has {length} characters and {settings.RESULT_CHARS} is the most that is sent"
+        bound = f"Its result has {length} characters; at most {settings.RESULT_CHARS} are sent"
         if self.read_only:
             raise ToolError(f"{bound}: ask for less.")
         raise ToolError(f"The tool has done its work; do not call it again. {bound}.")

@@ -132,7 +132,7 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
     if _WIDTH.fullmatch(period) and Decimal(period):
         target = target_of(model, name, Column.is_summable)
         if kind_of(target.column.field).word == "duration":
-            raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
+            raise ToolError(f"{target.name} is a duration: buckets need a number.")
         return Group(f"{target.name}:{period}", alias, target, period)
     if period not in PERIODS:
         message = f"Unknown period {period[:40]!r}."

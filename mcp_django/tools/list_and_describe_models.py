@@ -59,7 +59,7 @@ class ListModels(RecordTool):
 
     name = "list_models"
     title = "List models"
-    description = "Models you may see, or that fit a query, and what you may do there."
+    description = "Models you may see, or that match a query, and what you may do there."
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "In any words"}},
@@ -101,11 +101,11 @@ class ListModels(RecordTool):
         if not rows:
             hint = "You may not view any model."
         elif query.strip() and not found:
-            hint = "No model matches, so these are all: ask for the nearest, or in other words."
+            hint = "No model matches, so these are all: use the nearest, or try other words."
         elif found and len(found) < len(exposures):
             hint = f"Best first. {hint} Not among them? leave query out to see all {len(exposures)}."
         if len(rows) < len(found or exposures):
-            hint = "There are more models: say in query what you look for."
+            hint = "There are more models: say in query what you need."
         columns = ["model", "title", "may", "description"]
         return ToolResult(structured={"returned": len(rows), "hint": hint, "columns": columns, "rows": rows})
 
@@ -389,5 +389,5 @@ class DescribeModel(RecordTool):
         # Return as many descriptions as fit into a result, but at least one.
         sizes = accumulate(len(orjson.dumps(entry, default=str)) for entry in described)
         kept = max(1, sum(size <= request.mcp.result_chars for size in sizes))
-        hint = {"hint": "Ask for the others by themselves."} if kept < len(described) else {}
+        hint = {"hint": "Ask for the others separately."} if kept < len(described) else {}
         return ToolResult(structured={"returned": kept, **hint, "models": described[:kept]})

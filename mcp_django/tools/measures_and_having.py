@@ -411,17 +411,17 @@ def _derived(asked: Asked, alias: str, measures: Sequence[Measure], later: Seque
     sources = []
     for name in asked.sources:
         if find_title(titles, name) is None and find_title(later, name) is not None:
-            raise ToolError(f"{function} is made of {name[:60]!r}, which needs it or is not known either.")
-        message = f"{function} is made of other aggregates of this call, not {name[:60]!r}."
+            raise ToolError(f"{function} uses {name[:60]!r}, which needs it or is not known.")
+        message = f"{function} uses other aggregates of this call, not {name[:60]!r}."
         sources.append(measures[position_of(titles, name, message, "aggregates")])
     if len(sources) != DERIVED[function]:
         raise ToolError(f'{function} takes {DERIVED[function]}, as in {{"ratio": ["refunded", "count"]}}.')
     kinds = [source.kind for source in alike(*sources)]
     for source, kind in zip(sources, kinds, strict=True):
         if kind not in (NUMBER, "duration") and not (function == "difference" and kind in DATES):
-            raise ToolError(f"{function} takes numbers and durations, and {source.title} is none.")
+            raise ToolError(f"{function} takes numbers and durations; {source.title} is neither.")
         if function == "change" and source.has_change:
-            raise ToolError(f"change cannot be of {source.title}, which is made of a change.")
+            raise ToolError(f"change cannot use {source.title}, which is made from a change.")
     if len(set(kinds)) > 1:
         names = " and ".join(source.title for source in sources)
         ways = "two numbers, two dates or two durations" if function == "difference" else "two numbers or two durations"

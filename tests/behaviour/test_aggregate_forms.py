@@ -185,10 +185,10 @@ class TestArithmetic:
             ("sum:(pages", "not understood at its end"),
             ("sum:pages;drop", "has no field"),
             ("sum:pages*;drop", "was not understood"),
-            ("sum:title*2", "means nothing"),
-            ("sum:published*2", "means nothing"),
-            ("sum:published-pages", "means nothing"),
-            ("sum:published+5d", "of no use"),
+            ("sum:title*2", "cannot be computed"),
+            ("sum:published*2", "cannot be computed"),
+            ("sum:published-pages", "cannot be computed"),
+            ("sum:published+5d", "cannot be used here"),
             ("sum:nope*2", "has no field 'nope'"),
             ("sum:author.secret_token*2", "has no field"),
             ("sum:" + "(" * 12 + "pages" + ")" * 12, "nested 8 deep"),
@@ -360,7 +360,7 @@ class TestResultsOfResults:
         text = refusal(
             AGGREGATE, library, model="testapp.book", aggregates=[*asked, "change:less"], group_by=["published:month"]
         )
-        assert "made of a change" in text
+        assert "made from a change" in text
 
     @pytest.mark.parametrize(
         "asked",
@@ -389,7 +389,7 @@ class TestResultsOfResults:
         ("aggregates", "told"),
         [
             (["count", {"ratio": ["count"]}], "ratio takes 2"),
-            (["count", {"ratio": ["count", "nope"]}], "made of other aggregates of this call"),
+            (["count", {"ratio": ["count", "nope"]}], "uses other aggregates of this call"),
             (["max:published", "count", "ratio:max_published/count"], "takes numbers"),
             (["count", "change:count"], "needs one period"),
             ([{"ratio": [1, 2]}], "An aggregate is"),

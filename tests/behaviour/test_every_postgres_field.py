@@ -131,7 +131,7 @@ def test_row_211_what_python_cannot_hold_costs_one_value(asking: Any, name: str,
     assert page["rows"] == [[row.pk, row.name, ["w"], None] for row in rows]
     found = call(GET, asking, model=LABEL, pk=rows[1].pk)
     assert (found["fields"]["words"], found["fields"][name]) == (["w"], None)
-    assert f"{name}: a value could not be made and is null" in found["hint"]
+    assert f"{name}: a value could not be computed and is null" in found["hint"]
 
 
 @pytest.mark.parametrize("text", ["empty", "(1.5,2]", "[1,1]"])

@@ -313,8 +313,8 @@ class TestFieldsAgainstFields:
             ({"pages": {"field": "author.secret_token"}}, "has no field"),
             ({"author": {"field": "owner"}}, "lead to different models"),
             ({"title__gt": {"field": "isbn"}}, "compares fields by exact, gt"),
-            ({"published__gt": {"field": "created", "plus": "5 months"}}, "no duration"),
-            ({"pages__gt": {"field": "pages", "plus": "5d"}}, "means nothing"),
+            ({"published__gt": {"field": "created", "plus": "5 months"}}, "not a duration"),
+            ({"pages__gt": {"field": "pages", "plus": "5d"}}, "cannot be computed"),
             ({"pages__gt": {"field": "pages*"}}, "not understood at its end"),
         ],
     )

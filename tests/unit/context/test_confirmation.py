@@ -223,7 +223,7 @@ def test_79_a_former_key_opens_a_state_and_a_foreign_one_does_not(request_):
 def test_73_the_cause_of_a_refusal_is_in_the_log_alone(request_, caplog):
     with caplog.at_level(logging.INFO, "mcp_django"):
         assert unopened(request_, text="x")
-    assert "not of this call or too old" in caplog.text
+    assert "not for this call, or too old" in caplog.text
 
 
 def test_objects_are_identified_in_any_order():

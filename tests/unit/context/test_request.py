@@ -111,7 +111,7 @@ def test_the_level_of_the_session_counts_where_the_call_names_none():
 
 def test_a_level_that_does_not_exist_is_a_mistake_of_the_project():
     mcp, _ = logging_context(None)
-    with pytest.raises(ValueError, match="'warn' is none of debug, info"):
+    with pytest.raises(ValueError, match="'warn' is not one of debug, info"):
         mcp.log("warn", "x")
 
 
@@ -121,7 +121,7 @@ def test_67_a_flood_of_log_messages_is_cut_and_its_end_is_told():
         list(pool.map(lambda number: mcp.log("critical", number), range(3_000)))
     assert len(sent) == 1_001
     notes = [params for _, params in sent if isinstance(params["data"], str)]
-    assert notes == [{"level": "error", "data": "Only 1000 log messages of one call are sent."}]
+    assert notes == [{"level": "error", "data": "Only 1000 log messages per call are sent."}]
 
 
 @pytest.mark.parametrize("data", ["x" * 100_000, {"rows": list(range(50_000))}], ids=["text", "object"])
@@ -182,7 +182,7 @@ def test_a_revision_can_ask_what_it_knows(version, names):
 
 
 def test_a_capability_that_does_not_exist_is_a_mistake_of_the_project():
-    with pytest.raises(ValueError, match="'telepathy' is none of elicitation"):
+    with pytest.raises(ValueError, match="'telepathy' is not one of elicitation"):
         asker().can("telepathy")
 
 

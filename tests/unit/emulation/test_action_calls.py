@@ -338,7 +338,7 @@ def test_an_action_may_manage_its_own_transactions(root):
 
 def test_H144_a_redirect_to_another_page_is_told_without_its_address(root):
     result = run(root, "reports", authors())
-    assert result["note"] == "The action redirected to another admin page; what that page does was not done."
+    assert result["note"] == "The action redirected to another admin page, which was not opened."
     assert "/admin" not in json.dumps(result)
     assert names() == ["changed", "changed"]
 

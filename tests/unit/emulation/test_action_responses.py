@@ -55,7 +55,7 @@ def test_an_empty_response_or_a_way_back_is_nothing(request_):
 @pytest.mark.parametrize("url", ["/admin/shop/order/5/", "https://elsewhere.example/?token=1", "../refund/"])
 def test_H144_the_way_to_another_page_is_not_shown(request_, url):
     answer = read_response(request_, HttpResponseRedirect(url))
-    assert answer.note == "The action redirected to another admin page; what that page does was not done."
+    assert answer.note == "The action redirected to another admin page, which was not opened."
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_rows_may_come_as_text_as_some_clients_send_them(root: Any) -> None:
         (5, "lines must be a list of at most 200 rows."),
         ([{}] * 201, "lines must be a list of at most 200 rows."),
         ({"product": 1}, "lines must be a list of at most 200 rows."),
-        ([{"quantity": 1}], "lines[0]: nothing differs from an empty row"),
+        ([{"quantity": 1}], "lines[0]: it is the same as an empty row"),
         ([{"pk": True, "quantity": 1}], "lines[0]: lines has no row with this pk"),
         ([{"pk": [1], "quantity": 1}], "lines[0]: lines has no row with this pk"),
         ([{"pk": "1", "delete": "perhaps"}], "lines[0]"),
@@ -144,14 +144,14 @@ def test_row_85_what_is_no_row_is_refused(root: Any, rows: Any, error: str) -> N
 def test_a_row_is_named_once(root: Any) -> None:
     order = make_order("1", 1)
     rows = [{"pk": order.lines.get().pk, "quantity": 2}] * 2
-    assert "lines[1]: this row is named twice" in refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
+    assert "lines[1]: this row is given twice" in refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
 
 
 def test_there_are_no_more_rows_than_the_page_offers(root: Any) -> None:
     order = make_order("1", 1, 2)
     rows = [{"product": Product.objects.create(name=f"new {number}").pk} for number in range(3)]
     text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows})
-    assert "lines: there may be at most 4 rows, and not 5" in text
+    assert "lines: at most 4 rows are allowed, not 5" in text
     call(UPDATE, root, **ORDER, pk=order.pk, values={"lines": rows[:2]})
     assert order.lines.count() == 4
 
@@ -252,7 +252,7 @@ def test_H137_a_row_of_an_inline_may_be_closed_to_all(root: Any) -> None:
     assert not Note.objects.exists()
     assert refusal(
         UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"pk": str(uuid.uuid4()), "delete": True}]}
-    ).endswith("get_record shows those that there are")
+    ).endswith("get_record shows its rows")
 
 
 def test_H141_a_row_that_is_protected_stays_and_only_visible_rows_are_named(root: Any) -> None:

@@ -449,12 +449,12 @@ def test_rows_are_those_of_the_admins_first_page_until_something_is_chosen(films
     page = call(QUERY, request, model="filterapp.film", fields=["title"], ordering="title", count=True)
     assert "".join(row[1] for row in page["rows"]) == shown
     assert page["count"] == len(shown)
-    assert ("applies by itself" in page.get("hint", "")) is (entry is not UnseenFilter)
+    assert ("applies by default" in page.get("hint", "")) is (entry is not UnseenFilter)
     assert titles(request, {"year__gte": 1980}) == shown[1:]
     assert titles(request, {"or": [{"title": "a"}, {"title": "h"}]}) == shown[::7]
     totals = call(AGGREGATE, request, model="filterapp.film")
     assert totals["rows"] == [[len(shown)]]
-    assert ("applies by itself" in totals.get("hint", "")) is (entry is not UnseenFilter)
+    assert ("applies by default" in totals.get("hint", "")) is (entry is not UnseenFilter)
     if entry is UnseenFilter:
         return
     for filters, found in (

@@ -147,9 +147,11 @@ def test_row_159_text_that_is_none_is_refused(root: Any, text: Any) -> None:
 
 def test_row_159_a_file_beyond_the_bound_is_refused(root: Any) -> None:
     with override_settings(MCP_DJANGO={"MAX_FILE_BYTES": 10}):
-        assert "file: The file has 11 bytes, of at most 10." in refused(root, file=given("a.pdf", b"x" * 11))
-        assert "file: The file has 11 bytes, of at most 10." in refused(root, file={"name": "a.txt", "text": "x" * 11})
-        assert "of at most 10." in refused(root, file={"name": "a.pdf", "base64": "A" * 400})
+        assert "file: The file has 11 bytes; the limit is 10." in refused(root, file=given("a.pdf", b"x" * 11))
+        assert "file: The file has 11 bytes; the limit is 10." in refused(
+            root, file={"name": "a.txt", "text": "x" * 11}
+        )
+        assert "the limit is 10." in refused(root, file={"name": "a.pdf", "base64": "A" * 400})
         assert create(root, file=given("a.pdf", b"x" * 10)).file.size == 10
 
 
@@ -240,7 +242,7 @@ def test_null_takes_an_optional_file_away_and_what_is_not_named_stays(root: Any)
 
 def test_a_page_without_the_box_takes_no_file_away(root: Any) -> None:
     field = forms.FileField(required=False, widget=forms.FileInput)
-    with pytest.raises(ValidationError, match="but not taken away"):
+    with pytest.raises(ValidationError, match="but not removed"):
         file_entries(root, field, "file", None)
 
 

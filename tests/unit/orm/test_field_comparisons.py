@@ -167,4 +167,4 @@ def test_a_question_that_is_nested_too_deep_for_the_database_is_refused_in_words
     for _ in range(2):
         inner = {"author": {"every": {"books": {"every": inner}}}}
     found = MCPClient(make_superuser()).call("query_records", model="testapp.book", filters=inner)
-    assert not found.is_error or found.text.startswith("The question is nested too deep for the database.")
+    assert not found.is_error or found.text.startswith("The query is nested too deeply for the database.")

@@ -82,7 +82,7 @@ def test_a_call_without_model_fits_those_that_have_its_fields(
     with pytest.raises(ToolError) as error:
         tool().check(request_, arguments)
     repair, message = error.value.repair, error.value.message
-    assert ("Those with all that the call names" in message) == ("," in found)
+    assert ("Models with all these names" in message) == ("," in found)
     if "," in found:
         assert f": {found}." in message
     else:

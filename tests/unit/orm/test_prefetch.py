@@ -132,7 +132,7 @@ def test_a_column_that_makes_a_query_for_each_row_is_named(django_assert_num_que
         make_author()
     request = reader(make_superuser(), site)
     assert call(QUERY, request, model="testapp.author")["hint"] == (
-        "number_of_books makes a query for each row: leave it out of fields for a quicker page"
+        "number_of_books needs a query for each row: leave it out of fields for a faster page"
     )
     with django_assert_num_queries(1):
         assert "hint" not in call(QUERY, request, model="testapp.author", fields=["name", "email"])

@@ -280,7 +280,7 @@ def test_row_211_a_computed_value_that_fails_costs_one_value(caplog: pytest.LogC
     request = reader(make_superuser(), site)
     page = read_page(query_of(request, site.exposures[Book], text_limit=10))
     assert [row[1:] for row in page.rows] == [["none", None, "NONE"], ["some", "0.25", "SOME"]]
-    assert page.notes == ["price_per_page: a value could not be made and is null"]
+    assert page.notes == ["price_per_page: a value could not be computed and is null"]
     assert "price_per_page" in caplog.text
 
 

@@ -187,7 +187,7 @@ def test_row_211_what_is_of_another_type_is_shown_as_what_it_is(
 def test_what_was_lost_is_said(asking: Any, samples: list[Sample]) -> None:
     name, sql = BAD[0]
     spoil(name, sql, samples[1])
-    said = f"{name}: a value could not be made and is null"
+    said = f"{name}: a value could not be computed and is null"
     assert said in call(QUERY, asking, model=LABEL, fields=[name])["hint"]
     assert said in call(GET, asking, model=LABEL, pk=samples[1].pk)["hint"]
 

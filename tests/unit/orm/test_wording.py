@@ -30,7 +30,7 @@ def nested(depth: int) -> str:
 def test_json_in_a_text_has_the_bounds_of_a_message() -> None:
     assert json_or_text(nested(MAX_DEPTH)) == decode(nested(MAX_DEPTH).encode())
     for text in (nested(MAX_DEPTH + 1), nested(900), nested(100_000), "[" + "1," * MAX_ITEMS + "1]"):
-        with pytest.raises(ToolError, match="nested over 64 levels or has over 50000 items"):
+        with pytest.raises(ToolError, match="nested over 64 levels deep or has over 50000 items"):
             json_or_text(text)
 
 

@@ -53,13 +53,13 @@ def test_row_82_a_name_is_taken_once():
 
 @pytest.mark.parametrize("thing", [APIView, object, views.OrderViewSet.as_view({"get": "list"}), None])
 def test_only_viewsets_are_registered(thing):
-    with pytest.raises(ImproperlyConfigured, match="is no ViewSet"):
+    with pytest.raises(ImproperlyConfigured, match="is not a ViewSet"):
         declare("things", thing)
 
 
 def test_options_are_checked():
     for options in ({"actions": "list"}, {"confirm": "mark_paid"}):
-        with pytest.raises(ImproperlyConfigured, match="is a list such as"):
+        with pytest.raises(ImproperlyConfigured, match="must be a list such as"):
             declare("orders", views.OrderViewSet, **options)
 
 

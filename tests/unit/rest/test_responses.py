@@ -133,7 +133,7 @@ def test_a_write_that_leads_on_is_done():
         (lambda: HttpResponse("<h1>secret</h1>", status=400), "Refused:\n"),
         (
             lambda: HttpResponseRedirect("http://internal/"),
-            "The view leads on to another page, which cannot be followed here.",
+            "The view leads to another page, which cannot be followed here.",
         ),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_prefix_without_its_parameters_names_the_tools(prefix, name):
 
 
 def test_a_prefix_of_nothing_but_parameters_names_nothing():
-    with pytest.raises(ImproperlyConfigured, match="names nothing"):
+    with pytest.raises(ImproperlyConfigured, match="has no name in it"):
         base_name(r"(?P<pk>\d+)")
 
 

@@ -313,7 +313,7 @@ def test_a_form_is_asked_without_what_a_person_does_not_fill_in() -> None:
     ids=lambda field: type(field).__name__,
 )
 def test_a_form_that_needs_what_cannot_be_asked_is_a_mistake_of_the_project(field: forms.Field) -> None:
-    with pytest.raises(ImproperlyConfigured, match="is no field that a client's user can be asked for"):
+    with pytest.raises(ImproperlyConfigured, match="is not a field that a user can be asked for"):
         question_schema(one(field))
 
 

@@ -233,7 +233,7 @@ def test_R18_constraints_are_in_the_schema_and_in_words(kind: Type, schema: dict
 def test_limits_go_with_the_types_that_know_them() -> None:
     assert Integer().limited({"minimum": 1}) == Integer(1)
     assert Boolean().limited({}) == Boolean()
-    with pytest.raises(ImproperlyConfigured, match="max_length does not go with an integer"):
+    with pytest.raises(ImproperlyConfigured, match="max_length cannot be used with an integer"):
         Integer().limited({"max_length": 1})
     with pytest.raises(ImproperlyConfigured, match="minimum"):
         PARSED[date].limited({"minimum": 1})

@@ -62,9 +62,9 @@ def test_a_revoked_token_ends_its_streams_and_no_others(look):
     ending, staying = [listen(user, auth=auth) for _ in range(2)], listen(user, auth=other)
     row.revoke()
     look()
-    assert [listener.ended for listener in ending] == [["the token is not good any more"]] * 2
+    assert [listener.ended for listener in ending] == [["the token is no longer valid"]] * 2
     look()
-    assert [listener.ended for listener in ending] == [["the token is not good any more"]] * 2
+    assert [listener.ended for listener in ending] == [["the token is no longer valid"]] * 2
     assert staying.ended == []
 
 
@@ -90,7 +90,7 @@ def test_a_token_that_was_cut_back_ends_its_streams(look, changes):
     listener = listen(user, auth=auth)
     AccessToken.objects.filter(pk=row.pk).update(**changes)
     look()
-    assert listener.ended == ["the token is not good any more"]
+    assert listener.ended == ["the token is no longer valid"]
 
 
 @dataclass(eq=False)
@@ -147,7 +147,7 @@ def test_a_user_who_is_gone_has_no_streams(look, change):
     else:
         found.update(is_active=False)
     look()
-    assert listener.ended == ["the account is not active any more"]
+    assert listener.ended == ["the account is no longer active"]
     assert other.ended == []
 
 

@@ -291,7 +291,7 @@ async def test_what_is_no_json_is_logged_and_becomes_a_gap(server, caplog):
     a, b = await server.start(listens=False), await server.start()
     a.publish("t", object())
     await server.wait(lambda: b.resyncs)
-    assert "is no JSON" in caplog.text
+    assert "is not JSON" in caplog.text
 
 
 @pytest.mark.parametrize("body", ["{", "[]", "{}", '{"from": 1}', '{"from":"x","number":"a","since":1,"events":[1]}'])
@@ -302,7 +302,7 @@ async def test_a_message_of_somebody_else_is_left_alone(server, body, caplog):
     a = await server.start(listens=False)
     a.publish("t", 1)
     await server.wait(lambda: b.heard)
-    assert "is not of this app" in caplog.text
+    assert "is not from this app" in caplog.text
 
 
 async def test_a_membership_is_renewed_with_each_heartbeat(server):

@@ -174,7 +174,7 @@ def test_105_rows_that_a_tool_changed_without_signals_are_told(told, monkeypatch
     assert told(work) == {"testapp.author": sorted(str(author.pk) for author in authors)}
     assert told(lambda: rows_changed.send(sender=Author, rows=[])) == {}
     assert told(lambda: rows_changed.send(sender=Author, rows=["?"])) == {}
-    assert "could not be told" in caplog.text
+    assert "could not be announced" in caplog.text
 
 
 def test_104_nothing_is_told_of_a_save_that_is_rolled_back(told, recorder):
@@ -235,7 +235,7 @@ def test_211_what_goes_wrong_in_telling_does_not_fail_the_save(told, monkeypatch
     author = make_author()
     monkeypatch.setattr(model_signals, "same_rows", fail)
     assert told(author.save) == {}
-    assert "could not be told" in caplog.text
+    assert "could not be announced" in caplog.text
 
 
 # What the project tells
@@ -296,7 +296,7 @@ def test_uris_are_told_as_rows_or_as_they_are(told, recorder):
 
 @pytest.mark.parametrize("target", [5, None, ["text"], object, {}], ids=repr)
 def test_anything_else_is_an_error(target):
-    with pytest.raises(TypeError, match="is no row"):
+    with pytest.raises(TypeError, match="is not a row"):
         notify_changed(target)
 
 

@@ -154,7 +154,7 @@ def test_a_parameter_cannot_bear_the_name_of_an_argument_of_the_tool():
         def tag(self, request, queryset, *, pks: str):
             pass
 
-    with pytest.raises(ImproperlyConfigured, match="may not have a parameter named pks"):
+    with pytest.raises(ImproperlyConfigured, match="cannot have a parameter named pks"):
         ActionTool(FunctionAction(Clashing(Tag, site), "tag"))
 
 

@@ -318,7 +318,7 @@ def test_a_row_that_leaves_the_callers_sight_is_saved_but_not_shown(monkeypatch)
         "changed": ["title"],
         "model": "testapp.book",
         "pk": book.pk,
-        "note": "It was saved, and is not among the rows that you may see.",
+        "note": "It was saved, but is not among the rows that you can see.",
     }
 
 

@@ -237,5 +237,5 @@ def test_what_asks_says_so_in_its_schema() -> None:
 
 
 def test_a_tool_that_asks_cannot_have_such_an_argument() -> None:
-    with pytest.raises(ImproperlyConfigured, match="may not have a parameter named answers"):
+    with pytest.raises(ImproperlyConfigured, match="cannot have a parameter named answers"):
         FunctionTool(taken, asks=True)

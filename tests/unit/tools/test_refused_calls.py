@@ -158,7 +158,7 @@ def test_what_is_not_clear_is_not_proposed(root: Any, arguments: Any) -> None:
 
 
 def test_a_call_without_model_is_told_which_fit(root: Any) -> None:
-    with pytest.raises(ToolError, match=r"Those with all that the call names: testapp\.author, testapp\.tag\."):
+    with pytest.raises(ToolError, match=r"Models with all these names: testapp\.author, testapp\.tag\."):
         QUERY.call(root, {"fields": ["name"]})
     with pytest.raises(ToolError, match=r"One of: testapp\.author, testapp\.book, testapp\.loan, testapp\.tag\."):
         QUERY.call(root, {"limit": 5})
