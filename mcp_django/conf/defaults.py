@@ -97,7 +97,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         "TOOL_BUDGET": Setting(
             40,
             whole(0),
-            "The most tools that one caller gets. Beyond it, admin actions are available only through `run_action`",
+            "Maximum number of tools for one caller. Beyond it, admin actions are available only through `run_action`",
         ),
         "SCHEMAS": Setting(
             "full",
@@ -154,8 +154,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             ),
             ca=Setting(
                 None,
-                TEXT.or_none("the system's authorities alone"),
-                "File of certificate authorities (PEM) to trust besides those of the system, for documents and keys",
+                TEXT.or_none("only the system's authorities"),
+                "File of certificate authorities (PEM) that count beside those of the system, for documents and keys",
             ),
             proxy=Setting(
                 None,
@@ -179,14 +179,14 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
         ),
     },
     "Size of answers and writes": {
-        "PAGE_SIZE": Setting(20, whole(1), "Rows of a page if the client does not say how many"),
-        "MAX_PAGE_SIZE": Setting(200, whole(1), "Most rows of a page"),
-        "RESULT_CHARS": Setting(40_000, whole(1), "Characters of one result. Lower it to save tokens"),
+        "PAGE_SIZE": Setting(20, whole(1), "Rows per page if the client does not say"),
+        "MAX_PAGE_SIZE": Setting(200, whole(1), "Maximum rows per page"),
+        "RESULT_CHARS": Setting(40_000, whole(1), "Maximum characters of one result. Lower it to save tokens"),
         "MAX_BULK_ROWS": Setting(
             1_000, whole(1, MOST_ROWS), "Rows that one call can change, delete or run an action on, at most 10,000"
         ),
         "MAX_FILE_BYTES": Setting(
-            5 * 1024**2, whole(1, MOST_BYTES), "Most bytes of a file that is read or written. Files are held in memory"
+            5 * 1024**2, whole(1, MOST_BYTES), "Maximum bytes of a file that is read or written; it is held in memory"
         ),
     },
     "Load": {
@@ -247,7 +247,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
                 choice("full", "off"),
                 '`"full"` keeps [arguments and results](call-log.md#arguments-and-results) too',
             ),
-            max_bytes=Setting(16 * 1024, whole(1, MOST_CAPTURED), "Most bytes to keep of each of them"),
+            max_bytes=Setting(16 * 1024, whole(1, MOST_CAPTURED), "Maximum bytes kept of each"),
             redact=Setting(
                 None,
                 TEXT.or_none(),
@@ -262,7 +262,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             prometheus=Setting(False, FLAG, "Count calls for [Prometheus](telemetry.md#prometheus)"),
             metrics_token=Setting(
                 None,
-                TEXT.or_none("users with a permission alone"),
+                TEXT.or_none("only users with a permission"),
                 "The bearer token that can read the page of metrics",
             ),
             alerts=Setting(
@@ -272,8 +272,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
                 "Django's `ADMINS`",
             ),
             failing_share=Setting(0.25, number(), "The share of failed calls that raises an alert"),
-            failing_minutes=Setting(5, whole(1, 60), "Minutes over which this share is measured"),
-            failing_calls=Setting(20, whole(1), "Fewest calls in these minutes that can raise an alert"),
+            failing_minutes=Setting(5, whole(1, 60), "Minutes in which calls are counted for it"),
+            failing_calls=Setting(20, whole(1), "Minimum number of calls in these minutes"),
             sql_comments=Setting(
                 False,
                 FLAG,

@@ -409,7 +409,7 @@ class Document:
         except DatabaseError:
             raise
         except Exception:  # whatever the cache's client library raises
-            logger.exception("The cache does not count documents: refused until it does")
+            logger.exception("Documents are refused: the cache cannot count them")
             raise self.refused("uncounted", NO_CACHE.told) from None
         if wait is not None:
             raise self.refused("busy", f"Try again in {wait} seconds.")

@@ -226,7 +226,7 @@ class Registration:
         except DatabaseError:
             raise
         except Exception:  # whatever the cache's client library raises
-            logger.exception("The cache does not count registrations: refused until it does")
+            logger.exception("Registrations are refused: the cache cannot count them")
             self.is_uncounted = True
             return None
 
@@ -297,7 +297,7 @@ def _body(request: HttpRequest) -> Any:
     except (ValueError, OSError):
         body, length = b"", 0
     if length > MAX_BODY or len(body) > MAX_BODY:
-        raise InvalidMetadata("invalid_client_metadata", f"The request body is over {MAX_BODY} bytes.")
+        raise InvalidMetadata("invalid_client_metadata", f"The request body is larger than {MAX_BODY} bytes.")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -320,7 +320,7 @@ class _Bounded(io.RawIOBase):
         size = self._connection.recv_into(buffer)
         self._room -= size
         if self._room < 0:
-            raise FetchFailed(f"it is over {MAX_BYTES // 1024} KiB", is_passing=False)
+            raise FetchFailed(f"it is larger than {MAX_BYTES // 1024} KiB", is_passing=False)
         return size
 
     def makefile(self, *args: Any, **kwargs: Any) -> io.BufferedReader:
@@ -343,7 +343,7 @@ def _read(response: HTTPResponse) -> Fetched:
         raise FetchFailed("it is compressed, or not in UTF-8", is_passing=False)
     body = response.read(MAX_BYTES + 1) if (response.length or 0) <= MAX_BYTES else b""
     if len(body) > MAX_BYTES or (response.length or 0) > MAX_BYTES:
-        raise FetchFailed(f"it is over {MAX_BYTES // 1024} KiB", is_passing=False)
+        raise FetchFailed(f"it is larger than {MAX_BYTES // 1024} KiB", is_passing=False)
     if response.length:
         raise FetchFailed("it ends too early", is_passing=True)
     try:

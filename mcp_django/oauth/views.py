@@ -278,7 +278,7 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
     try:
         admitted = admin_site.has_permission(request)
     except Exception as error:
-        logger.error("The admin site %r cannot be asked", admin_site.name, exc_info=error)
+        logger.error("has_permission() of the admin site %r failed", admin_site.name, exc_info=error)
         return True
     return not admitted and would_admit(request, admin_site)
 

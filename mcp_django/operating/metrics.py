@@ -115,8 +115,8 @@ class Stored(Collector):
             )
         except DatabaseUnavailable:
             return
-        yield GaugeMetricFamily(f"{PREFIX}_sessions", "Sessions that have something to remember.", sessions)
-        tasks = GaugeMetricFamily(f"{PREFIX}_tasks", "Calls that go on without a connection.", labels=["state"])
+        yield GaugeMetricFamily(f"{PREFIX}_sessions", "Sessions with stored state.", sessions)
+        tasks = GaugeMetricFamily(f"{PREFIX}_tasks", "Calls that continue without a connection.", labels=["state"])
         tasks.add_metric(["running"], running)
         tasks.add_metric(["asking"], asking)
         yield tasks

@@ -124,7 +124,7 @@ class _Parser:
 
     def _factor(self, depth: int) -> Target:
         if depth > MAX_DEPTH:
-            raise ToolError(f"Brackets may be nested {MAX_DEPTH} deep.")
+            raise ToolError(f"Brackets can be nested {MAX_DEPTH} deep.")
         if self._sign("-"):
             return combined(_constant(Decimal(0)), "-", self._factor(depth + 1))
         if self._sign("("):

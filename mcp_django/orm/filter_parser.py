@@ -178,7 +178,7 @@ class FilterReader(FilterSuggestions):
 
     def _check_depth(self, depth: int) -> None:
         if depth >= MAX_DEPTH:
-            raise ToolError(f"filters may be nested {MAX_DEPTH} deep.")
+            raise ToolError(f"filters can be nested {MAX_DEPTH} deep.")
 
     # Conditions on related rows
 
@@ -353,7 +353,7 @@ class FilterReader(FilterSuggestions):
         if is_field(value):
             right = other_value(self.request, self.exposure, value)
         elif self.is_inner:
-            raise ToolError("The where of an aggregate in filters takes no other aggregate.")
+            raise ToolError("The where of an aggregate in filters cannot have another aggregate.")
         else:
             where, using = None, self.exposure.get_queryset(self.request).db
             if "where" in value:

@@ -332,6 +332,6 @@ def _ordering_of(backend: Any, view: Any) -> list[str] | None:
     try:
         valid = backend.get_valid_fields(_queryset(view), view, {"request": view.request})
     except Exception:
-        logger.debug("What %r may be ordered by is not known", view, exc_info=True)
+        logger.debug("The ordering of %r is not known", view, exc_info=True)
         return None
     return [str(name) for name, _ in valid]

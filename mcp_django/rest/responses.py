@@ -199,7 +199,7 @@ def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]
         payload = {**payload, longest: kept}
     if _size({**head, **payload}) <= room:
         return {**head, **payload}
-    bound = f"The answer has more than {room} characters, which is the most that is sent"
+    bound = f"The answer is longer than the limit of {room} characters"
     if route.method == "get":
         raise ToolError(f"{bound}: ask for less.")
     return {"done": True, "note": f"The work is done; do not call it again. {bound}."}

@@ -82,7 +82,7 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
             return _of_one(parameter(name, kind, required=False, default=default), default)
         return _of_annotation(kind, name)
     except ImproperlyConfigured as error:
-        raise ImproperlyConfigured(f"{name} cannot be asked for: {error}") from None
+        raise ImproperlyConfigured(f"{name} cannot be a question: {error}") from None
 
 
 @lru_cache(maxsize=256)

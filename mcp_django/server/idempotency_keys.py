@@ -46,8 +46,8 @@ OTHER: Final = (
     "This idempotency_key belongs to a call with other arguments. Nothing was changed. Use a new key for a new call."
 )
 CHANGED: Final = (
-    "The call with this idempotency_key was done before; it was not done again. What you may do has changed since, so "
-    "its result is not shown. Read the data instead."
+    "The call with this idempotency_key was done before; it was not done again. Your permissions have changed since, "
+    "so its result is not shown. Read the data instead."
 )
 UNKNOWN: Final = (
     "A call with this idempotency_key is still running, or it failed half-way. Nothing was done now. Look at the data "

@@ -294,7 +294,7 @@ def _is_alive(state: str, alive: Any) -> bool:
 
 def interrupted(request_id: Id) -> bytes:
     """Return the error response for a stored stream whose worker died during the call."""
-    return _error(request_id, "The call was interrupted; see what it has done before you repeat it")
+    return _error(request_id, "The call was interrupted; check what it did before you repeat it")
 
 
 def _error(request_id: Id, text: str) -> bytes:

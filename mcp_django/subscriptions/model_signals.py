@@ -333,7 +333,7 @@ def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
     ``site`` is the site whose lists have changed, None for all sites. Changes of users' permissions are noticed anyway.
     """
     if unknown := set(kinds) - set(KINDS):
-        raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")
+        raise ValueError(f"Unknown list: {', '.join(sorted(unknown))}")
     name = site.name if site is not None else None
     if settings.EVENTS:
         after_commit(None, Changes(lists={(kind, name) for kind in kinds or KINDS}), explicit=True)

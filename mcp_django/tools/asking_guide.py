@@ -15,7 +15,7 @@ TYPE: Final = "text/markdown"
 TEXT: Final = """\
 # Asking
 
-The examples are those of a shop. describe_model names the fields and relations of yours, and has examples that run.
+The examples are for a shop. describe_model lists your fields and relations, and has examples that run.
 
 ## Paths
 
@@ -43,7 +43,7 @@ All members of an object must hold. null is `isnull`, a list is `in`, a date wit
 - functions: count, count_distinct, sum, avg, min, max, median, percentile (`percentile:total:0.9`), stddev, variance
 - first and last take an order: `{"function": "last", "field": "status", "order": "created"}`
 - `unit` of a duration: seconds, minutes, hours, days, weeks
-- of aggregates of the same call, by their names: `{"ratio": ["paid", "count"], "as": "share"}`,
+- from aggregates of the same call, by their names: `{"ratio": ["paid", "count"], "as": "share"}`,
   `{"difference": ["count", "paid"]}`, `percent_of_total:count`, `change:count` (in percent, from the period before)
 - group_by: `status`, `customer.name`, `created:month` (hour, day, week, month, quarter, year; weekday, hour_of_day,
   day_of_month, week_of_year, month_of_year, quarter_of_year), `total:100` (steps of a hundred)

@@ -229,7 +229,7 @@ class Description(Overview):
             arguments = schema.get("properties", {})
             other = next((known for known, told in first if told == arguments), "")
             if arguments:
-                entry["arguments"] = f"As those of {other}" if other else arguments
+                entry["arguments"] = f"Same as {other}" if other else arguments
                 first.append((name, arguments))
             more = {"required": schema.get("required"), "asks_for": action.asks_for}
             yield entry | {key: list(names) for key, names in more.items() if names}

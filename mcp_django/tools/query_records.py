@@ -161,7 +161,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
             hints.append(f"there are more rows. {error.message}")
     if kept < len(page.rows):
         payload["truncated"] = True
-        hints.insert(0, f"only {kept} rows fit: go on with next_cursor, or name fewer fields")
+        hints.insert(0, f"only {kept} rows fit: continue with next_cursor, or name fewer fields")
     if hints:
         payload["hint"] = "; ".join(hints)
     payload["uri"] = row_uri_pattern(query.exposure)

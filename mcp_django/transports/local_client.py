@@ -89,7 +89,7 @@ class LocalClient:
             request = self.new_request()
             outcome = begin(request, call)
             if not isinstance(outcome, Reply | Later):
-                raise CallFailed(f"{method} goes on after its answer, which is not possible here.")
+                raise CallFailed(f"{method} continues after its answer, which is not possible here.")
             answer = decode(conclude(request, call, outcome).body)
         except Rejected as rejected:
             raise CallFailed(rejected.error.message, rejected.error.data) from None

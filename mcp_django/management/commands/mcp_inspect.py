@@ -14,7 +14,7 @@ from ..command_arguments import CallerCommand, find_model
 class Command(CallerCommand):
     """Inspect a user's view from the command line: print all that the user gets, and the reasons for what is hidden."""
 
-    help = "Shows what a model that acts as USER would see, what it costs in tokens, and why something is not there."
+    help = "Shows what a model that acts as USER would see, what it costs in tokens, and why something is hidden."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

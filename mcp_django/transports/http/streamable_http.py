@@ -33,7 +33,7 @@ SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
 # Remedies for refusals, for the log.
 NEEDS_ASGI: Final = "Streams need an ASGI server: uvicorn or daphne."
-NO_SESSION: Final = "Clients go on without one."
+NO_SESSION: Final = "Clients continue without one."
 
 Outcome = Response | Runner
 

@@ -109,7 +109,7 @@ def test_it_holds_below_a_relation_and_as_the_condition_of_an_aggregate(library:
         ({"title": {"max": "pages"}}, "cannot be compared"),
         ({"pages__gt": {"avg": "pages", "plus": "x"}}, "duration"),
         ({"pages__gt": {"avg": 3}}, "pages"),
-        ({"pages__gt": {"avg": "pages", "where": {"pages__gt": {"avg": "pages"}}}}, "no other aggregate"),
+        ({"pages__gt": {"avg": "pages", "where": {"pages__gt": {"avg": "pages"}}}}, "cannot have another aggregate"),
         ({"pages__gt": {"sum": "pages"}}, "pages"),
     ],
     ids=str,
