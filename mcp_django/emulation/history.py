@@ -6,7 +6,8 @@ those of people: "Changed Status. Changed via MCP: Claude (client-id), update_re
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from django.apps import apps
@@ -22,6 +23,7 @@ from ..orm.access import access_of
 from ..orm.column_values import iso_text
 from ..schema.secrets import clean_text
 from ..signin import SERVICE_ACCOUNT
+from .inline_rows import PageInlines
 
 MAX_NAME: Final = 80
 # Maximum number of entries shown for one row, and maximum characters of each message.
@@ -148,38 +150,34 @@ class Journal:
 
 
 class HistoryReader:
-    """Reads the admin's history of a model or a row for a caller, without the names of hidden fields."""
+    """Reads the admin's history of a model or a row for a caller, without hidden fields and rows of hidden inlines."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
         seen = access_of(request)[exposure].fields_of(obj)
+        form = exposure.form or exposure.model_admin.form
         # The names that messages use: of visible fields by field name, and of hidden fields in lower case.
-        self.visible: dict[str, set[str]] = {}
-        self.hidden: set[str] = set()
-        for field in (*exposure.opts.fields, *exposure.opts.many_to_many):
-            texts = self._texts(field)
-            if field.name in seen:
-                self.visible[field.name] = texts
-            else:
-                self.hidden.update(text.lower() for text in texts)
+        self.visible, self.hidden = _names_of(exposure.opts, form, seen)
 
-    def _texts(self, field: Any) -> set[str]:
-        """Return the names that history messages in the admin use for a field: its name, or its untranslated label."""
-        form = self.exposure.form or self.exposure.model_admin.form
-        labels = [field.verbose_name, getattr(getattr(form, "base_fields", {}).get(field.name), "label", None)]
-        texts = [field.name, *(str(label) for label in labels if label)]
+    @cached_property
+    def inlines(self) -> dict[str, set[str] | None]:
+        """The hidden fields of each inline's rows by the name of the model in history messages; None for models whose
+        rows the caller does not see as inline rows."""
         with translation.override(None):
-            texts += [str(label) for label in labels if label]
-        return {*texts, *map(capfirst, texts)}
+            found: dict[str, set[str] | None] = {str(model._meta.verbose_name): None for model in apps.get_models(True)}
+            for inline in PageInlines(self.request, self.exposure, self.obj).all:
+                opts = inline.admin.opts
+                name, hidden = str(opts.verbose_name), _names_of(opts, inline.admin.form, inline.fields)[1]
+                # Two inlines can have rows of one model.
+                found[name] = hidden | (found[name] or set())
+        return found
 
     def is_hidden(self, text: str) -> bool:
         """Return whether a text of a history message names a hidden field."""
-        text = text.lower()
-        return text in self.hidden or any(text.startswith(f"{name}: ") for name in self.hidden)
+        return _names_one(text, self.hidden)
 
     def parts(self, message: str) -> list[Any] | None:
-        """Return the parts of a history message without hidden fields, None for plain text. Parts about inline rows are
-        kept as they are, because their fields belong to another model."""
+        """Return the parts of a history message without hidden fields and inline rows, None for plain text."""
         try:
             parts = json.loads(message)
         except ValueError:
@@ -188,12 +186,16 @@ class HistoryReader:
             return None
         told = []
         for part in parts:
-            changed = changed_fields(part)
-            if changed is not None:
-                kept = [text for text in changed if not self.is_hidden(str(text))]
-                if not kept:
+            verb, details = next(iter(part.items()), ("", None)) if isinstance(part, dict) else ("", None)
+            if isinstance(details, dict):
+                hidden = self.inlines.get(str(details["name"]), set()) if "name" in details else self.hidden
+                if hidden is None:
                     continue
-                part = {**part, "changed": {**part["changed"], "fields": kept}}
+                if isinstance(details.get("fields"), list):
+                    kept = [text for text in details["fields"] if not _names_one(str(text), hidden)]
+                    if not kept:
+                        continue
+                    part = {**part, verb: {**details, "fields": kept}}
             told.append(part)
         return told
 
@@ -240,6 +242,27 @@ class HistoryReader:
             }
             for entry in entries.select_related("user").order_by("-action_time", "-pk")[:MAX_ENTRIES]
         ]
+
+
+def _names_of(opts: Any, form: Any, seen: Collection[str]) -> tuple[dict[str, set[str]], set[str]]:
+    """Return the names that history messages in the admin use for fields, which are their names or untranslated labels:
+    of visible fields by field name, and of hidden fields in lower case."""
+    visible, hidden = dict[str, set[str]](), set[str]()
+    for field in (*opts.fields, *opts.many_to_many):
+        labels = [field.verbose_name, getattr(getattr(form, "base_fields", {}).get(field.name), "label", None)]
+        texts = [field.name, *(str(label) for label in labels if label)]
+        with translation.override(None):
+            texts += [str(label) for label in labels if label]
+        if field.name in seen:
+            visible[field.name] = {*texts, *map(capfirst, texts)}
+        else:
+            hidden.update(text.lower() for text in texts)
+    return visible, hidden
+
+
+def _names_one(text: str, hidden: Collection[str]) -> bool:
+    text = text.lower()
+    return text in hidden or any(text.startswith(f"{name}: ") for name in hidden)
 
 
 def changed_fields(part: Any) -> list[Any] | None:

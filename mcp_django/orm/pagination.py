@@ -245,9 +245,9 @@ class PageQuery:
         params: Sequence[Any],
         select: Callable[[Any], CompiledQuery],
         using: str,
-    ) -> Iterator[tuple[list[int], CompiledQuery]]:
-        """Yield two things for each segment of the page: the positions of its sort keys that are never NULL, and its
-        query, which is compiled only when the caller comes to it.
+    ) -> list[tuple[list[int], Callable[[], CompiledQuery]]]:
+        """Return for each segment of the page the positions of its sort keys that are never NULL, and a function that
+        compiles its query.
 
         ``base`` returns the exposure's rows, and ``shape`` is their shape, if they have one. ``select`` compiles the
         query of a segment, which is cached under ``key`` unless that is None.
@@ -262,10 +262,12 @@ class PageQuery:
         def query(segment: Segment) -> CompiledQuery:
             return select(self.of_segment(matching(), segment, slots))
 
+        found: list[tuple[list[int], Callable[[], CompiledQuery]]] = []
         for segment in self.segments(using):
             build = partial(query, segment)
-            compiled = build() if key is None else cached_query((key, shape and shape.key, segment), build)
-            yield segment.filled(self.ordering), compiled
+            kept = partial(cached_query, (key, shape and shape.key, segment), build) if key is not None else build
+            found.append((segment.filled(self.ordering), kept))
+        return found
 
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
         """Yield a queryset for each segment of the page, in order; the caller stops when the page is full."""

@@ -189,7 +189,7 @@ def read_tuples(query: PageQuery) -> Page:
     found: Columns = []
     try:
         for filled, compiled in query.compiled(base, shape, key, params, select, using):
-            read = compiled.columns(using, values)
+            read = compiled().columns(using, values)
             for position in [layout.keys[index] for index in filled] if read else ():
                 # SQLite's driver returns None for a broken date, even in a sort key that is never NULL here.
                 if None in read[position]:
@@ -333,7 +333,7 @@ def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, 
 
     found: list[Model] = []
     for _, compiled in query.compiled(lambda: queryset, shape, key, params, select, using):
-        read = compiled.instances(using, values, queryset)
+        read = compiled().instances(using, values, queryset)
         if read is None:
             return None
         found += read

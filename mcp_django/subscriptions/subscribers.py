@@ -196,7 +196,7 @@ class Subscriber:
             for subscription, watch in entries
             if watch in changed_pages
             or watch.pk in gone
-            or (watch.pk in visible and shows(request, exposure, watch, visible[watch.pk]))
+            or (watch.pk in visible and (watch.field is None or shows(request, exposure, watch, visible[watch.pk])))
         ]
 
     def _changed_pages(

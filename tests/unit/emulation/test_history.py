@@ -5,13 +5,14 @@ from django.contrib import admin
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.auth.models import AnonymousUser
 
-from mcp_django import MCPSite, ModelExposure, site
+from mcp_django import AdminExposure, MCPSite, ModelExposure, site
+from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.context.request import Client
 from mcp_django.emulation.history import Journal, made_by
 from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.testapp.models import Author, Book
+from tests.testapp.models import Author, Book, Profile
 from tests.tool_calls import call, history_page, request_of
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -110,6 +111,40 @@ def test_a_record_shows_its_history_as_the_admin_does_the_newest_first(root, cli
     newest = LogEntry.objects.order_by("-pk")[0]
     assert entries[0]["time"] == newest.action_time.isoformat().replace("+00:00", "Z")
     assert "history" not in call(GetRecord(), root, model="testapp.author", pk=row.pk)
+
+
+INLINE_PARTS = [
+    {"added": {"name": "profile", "object": "Ada's diary"}},
+    {"changed": {"name": "profile", "object": "Ada's diary", "fields": ["Biography", "Website"]}},
+    {"deleted": {"name": "scanned page", "object": "1.png"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "narrowing", "seen"),
+    [
+        (
+            ["testapp.view_author", "testapp.view_profile"],
+            None,
+            "Added profile “Ada's diary”. Changed Website for profile “Ada's diary”. Deleted scanned page “1.png”.",
+        ),
+        (["testapp.view_author"], None, "Deleted scanned page “1.png”."),
+        (
+            ["testapp.view_author", "testapp.view_profile"],
+            Narrowing(frozenset({"testapp.author"})),
+            "Deleted scanned page “1.png”.",
+        ),
+    ],
+    ids=["inline seen", "no permission", "call narrowed to the parent"],
+)
+def test_the_history_tells_of_inline_rows_and_fields_that_the_caller_sees(permissions, narrowing, seen):
+    own = MCPSite(admin_site=admin.site)
+    own.register(Author, AdminExposure)
+    own.register(Profile, ModelExposure, fields=["website"])
+    user, row = make_user("staff", *permissions), make_author("Ada")
+    LogEntry.objects.log_actions(user.pk, [row], CHANGE, change_message=INLINE_PARTS)
+    request = request_of(user, own, narrowing=narrowing)
+    assert [entry["message"] for entry in history(request, row)] == [seen]
 
 
 def test_the_history_of_a_row_is_not_that_of_another(root):
