@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
@@ -37,6 +38,10 @@ REDIRECTS: Final = (301, 302, 303, 307, 308)
 # Seconds by which two clocks may differ: signed assertions are valid for about a minute.
 MOST_APART: Final = 30
 SEE_LOG: Final = "Look at the server's log."
+NO_METADATA: Final = (
+    'Include the OAuth URLs at the root of urls.py: path("", include("mcp_django.oauth.urls")). '
+    "A proxy in front has to pass /.well-known/ on."
+)
 BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
 # Nothing listens at this URL: the doctor reads the code from the redirect itself.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
@@ -81,13 +86,21 @@ class Answer:
             return ""
         return f" It says: {said}." if said else ""
 
-    def document(self, what: str, remedy: str) -> dict[str, Any]:
-        """Return the body as a JSON object; raise :class:`StepFailed` for another status or type."""
+    def document(self, what: str, remedy: str, *members: str) -> dict[str, Any]:
+        """Return the body as a JSON object with these members, all text.
+
+        Raises:
+            StepFailed: it has another status, type or content.
+        """
         if self.status not in (200, 201) or self.kind != JSON:
             raise StepFailed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
-        value = json.loads(self.body)
+        value = None
+        with suppress(ValueError, RecursionError):
+            value = json.loads(self.body)
         if not isinstance(value, dict):
             raise StepFailed(f"{self.url} is not a JSON object.", remedy)
+        if missing := [name for name in members if not isinstance(value.get(name), str)]:
+            raise StepFailed(f"{self.url} has no {' and no '.join(missing)}.", remedy)
         return value
 
 
@@ -378,7 +391,7 @@ class Doctor:
         known = "/.well-known/oauth-protected-resource"
         urls = [self.challenge, *(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}"))]
         for url in dict.fromkeys(urls):
-            found = self._document(url).get("resource", "")
+            found = self._document(url, "resource")["resource"]
             if not same_resource(found, self.url):
                 raise StepFailed(
                     f"{url} is about {found}, but clients reach {self.url}.",
@@ -388,29 +401,27 @@ class Doctor:
 
     def read_server(self) -> str:
         """Doctor's step: read the authorization server's metadata at every place clients look."""
-        issuer = self._document(self.challenge)["authorization_servers"][0].removesuffix("/")
+        servers = self._document(self.challenge).get("authorization_servers")
+        if not isinstance(servers, list) or not servers or not isinstance(servers[0], str):
+            raise StepFailed(f"{self.challenge} names no authorization_servers.", NO_METADATA)
+        issuer = servers[0].removesuffix("/")
         origin, prefix = _origin(issuer), urlsplit(issuer).path
         names = ("oauth-authorization-server", "openid-configuration")
         urls = [f"{origin}/.well-known/{name}{prefix}" for name in names]
         for url in urls:
-            self.server = self._document(url)
-            if self.server.get("issuer", "").removesuffix("/") != issuer:
+            self.server = self._document(url, "issuer", "authorization_endpoint", "token_endpoint")
+            if self.server["issuer"].removesuffix("/") != issuer:
                 raise StepFailed(
-                    f"{url} is about {self.server.get('issuer')}, not {issuer}.",
+                    f"{url} is about {self.server['issuer']}, not {issuer}.",
                     'Set MCP_DJANGO["BASE_URL"] and OIDC_ISS_ENDPOINT to the same origin: provider_settings() does.',
                 )
         ends = "registration_endpoint" not in self.server and self.add_client is None
         return f"{len(urls)} places" + ("; REGISTRATION is off, so this ends here" if ends else "")
 
-    def _document(self, url: str) -> dict[str, Any]:
-        remedy = (
-            'Include the OAuth URLs at the root of urls.py: path("", include("mcp_django.oauth.urls")). '
-            "A proxy in front has to pass /.well-known/ on."
-        )
+    def _document(self, url: str, *members: str) -> dict[str, Any]:
         answer = self.agent.send("GET", url, headers={"Accept": JSON})
-        if answer.status in REDIRECTS:
-            remedy = _remedy_of_redirect(answer)
-        return answer.document("a metadata document", remedy)
+        remedy = _remedy_of_redirect(answer) if answer.status in REDIRECTS else NO_METADATA
+        return answer.document("a metadata document", remedy, *members)
 
     def register(self) -> str:
         """Doctor's step: register a client, or have one added as an administrator would."""
@@ -430,7 +441,7 @@ class Doctor:
             self.client_id = self.add_client()
             return f"it takes a token; client {self.client_id} was added for this"
         remedy = _remedy_of_redirect(answer) if answer.status in REDIRECTS else f"It says: {answer.text[:300]}"
-        self.client_id = answer.document("a registered client", remedy)["client_id"]
+        self.client_id = answer.document("a registered client", remedy, "client_id")["client_id"]
         return f"client {self.client_id}"
 
     # Sign-in
@@ -543,7 +554,7 @@ class Doctor:
             "resource": self.url,
         }
         answer = self.agent.send("POST", self.server["token_endpoint"], urlencode(form).encode())
-        found = answer.document("a token", f"It says: {answer.text[:300]}")
+        found = answer.document("a token", f"It says: {answer.text[:300]}", "access_token")
         self.token = found["access_token"]
         return f"for {found.get('scope', '')}, {found.get('expires_in')} s"
 
@@ -552,9 +563,10 @@ class Doctor:
         answer = self._ask("tools/list", {})
         remedy = SEE_LOG if answer.status >= 500 else f"It says: {answer.text[:300]}"
         found = answer.document("a result", remedy)
-        if "result" not in found:
+        result = found.get("result")
+        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             raise StepFailed(f"It answers with an error: {found.get('error')}.", remedy)
-        tools = found["result"]["tools"]
+        tools = result["tools"]
         return f"{len(tools)} tools" + ("" if tools else ": this user has no permission to view anything")
 
     def listen(self) -> str:

@@ -175,7 +175,16 @@ def test_a_certificate_that_clients_do_not_trust_is_said(tmp_path):
     ],
 )
 @pytest.mark.parametrize(
-    "answer", [(404, "text/html", "", {}), (200, "text/html", "<html>", {}), (200, JSON, "[]", {})]
+    "answer",
+    [
+        (404, "text/html", "", {}),
+        (200, "text/html", "<html>", {}),
+        (200, JSON, "[]", {}),
+        (200, JSON, "{", {}),
+        (200, JSON, "[" * 100_000, {}),
+        (200, JSON, '{"resource": 1, "issuer": null}', {}),
+    ],
+    ids=["404", "page", "list", "half", "deep", "no text"],
 )
 def test_a_document_that_is_missing_anywhere_is_said(server, place, answer):
     server.answers[place] = answer
@@ -193,10 +202,21 @@ def test_another_base_url_is_said(server):
     assert f'Set MCP_DJANGO["BASE_URL"] to {server.origin}' in text
 
 
+@pytest.mark.parametrize("servers", [None, [], [1], "http://127.0.0.1"])
+def test_an_endpoint_that_names_no_authorization_server_is_said(server, servers):
+    document = json.dumps({"resource": f"{server.origin}/mcp", "authorization_servers": servers})
+    for place in server.answers:
+        if "protected-resource" in place:
+            server.answers[place] = (200, JSON, document, {})
+    _, step, text = examine(server)
+    assert step == "Metadata of the authorization server"
+    assert "names no authorization_servers" in text
+
+
 def test_registration_that_is_off_ends_the_way_in_order(server):
-    document = json.dumps({"issuer": server.origin})
     for name in ("oauth-authorization-server", "openid-configuration"):
-        server.answers[f"/.well-known/{name}"] = (200, JSON, document, {})
+        status, kind, body, headers = server.answers[f"/.well-known/{name}"]
+        server.answers[f"/.well-known/{name}"] = status, kind, body.replace("registration_", "other_"), headers
     passed, step, _ = examine(server)
     assert step is None
     assert passed[-1] == "Metadata of the authorization server"
@@ -221,6 +241,7 @@ def test_a_client_is_added_where_none_can_register_itself(server, mode):
     ("place", "answer", "step", "said"),
     [
         ("/oauth/register", (429, JSON, '{"error": "too many"}', {}), "Registration", "too many"),
+        ("/oauth/register", (201, JSON, '{"client_id": 1}', {}), "Registration", "no client_id"),
         ("/oauth/authorize", (500, "text/html", "", {}), "Login page", "log"),
         ("/oauth/authorize", (302, "text/html", "", {"Location": "/nowhere"}), "Login page", "LOGIN_URL"),
         ("/oauth/authorize", (200, "text/html", "<form></form>", {}), "Consent page", "no button"),
@@ -254,9 +275,18 @@ def test_events_that_are_held_back_are_said(server):
     assert "buffering" in failed.value.remedy
 
 
-def test_a_call_that_fails_is_said(server):
-    server.answers["/mcp"] = (200, JSON, '{"error": {"message": "no"}}', {})
-    with pytest.raises(StepFailed, match="no"):
+@pytest.mark.parametrize("body", ['{"access_token": 1}', "{}", "{"])
+def test_a_token_that_is_none_is_said(server, body):
+    server.answers["/oauth/token"] = (200, JSON, body, {})
+    doctor = Doctor(f"{server.origin}/mcp", server={"token_endpoint": f"{server.origin}/oauth/token"})
+    with pytest.raises(StepFailed, match=r"access_token|JSON object"):
+        doctor.get_token()
+
+
+@pytest.mark.parametrize("body", ['{"error": {"message": "no"}}', '{"result": 1}', '{"result": {"tools": null}}'])
+def test_a_call_that_fails_is_said(server, body):
+    server.answers["/mcp"] = (200, JSON, body, {})
+    with pytest.raises(StepFailed, match="answers with an error"):
         Doctor(f"{server.origin}/mcp", token="t").call()
 
 
