@@ -48,7 +48,11 @@ class Off:
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str], Switch]:
-        return {(item.kind, item.target): item for item in self.switched}
+        # A client can be switched off by its host, which has no case.
+        hosts = {
+            (CLIENT, item.target.lower()): item for item in self.switched if item.kind == CLIENT and "." in item.target
+        }
+        return hosts | {(item.kind, item.target): item for item in self.switched}
 
     @cached_property
     def kinds(self) -> frozenset[str]:

@@ -32,6 +32,8 @@ def test_callers_are_told_until_when_and_why():
         ("user", "8", False),
         ("client", "abc", True),
         ("client", "claude.ai", True),
+        ("client", "Claude.AI", True),
+        ("client", "ABC", False),
         ("client", "ai", False),
         ("service", "abc", False),
         ("tool", "7", False),

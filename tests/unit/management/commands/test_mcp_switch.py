@@ -113,7 +113,7 @@ def test_clients_are_named_by_id_name_and_host(run: Any) -> None:
         run("off", "client", name)
         assert Switch.objects.latest("pk").target == "abc"
         run("on", "client", name)
-    run("off", "client", "claude.ai")
+    run("off", "client", "Claude.ai")
     assert Switch.objects.latest("pk").target == "claude.ai"
     make_client(client_id="def", name="Claude")
     with pytest.raises(CommandError, match="Several clients"):
