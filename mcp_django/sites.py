@@ -188,11 +188,8 @@ class MCPSite:
         models_registered.send(self)
 
     def unregister(self, models: type[Model] | Iterable[type[Model]]) -> None:
-        """Stop exposing models on the site, also those that the admin registered.
-
-        Raises:
-            NotRegistered: a model is not exposed.
-        """
+        """Stop exposing models on the site, also those that the admin registered. Raises ``NotRegistered`` if a model
+        is not exposed."""
         for model in [models] if isinstance(models, type) else models:
             if model not in self.exposures:
                 raise NotRegistered(f"The model {model._meta.label} is not registered with {self.name!r}.")
@@ -202,11 +199,8 @@ class MCPSite:
 
     @property
     def exposures(self) -> dict[type[Model], ModelExposure]:
-        """The exposures registered with the site by model, in the order of labels, the history last.
-
-        Raises:
-            NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
-        """
+        """The exposures registered with the site by model, in the order of labels, the history last. Raises
+        ``NotRegistered`` if an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``."""
         admin_site = self.admin_site if settings.AUTO_REGISTER else None
         # A theme may replace the default admin site, and urls.py may register models, after the first use.
         known = None if admin_site is None else (admin_site, len(admin_site._registry))
@@ -394,11 +388,8 @@ class MCPSite:
         return [*self._tools.faults(), *self.prompts.faults(), *self.resources.faults()]
 
     def prepare(self) -> None:
-        """Load all modules that calls to the site need, before the first client comes.
-
-        Raises:
-            ImproperlyConfigured: a declared function cannot be parsed.
-        """
+        """Load all modules that calls to the site need, before the first client comes. Raises ``ImproperlyConfigured``
+        if a declared function cannot be parsed."""
         import mcp_types.methods  # noqa: F401
 
         from .emulation import list_filters  # noqa: F401

@@ -79,11 +79,7 @@ class MCPClient:
         return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call an MCP method from a test and return its result.
-
-        Raises:
-            MCPError: the answer is not a result.
-        """
+        """Call an MCP method from a test and return its result. Raises ``MCPError`` if the answer is not a result."""
         response = self.send(method, params)
         message = json.loads(response.content) if response.content else {}
         if "result" not in message:

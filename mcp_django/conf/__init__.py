@@ -128,10 +128,7 @@ class Settings:
 
     def require_right(self) -> None:
         """Require that the configuration ``MCP_DJANGO`` is right; once found right, it counts as right until a change.
-
-        Raises:
-            ImproperlyConfigured: a setting is wrong.
-        """
+        Raises ``ImproperlyConfigured`` if a setting is wrong."""
         if "_is_right" in self.__dict__:
             return
         if found := faults():
@@ -151,11 +148,8 @@ def _import(name: str, item: Any) -> Any:
 
 
 def require_apps(who: str, *names: str) -> None:
-    """Require that the Django settings have the apps installed without which a module cannot even be imported.
-
-    Raises:
-        ImproperlyConfigured: an app is not installed.
-    """
+    """Require that the Django settings have the apps installed without which a module cannot even be imported. Raises
+    ``ImproperlyConfigured`` if an app is not installed."""
     missing = [name for name in names if not apps.is_installed(name)]
     if missing:
         listed = ", ".join(f'"{name}"' for name in missing)

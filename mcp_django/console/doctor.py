@@ -87,11 +87,8 @@ class Answer:
         return f" It says: {said}." if said else ""
 
     def document(self, what: str, remedy: str, *members: str) -> dict[str, Any]:
-        """Return the body as a JSON object with these members, all text.
-
-        Raises:
-            StepFailed: it has another status, type or content.
-        """
+        """Return the body as a JSON object with these members, all text. Raises ``StepFailed`` if it has another
+        status, type or content."""
         if self.status not in (200, 201) or self.kind != JSON:
             raise StepFailed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
         value = None

@@ -196,11 +196,8 @@ class MCPContext:
     # Asking
 
     def can(self, capability: str) -> bool:
-        """``request.mcp.can``: whether the client takes "elicitation", "elicitation.url", "sampling" or "roots".
-
-        Raises:
-            ValueError: there is no such capability.
-        """
+        """``request.mcp.can``: whether the client takes "elicitation", "elicitation.url", "sampling" or "roots". Raises
+        ``ValueError`` if there is no such capability."""
         if capability not in CAPABILITIES:
             raise ValueError(f"{capability!r} is not one of {', '.join(CAPABILITIES)}")
         return self.takes(*CAPABILITIES[capability])

@@ -128,11 +128,8 @@ class Action:
         return bool(request.user.has_perm(codename))
 
     def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Any]]:
-        """Validate the arguments of the declared action; return them, and the entries that a browser would post.
-
-        Raises:
-            ToolError: an argument is unknown, missing or not valid.
-        """
+        """Validate the arguments of the declared action; return them, and the entries that a browser would post. Raises
+        ``ToolError`` if an argument is unknown, missing or not valid."""
         raise NotImplementedError
 
     @property

@@ -115,11 +115,8 @@ def _text(text: Text, request: MCPRequest, arguments: Mapping[str, Any]) -> str:
 
 
 def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tuple[Asked, ...]:
-    """Return the asked parameters of the function, except those in ``skip``.
-
-    Raises:
-        ImproperlyConfigured: a form cannot ask for one of them.
-    """
+    """Return the asked parameters of the function, except those in ``skip``. Raises ``ImproperlyConfigured`` if a form
+    cannot ask for one of them."""
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     found = []
     for item in signature_of(function).parameters.values():

@@ -227,11 +227,8 @@ class ModelAccess:
         return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
-        """Refuse the caller access to the model if it, or its named action, is switched off.
-
-        Raises:
-                CallRefused: it is switched off.
-        """
+        """Refuse the caller access to the model if it, or its named action, is switched off. Raises ``CallRefused`` if
+        it is switched off."""
         off = self.request.mcp.off
         found = self.off or (off.action(self.exposure.label, action) if action and off is not None else None)
         if found is not None:
@@ -506,11 +503,8 @@ def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column
 
 
 def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
-    """Parse the primary key by which a caller asks for access to a row; one row has one spelling.
-
-    Raises:
-            NotFound: no row can have this key.
-    """
+    """Parse the primary key by which a caller asks for access to a row; one row has one spelling. Raises ``NotFound``
+    if no row can have this key."""
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:
         return _strict(fields[0], plain_key(raw) if fields[0].is_relation else raw)

@@ -62,10 +62,7 @@ def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
 
 def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the client's capabilities that a request to the client needs, as ``data.requiredCapabilities`` lists them.
-
-    Raises:
-        ValueError: there is no such request to clients.
-    """
+    Raises ``ValueError`` if there is no such request to clients."""
     match method:
         case "elicitation/create":
             return {"elicitation": {"url" if _is_url(method, params) else "form": {}}}

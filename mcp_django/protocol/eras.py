@@ -116,11 +116,8 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:
-    """Return the progress token in a request's ``_meta``, in either era.
-
-    Raises:
-        InvalidParams: it is neither a short string nor an integer that JSON represents exactly.
-    """
+    """Return the progress token in a request's ``_meta``, in either era. Raises ``InvalidParams`` if it is neither a
+    short string nor an integer that JSON represents exactly."""
     token = meta.get("progressToken")
     if token is None or (isinstance(token, str) and len(token) <= MAX_ID_CHARS):
         return token

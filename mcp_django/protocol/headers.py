@@ -77,11 +77,8 @@ def _admits(accept: str, media_type: str) -> bool:
 
 
 def body_length(value: str | None) -> int | None:
-    """Return the length of a body in bytes from the header ``Content-Length``; None if it is absent.
-
-    Raises:
-        ValueError: the header is not a plain decimal number.
-    """
+    """Return the length of a body in bytes from the header ``Content-Length``; None if it is absent. Raises
+    ``ValueError`` if the header is not a plain decimal number."""
     if value is None:
         return None
     if not _DIGITS.fullmatch(value):
@@ -112,11 +109,8 @@ def encode_value(text: str) -> str:
 
 def decode_value(value: str) -> str:
     """Decode the value of an HTTP header to its text; white space around the value is not part of it (RFC 9110, 5.5).
-
-    Raises:
-        ValueError: a header may not hold one of the characters, or the content of a sentinel is not the canonical
-            Base64 form of UTF-8 text (RFC 4648, 3.5).
-    """
+    Raises ``ValueError`` if a header may not hold one of the characters, or the content of a sentinel is not the
+    canonical Base64 form of UTF-8 text (RFC 4648, 3.5)."""
     text = value.strip(" \t")
     if not _PLAIN.fullmatch(text):
         raise ValueError("invalid characters")
@@ -170,11 +164,8 @@ def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tupl
 
 
 def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
-    """Return the parameters of an ``inputSchema`` that clients repeat in ``Mcp-Param-*`` headers.
-
-    Raises:
-        ValueError: an annotation breaks a rule of "Schema Extension", so clients would drop the whole tool.
-    """
+    """Return the parameters of an ``inputSchema`` that clients repeat in ``Mcp-Param-*`` headers. Raises ``ValueError``
+    if an annotation breaks a rule of "Schema Extension", so clients would drop the whole tool."""
     found: dict[str, ParamHeader] = {}
     for path, position in _positions(schema, ()):
         if ANNOTATION not in position:

@@ -108,11 +108,8 @@ def _check_text(value: Any) -> None:
 
 
 def decode(body: bytes) -> Any:
-    """Parse the JSON of a JSON-RPC message, the ``body``.
-
-    Raises:
-        ParseError: the body is not UTF-8, not JSON, or exceeds a limit.
-    """
+    """Parse the JSON of a JSON-RPC message, the ``body``. Raises ``ParseError`` if the body is not UTF-8, not JSON, or
+    exceeds a limit."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -144,11 +141,8 @@ def decode_text(text: str) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Encode a JSON-RPC message as JSON, UTF-8, on one line.
-
-    Raises:
-        TypeError: ``value`` has an unknown class, an unpaired surrogate or an integer over 64 bits in it.
-    """
+    """Encode a JSON-RPC message as JSON, UTF-8, on one line. Raises ``TypeError`` if ``value`` has an unknown class, an
+    unpaired surrogate or an integer over 64 bits in it."""
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -211,11 +205,8 @@ def is_response(value: Mapping[str, Any]) -> bool:
 
 
 def read_message(value: Any) -> Message | ClientResponse:
-    """Read a JSON-RPC message from a JSON value: a request, a notification or a response.
-
-    Raises:
-        InvalidRequest: the value is none of them, or is a batch.
-    """
+    """Read a JSON-RPC message from a JSON value: a request, a notification or a response. Raises ``InvalidRequest`` if
+    the value is none of them, or is a batch."""
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
     identifier = _read_id(value)

@@ -35,19 +35,13 @@ def event(data: bytes, *, identifier: str | None = None) -> bytes:
 
 def priming(identifier: str, retry_ms: int) -> bytes:
     """Return the server-sent event without a message that tells a client its last event id and when to reconnect.
-
-    Raises:
-        ValueError: ``identifier`` was not made by :func:`event_id`, or ``retry_ms`` is negative.
-    """
+    Raises ``ValueError`` if ``identifier`` was not made by :func:`event_id`, or ``retry_ms`` is negative."""
     return _id_line(identifier) + _retry_line(retry_ms) + b"data: \n\n"
 
 
 def retry(ms: int) -> bytes:
-    """Return the field of server-sent events that tells a client after how many milliseconds to reconnect.
-
-    Raises:
-        ValueError: ``ms`` is negative.
-    """
+    """Return the field of server-sent events that tells a client after how many milliseconds to reconnect. Raises
+    ``ValueError`` if ``ms`` is negative."""
     return _retry_line(ms) + b"\n"
 
 
@@ -67,10 +61,8 @@ def _id_line(identifier: str | None) -> bytes:
 
 def event_id(stream: str, seq: int) -> str:
     """Return the id of a server-sent event, message number ``seq`` of a stream; 0 is the position before the first.
-
-    Raises:
-        ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.
-    """
+    Raises ``ValueError`` if the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out
+    of range."""
     found = f"{stream}.{seq}"
     if parse_event_id(found) is None:
         raise ValueError(f"{found!r} is not an event id")

@@ -24,11 +24,8 @@ def percent_encode(text: str, safe: str = "") -> str:
 
 
 def percent_decode(text: str) -> str:
-    """Decode percent-encoding in a part of a URI, such as the value of a template's variable.
-
-    Raises:
-        ValueError: an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL.
-    """
+    """Decode percent-encoding in a part of a URI, such as the value of a template's variable. Raises ``ValueError`` if
+    an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL."""
     if _BAD_ESCAPE.search(text):
         raise ValueError("bad percent-encoding")
     decoded = unquote_to_bytes(text).decode("utf-8")
@@ -155,11 +152,8 @@ class UriTemplate:
         return found
 
     def expand(self, values: Mapping[str, object]) -> str:
-        """Expand the URI template with these values; members of the query that are absent or None are left out.
-
-        Raises:
-            ValueError: a variable of the path has no value or an empty value.
-        """
+        """Expand the URI template with these values; members of the query that are absent or None are left out. Raises
+        ``ValueError`` if a variable of the path has no value or an empty value."""
         written = []
         for part in self._parts:
             if isinstance(part, str):

@@ -251,11 +251,8 @@ class GetRecord(RecordTool):
 
 
 def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelExposure, FoundRow]:
-    """Find the row to get by the URI of its record, and move the request to the row's admin page.
-
-    Raises:
-        NotFound: the URI is not that of a record, or the caller cannot see the row.
-    """
+    """Find the row to get by the URI of its record, and move the request to the row's admin page. Raises ``NotFound``
+    if the URI is not that of a record, or the caller cannot see the row."""
     address = parse_uri(uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.pk is None or address.field_name is not None:
