@@ -87,8 +87,7 @@ class Answer:
         return f" It says: {said}." if said else ""
 
     def document(self, what: str, remedy: str, *members: str) -> dict[str, Any]:
-        """Return the body as a JSON object with these members, all text. Raises ``StepFailed`` if it has another
-        status, type or content."""
+        """Return the body as a JSON object with these members, all text; raise :class:`StepFailed` if it is not."""
         if self.status not in (200, 201) or self.kind != JSON:
             raise StepFailed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
         value = None
@@ -402,9 +401,8 @@ class Doctor:
         if not isinstance(servers, list) or not servers or not isinstance(servers[0], str):
             raise StepFailed(f"{self.challenge} names no authorization_servers.", NO_METADATA)
         issuer = servers[0].removesuffix("/")
-        origin, prefix = _origin(issuer), urlsplit(issuer).path
-        names = ("oauth-authorization-server", "openid-configuration")
-        urls = [f"{origin}/.well-known/{name}{prefix}" for name in names]
+        known, prefix = f"{_origin(issuer)}/.well-known", urlsplit(issuer).path
+        urls = [f"{known}/{name}{prefix}" for name in ("oauth-authorization-server", "openid-configuration")]
         for url in urls:
             self.server = self._document(url, "issuer", "authorization_endpoint", "token_endpoint")
             if self.server["issuer"].removesuffix("/") != issuer:
@@ -560,10 +558,9 @@ class Doctor:
         answer = self._ask("tools/list", {})
         remedy = SEE_LOG if answer.status >= 500 else f"It says: {answer.text[:300]}"
         found = answer.document("a result", remedy)
-        result = found.get("result")
-        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+        tools = found["result"].get("tools") if isinstance(found.get("result"), dict) else None
+        if not isinstance(tools, list):
             raise StepFailed(f"It answers with an error: {found.get('error')}.", remedy)
-        tools = result["tools"]
         return f"{len(tools)} tools" + ("" if tools else ": this user has no permission to view anything")
 
     def listen(self) -> str:
