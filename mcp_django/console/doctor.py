@@ -38,10 +38,7 @@ REDIRECTS: Final = (301, 302, 303, 307, 308)
 # Seconds by which two clocks may differ: signed assertions are valid for about a minute.
 MOST_APART: Final = 30
 SEE_LOG: Final = "Look at the server's log."
-NO_METADATA: Final = (
-    'Include the OAuth URLs at the root of urls.py: path("", include("mcp_django.oauth.urls")). '
-    "A proxy in front has to pass /.well-known/ on."
-)
+NO_METADATA: Final = 'Add path("", include("mcp_django.oauth.urls")) to urls.py; a proxy has to pass /.well-known/ on.'
 BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
 # Nothing listens at this URL: the doctor reads the code from the redirect itself.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
@@ -508,10 +505,8 @@ class Doctor:
         answer = self.agent.page(self._question, "The consent page")
         page = _Page(answer.text)
         if page.consent is None:
-            raise StepFailed(
-                f"{answer.url} has no button to allow access.",
-                "The user's session is not accepted there. Open the page in a browser.",
-            )
+            remedy = "The session of the user is not accepted there. Open the page in a browser."
+            raise StepFailed(f"{answer.url} has no button to allow access.", remedy)
         for href in page.links["stylesheet"]:
             style = self.agent.send("GET", urljoin(answer.url, href))
             if style.status != 200 or style.kind != "text/css":
