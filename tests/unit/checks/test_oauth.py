@@ -362,7 +362,7 @@ def test_https_behind_a_proxy_needs_its_header(settings: Any) -> None:
     assert "mcp_django.W128" not in found()
     settings.SECURE_SSL_REDIRECT = True
     (message,) = check_proxy()
-    assert "for ever" in message.msg
+    assert "forever" in message.msg
     configure(settings, mcp={"BASE_URL": "http://shop.example"})
     assert "mcp_django.W128" not in found()
 

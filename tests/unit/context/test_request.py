@@ -253,7 +253,7 @@ def test_a_user_can_be_sent_to_a_page():
             "https://shop.example/a b", "https://shop.example/\n"]
 )  # fmt: skip
 def test_a_user_is_sent_to_pages_alone(url):
-    with pytest.raises(ValueError, match="is no URL"):
+    with pytest.raises(ValueError, match="is not a URL"):
         asker().ask_url("Go there.", url)
 
 

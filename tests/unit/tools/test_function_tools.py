@@ -284,7 +284,7 @@ def test_a_parameter_can_be_mirrored_in_a_header() -> None:
 
 @pytest.mark.parametrize("value", ["x" * 50_000, {"text": "x" * 50_000}, [Text("x" * 30_000), Text("x" * 30_000)]])
 def test_D83_a_result_that_no_client_could_show_is_refused_with_the_bound(value: Any) -> None:
-    with pytest.raises(ToolError, match="40000 is the most"):
+    with pytest.raises(ToolError, match="at most 40000 are sent"):
         wire(returning(value))
 
 
