@@ -379,10 +379,10 @@ class Doctor:
     # Discovery
 
     def read_resource(self) -> str:
-        """Doctor's step: read the endpoint's metadata at the URL in the challenge, and where clients look unasked."""
+        """Doctor's step: read the endpoint's metadata, in the end where the challenge, and so BASE_URL, leads."""
         path = urlsplit(self.url).path.removesuffix("/")
         known = "/.well-known/oauth-protected-resource"
-        urls = [self.challenge, *(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}"))]
+        urls = [*(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}")), self.challenge]
         for url in dict.fromkeys(urls):
             found = self._document(url, "resource")["resource"]
             if not same_resource(found, self.url):

@@ -202,6 +202,21 @@ def test_another_base_url_is_said(server):
     assert f'Set MCP_DJANGO["BASE_URL"] to {server.origin}' in text
 
 
+def test_a_base_url_at_which_nothing_runs_is_said_and_not_taken_for_a_server_that_was_not_started(server):
+    nowhere = "http://127.0.0.1:1"
+    status, kind, body, headers = server.answers["/mcp"]
+    challenge = headers["WWW-Authenticate"].replace(server.origin, nowhere)
+    server.answers["/mcp"] = (status, kind, body, {"WWW-Authenticate": challenge})
+    document = json.dumps({"resource": f"{nowhere}/mcp", "authorization_servers": [nowhere]})
+    for place in server.answers:
+        if "protected-resource" in place:
+            server.answers[place] = (200, JSON, document, {})
+    _, step, text = examine(server)
+    assert step == "Metadata of the endpoint"
+    assert f"is about {nowhere}/mcp, and clients reach {server.origin}/mcp." in text
+    assert f'Set MCP_DJANGO["BASE_URL"] to {server.origin}' in text
+
+
 @pytest.mark.parametrize("servers", [None, [], [1], "http://127.0.0.1"])
 def test_an_endpoint_that_names_no_authorization_server_is_said(server, servers):
     document = json.dumps({"resource": f"{server.origin}/mcp", "authorization_servers": servers})
