@@ -17,6 +17,7 @@ from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.fileapp.models import Manual, Page
 from tests.library import make_library, reader, site_with
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf
 from tests.tool_calls import call, refusal
@@ -204,6 +205,13 @@ def test_a_path_that_the_exposure_lists_as_a_field_needs_no_other_permission() -
     make_book("a", author=make_author("Ann"))
     request = reader(make_superuser(), site_with(Book, fields=["title", "author__name"]))
     assert call(AGGREGATE, request, model="testapp.book", group_by=["author__name"])["rows"] == [["Ann", 1]]
+
+
+def test_a_name_that_is_wrong_is_told_a_path_that_can_be_shown_and_no_other() -> None:
+    request = reader(make_superuser(), site_with(Page, Manual))
+    told = [refusal(QUERY, request, model="fileapp.page", fields=[f"manual__{name}"]) for name in ("titl", "pictur")]
+    assert "manual__title" in told[0]
+    assert "manual__picture" not in told[1]
 
 
 def test_a_path_ends_in_a_relation_or_a_key_too() -> None:

@@ -3,9 +3,9 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 
-from mcp_django.orm.permission_queries import known_permissions, load_permissions
+from mcp_django.orm.permission_queries import known_permissions, load_permissions, permission_columns
 from tests.factories import make_superuser, make_user
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -109,3 +109,16 @@ def test_a_permission_that_is_taken_away_is_gone_with_the_next_request():
     load_permissions(again)
     assert loaded.has_perm("testapp.change_book")
     assert not again.has_perm("testapp.change_book")
+
+
+class Elsewhere:
+    """Reads users from another database than their tokens."""
+
+    def db_for_read(self, model, **hints):
+        return "elsewhere" if model is User else None
+
+
+def test_a_query_in_another_database_than_the_users_does_not_read_their_permissions():
+    assert permission_columns("default", "user_id")
+    with override_settings(DATABASE_ROUTERS=[Elsewhere()]):
+        assert permission_columns("default", "user_id") == []
