@@ -208,7 +208,9 @@ MISTAKES = [
         ],
     ),
     said("no fields", r"W011.*shows only its primary key", MCP, '    fields = ["number", "status"]\n', ""),
-    said('"__all__" misspelt', r"E023.*fields is '__al__', which is no list", MCP, '["number", "status"]', '"__al__"'),
+    said(
+        '"__all__" misspelt', r"E023.*fields is '__al__', which is not a list", MCP, '["number", "status"]', '"__al__"'
+    ),
     said(
         "a field that the model does not have",
         r"E010.*fields refers to 'state'.*\n.*Did you mean 'status'",

@@ -213,7 +213,7 @@ def test_a_base_url_at_which_nothing_runs_is_said_and_not_taken_for_a_server_tha
             server.answers[place] = (200, JSON, document, {})
     _, step, text = examine(server)
     assert step == "Metadata of the endpoint"
-    assert f"is about {nowhere}/mcp, and clients reach {server.origin}/mcp." in text
+    assert f"is about {nowhere}/mcp, but clients reach {server.origin}/mcp." in text
     assert f'Set MCP_DJANGO["BASE_URL"] to {server.origin}' in text
 
 
@@ -375,7 +375,7 @@ def test_a_user_whom_the_login_page_never_lets_in_is_said(server):
     doctor.shut_out = "it is the login page of the admin, and ada is not staff."
     _, title, text = walk(doctor)
     assert title == "Login page"
-    assert "ada is not of the staff" in text
+    assert "ada is not staff" in text
     assert "set LOGIN_URL to a login page for all users" in text
 
 
@@ -413,7 +413,7 @@ def test_the_steps_through_pages_take_a_sign_in_and_a_client_that_is_known(serve
 def test_a_circle_is_said(server):
     server.answers["/a"] = (302, "text/html", "", {"Location": "/b"})
     server.answers["/b"] = (302, "text/html", "", {"Location": "/a"})
-    with pytest.raises(StepFailed, match=r"in a circle: .*/a -> .*/b -> .*/a") as failed:
+    with pytest.raises(StepFailed, match=r"in a loop: .*/a -> .*/b -> .*/a") as failed:
         Agent().page(f"{server.origin}/a", "The page")
     assert "SESSION_COOKIE_PATH" in failed.value.remedy
 

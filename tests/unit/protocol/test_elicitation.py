@@ -121,7 +121,7 @@ def test_several_choices_are_a_text_for_those_who_do_not(definition: dict[str, A
     ],
 )
 def test_what_is_no_field_of_a_form_is_refused(definition: dict[str, Any], version: str) -> None:
-    with pytest.raises(ValueError, match="'a' is no field of a form"):
+    with pytest.raises(ValueError, match="'a' is not a form field"):
         requested_schema(form(a=definition), version)
 
 

@@ -317,7 +317,7 @@ def test_lists_are_told_by_kind_and_site(told, recorder):
 
 
 def test_a_list_that_is_none_is_an_error():
-    with pytest.raises(ValueError, match="no list of toys"):
+    with pytest.raises(ValueError, match="Unknown list: toys"):
         notify_list_changed("toys")
 
 
