@@ -363,7 +363,7 @@ def test_long_schemas_that_are_equal_are_told_once():
     detail = call(DescribeModel(), request, model="testapp.tag", detail=True)["actions"]
     assert [item["arguments"] if item["name"] == "unshelve" else "" for item in detail] == [
         "",
-        "As those of shelve",
+        "Same as shelve",
         "",
     ]
 
