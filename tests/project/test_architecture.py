@@ -73,7 +73,7 @@ MAX_ROOT_FILES = 15
 BYTECODE = {"co_code", "co_consts", "co_freevars", "co_names", "co_varnames"}
 # How dense the package is. They only ever go down.
 MAX_DENSITY = {
-    "lines": 53_997,
+    "lines": 53_950,
     "files": 238,
     "functions for 1,000 lines": 69.5,
     "functions used once for 1,000 lines": 8.8,
