@@ -169,7 +169,7 @@ class HistoryReader:
                 opts = inline.admin.opts
                 name, hidden = str(opts.verbose_name), _names_of(opts, inline.admin.form, inline.fields)[1]
                 # Two inlines can have rows of one model.
-                found[name] = hidden | (found[name] or set())
+                found[name] = hidden | (found.get(name) or set())
         return found
 
     def is_hidden(self, text: str) -> bool:
