@@ -269,7 +269,7 @@ REFUSED: dict[str, tuple[str, Any, int, str, str]] = {
     "a secret": (URL, answer(DOCUMENT | {"client_secret": "x"}), 400, "in a way that this site", "client_secret"),
     "a redirect": (URL, answer({}, status="302 Found", Location="/x"), 400, "in a way that this site", "not followed"),
     "a page": (URL, answer(b"<html>", "text/html"), 400, "in a way that this site", "text/html"),
-    "huge": (URL, answer(b" " * 70_000), 400, "in a way that this site", "over 64 KiB"),
+    "huge": (URL, answer(b" " * 70_000), 400, "in a way that this site", "larger than 64 KiB"),
     "away": (URL, answer({}, status="503 Away"), 400, "could not read", "answers 503"),
     "an address": ("https://127.0.0.1/x", b"", 400, "an address that this site does not accept", "domain name"),
     "a fragment": (URL + "#x", b"", 400, "an address that this site does not accept", "no fragment"),
