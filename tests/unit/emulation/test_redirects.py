@@ -26,7 +26,7 @@ def test_the_change_page_of_a_row_is_the_row():
 
 def test_a_list_is_told_by_its_model_and_the_way_back_is_nothing():
     request = asked_by(make_superuser())
-    assert destination(request, "/admin/testapp/author/?q=x").note.endswith("on to a list of testapp.author.")
+    assert destination(request, "/admin/testapp/author/?q=x").note.endswith("to a list of testapp.author.")
     assert destination(request, "?q=x") == ResponseContent()
 
 

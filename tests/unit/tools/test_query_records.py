@@ -276,7 +276,7 @@ def test_row_211_pages_that_end_at_a_value_that_cannot_be_read_say_so(request_: 
 
 def test_a_limit_above_the_maximum_says_so(request_: Any) -> None:
     make_library(3)
-    assert call(QUERY, request_, model="testapp.book", limit=500)["hint"] == "limit is 200 at most"
+    assert call(QUERY, request_, model="testapp.book", limit=500)["hint"] == "limit is at most 200"
     with override_settings(MCP_DJANGO={"MAX_PAGE_SIZE": 2, "BASE_URL": "http://testserver"}):
         page = call(QUERY, request_, model="testapp.book", limit="3")
         assert (page["returned"], page["hint"]) == (2, "limit is 2 at most")
