@@ -279,7 +279,7 @@ def test_a_limit_above_the_maximum_says_so(request_: Any) -> None:
     assert call(QUERY, request_, model="testapp.book", limit=500)["hint"] == "limit is at most 200"
     with override_settings(MCP_DJANGO={"MAX_PAGE_SIZE": 2, "BASE_URL": "http://testserver"}):
         page = call(QUERY, request_, model="testapp.book", limit="3")
-        assert (page["returned"], page["hint"]) == (2, "limit is 2 at most")
+        assert (page["returned"], page["hint"]) == (2, "limit is at most 2")
         assert "hint" not in call(QUERY, request_, model="testapp.book", limit=2)
         assert "hint" not in call(QUERY, request_, model="testapp.book")
     found = call(AGGREGATE, request_, model="testapp.book", group_by=["pages"], limit=1000, top=51)
