@@ -283,4 +283,4 @@ def test_a_limit_above_the_maximum_says_so(request_: Any) -> None:
         assert "hint" not in call(QUERY, request_, model="testapp.book", limit=2)
         assert "hint" not in call(QUERY, request_, model="testapp.book")
     found = call(AGGREGATE, request_, model="testapp.book", group_by=["pages"], limit=1000, top=51)
-    assert found["hint"] == "limit is 200 at most. top is 50 at most."
+    assert found["hint"] == "limit is at most 200. top is at most 50."
