@@ -24,8 +24,8 @@ from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity,
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """The app's entry in the admin's index that leads every user of the admin to their own applications. It has no
-    rows and no other page.
+    """ModelAdmin that the app registers as an entry in the admin's index, which leads users to their own applications.
+    It has no rows and no other page.
 
     There is nothing to add here: applications ask for access themselves, and the page removes it.
     """
@@ -55,7 +55,7 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]
-    """Form of the app's ``ClientHost`` in the admin: hosts are stored in lower case, as they are compared."""
+    """Form of the ModelAdmin that the app registers for ``ClientHost``: it stores hosts in lower case."""
 
     def clean_host(self) -> str:
         """Validate the host of the app's ``ClientHost``, and return it as it is compared."""
@@ -122,7 +122,7 @@ admin.site.register(CallEntry, CallEntryAdmin)
 
 @admin.register(Switch)
 class SwitchAdmin(ReadOnlyAdmin):
-    """Read-only admin of the app's model ``Switch``: a change has to reach all workers, so it is made elsewhere."""
+    """Read-only ModelAdmin that the app registers for ``Switch``: changes are made elsewhere, to reach all workers."""
 
     list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))

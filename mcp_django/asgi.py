@@ -31,8 +31,8 @@ def close_connections(**kwargs: Any) -> None:
 
 
 async def no_lifespan(receive: Any, send: Any) -> None:
-    """Complete the ASGI lifespan messages, because there is nothing to start or stop. Django raises an error instead,
-    about which some servers warn."""
+    """Complete lifespan messages in the application of a project's ``asgi.py``: there is nothing to start or stop.
+    Django raises an error instead, about which some servers warn."""
     stage = ""
     while stage != "lifespan.shutdown":
         stage = (await receive())["type"]

@@ -97,7 +97,7 @@ def action(
     destructive: bool = True,
     **options: Any,
 ) -> Any:
-    """Decorator: make an action of an exposure's method ``(self, request, queryset, **arguments)``.
+    """One of the decorators: make an action of an exposure's method ``(self, request, queryset, **arguments)``.
 
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
     destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also

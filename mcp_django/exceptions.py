@@ -51,7 +51,7 @@ class NotPermitted(ToolError):
 
 
 class NotConfirmed(ToolError):
-    """Exception to raise if the confirmation sent with a call is not valid for the call, or no longer valid."""
+    """One of the exceptions that tools raise: the confirmation is not valid for the call, or no longer valid."""
 
     outcome = "refused:confirmation"
 
@@ -82,7 +82,7 @@ class CallRefused(Exception):
 
 
 class Unreadable(ToolError):
-    """Exception to raise if a row holds a value that cannot be read: a write could not leave the value as it is."""
+    """One of the exceptions that tools raise: a row has an unreadable value, which a write could not leave as it is."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -117,7 +117,7 @@ class Cancelled(BaseException):
 
 
 class InputRequired(BaseException):
-    """Exception: the call needs answers first, and runs again from its beginning when they are there. A
+    """One of the exceptions that end a call: it needs answers first, and then runs again from its beginning. A
     ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not swallow it."""
 
     def __init__(self, questions: Iterable[Any]) -> None:

@@ -127,7 +127,7 @@ class UsedAssertion(models.Model):
 
 
 class ClientKeys(models.Model):
-    """Database model of the public keys of a client's document, by which the client proves who it is (RFC 7523).
+    """One of the app's database models, for the public keys in a client's document, which prove who it is (RFC 7523).
 
     There is no foreign key to the application: the tables of django-oauth-toolkit can be swapped, or not be there.
     """
@@ -314,7 +314,7 @@ class CallEntry(models.Model):
 
 
 class Switch(models.Model):
-    """Database model of a switch: something that is off from one time to another, and the reason that callers are told.
+    """One of the app's database models, for switches: what is off from when to when, and the reason that callers see.
 
     For a user, a client or a service account, ``target`` is the key, and ``name`` the name when the switch was set.
     """
@@ -352,7 +352,7 @@ class Switch(models.Model):
 
     @property
     def text(self) -> str:
-        """The message to a caller whose call the switch on this row blocks."""
+        """Property of the database model ``Switch``: the message to a caller whose call it blocks."""
         until = f" until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if self.until is not None else ""
         reason = f" Reason given: {self.reason}" if self.reason else ""
         return f"{SUBJECTS[self.kind].format(self.target)} is switched off{until}.{reason}"

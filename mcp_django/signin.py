@@ -77,7 +77,7 @@ class SignInChoice(SignInFact):
         raise NotImplementedError
 
     def keep(self, request: HttpRequest) -> None:
-        """Return None: the choice is not in the session."""
+        """Return None: unlike other sign-in facts, the choice is not in the session."""
 
 
 class OTPDevice(SignInFact):

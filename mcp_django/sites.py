@@ -384,7 +384,7 @@ class MCPSite:
         return ActionTools(self)
 
     def unreadable(self) -> list[str]:
-        """Return the errors of those functions in the site's registry that cannot be parsed."""
+        """Return what is wrong with functions that were registered on this site and cannot be parsed."""
         return [*self._tools.faults(), *self.prompts.faults(), *self.resources.faults()]
 
     def prepare(self) -> None:
@@ -460,7 +460,7 @@ class MCPSite:
         return None
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
-        """Return the row that the site shows the caller by this primary key, unique value or label.
+        """Return the object that this site, an ``MCPSite``, shows the caller for a primary key, unique value or label.
 
         Raises:
             NotFound: there is no such row; the text lists the keys of rows that may be meant.

@@ -195,12 +195,12 @@ SEPARATORS: Final = ",;|"
 
 
 def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Convert a client request's ``requestedSchema`` from the newest revision to the revision of the client.
+    """Return the ``requestedSchema`` of a client request in the client's revision; ``schema`` is in the newest one.
 
-    With ``as_text`` the form asks for numbers as text, for clients that cannot show number fields.
+    With ``as_text`` the request asks for numbers as text, for clients that cannot show number fields.
 
     Raises:
-        ValueError: a form cannot have one of the fields.
+        ValueError: a client request cannot have one of the fields.
     """
     fields: Mapping[str, Any] = schema.get("properties", {})
     wire: dict[str, Any] = {
@@ -213,7 +213,7 @@ def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool =
 
 
 def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """Convert the client's answer to an elicitation request back to the form's own ``schema``.
+    """Convert the response to a client request (elicitation) back to the request's original ``schema``.
 
     Multiple choices that a client of an older revision returned as one text become a list again, whether it named their
     values or their titles. A text that names no choice is kept, and validation refuses it.

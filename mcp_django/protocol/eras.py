@@ -48,7 +48,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """What the legacy era needs to know about a session: revision, client, the client's capabilities and log level.
+    """What the legacy era, one of the two eras, asks a session for: revision, client, capabilities and log level.
 
     They are the negotiated revision, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the
     lowest level of log messages that it asked for.
@@ -91,7 +91,7 @@ class Call:
 
 
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
-    """Validate the parameters of a request of either era against the schema of its revision.
+    """Validate the parameters of a request, of the modern or the legacy era, against its revision's schema.
 
     The schemas are those of ``mcp-types``, a pydantic model for each message of each revision. Loading them takes a
     quarter of a second and 25 MB, so no module imports them at the top, and only processes that serve calls load them.
@@ -116,8 +116,8 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:
-    """Return the progress token in a request's ``_meta``, in either era. Raises ``InvalidParams`` if it is neither a
-    short string nor an integer that JSON represents exactly."""
+    """Read the progress token of a request, which both eras have in ``_meta``. Raises ``InvalidParams`` if it is
+    neither a short string nor an integer that JSON represents exactly."""
     token = meta.get("progressToken")
     if token is None or (isinstance(token, str) and len(token) <= MAX_ID_CHARS):
         return token
@@ -127,7 +127,7 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 
 
 def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the well-formed ones of ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta``, in either era.
+    """Read what calls of both eras carry in ``_meta``: valid ``traceparent``, ``tracestate`` and ``baggage``.
 
     Malformed values are dropped, as Trace Context requires; ``tracestate`` is dropped together with ``traceparent``.
     """
@@ -168,7 +168,7 @@ MAX_STATE_CHARS: Final = 64 * 1024
 
 
 def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the ``_meta`` that each request of the modern era needs (basic, Reserved keys)."""
+    """Return the ``_meta`` that the modern era, unlike the legacy era, needs in each request (basic, Reserved keys)."""
     return {VERSION_KEY: version, CAPABILITIES_KEY: capabilities or {}, CLIENT_KEY: {"name": name, "version": "1"}}
 
 
@@ -265,12 +265,12 @@ class ModernEra:
         return wire
 
     def status(self, error: ProtocolError) -> int:
-        """Return the HTTP status of an error in the modern era, the ``status`` of its class."""
+        """Return the HTTP status that the modern era, unlike the legacy era, gives an error: that of its class."""
         return error.status
 
 
 def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, str | None]:
-    """Return ``inputResponses`` and ``requestState`` of a modern call that the client repeats (basic/patterns/mrtr).
+    """Read ``inputResponses`` and ``requestState``, which only calls of the modern era have (basic/patterns/mrtr).
 
     These cheap checks come first; the schema then validates each response.
     """
@@ -368,7 +368,7 @@ class LegacyEra:
         return values[0]
 
     def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
-        """Return the client's response; in the legacy era the server asks only in a session."""
+        """Return a client's response if its era accepts it: the legacy era takes responses only in a session."""
         self.version(headers, session)
         if session is None:
             raise InvalidRequest("Invalid request: a response to a request that was not made")
@@ -428,7 +428,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of the legacy era: its messages in order, with an error in the place of each malformed call."""
+    """A batch, which the legacy era has and the modern era has not: messages in order, errors for malformed calls."""
 
     items: tuple[Call | ClientResponse | Rejected, ...]
 
@@ -478,7 +478,7 @@ def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) ->
 
 
 def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> Batch:
-    """Check a legacy batch as a whole, then classify its members."""
+    """Check a batch as a whole, and then classify its members; of the eras, only the legacy era has batches."""
     try:
         agreed = BATCHES_IN if session is None else session.version
         has_batches = (

@@ -87,7 +87,7 @@ def body_length(value: str | None) -> int | None:
 
 
 def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return the header ``Allow`` for a request; ``version`` is its ``MCP-Protocol-Version``, None without that header.
+    """Return the header ``Allow`` that fits a request's header ``MCP-Protocol-Version`` (``version``; None if absent).
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """

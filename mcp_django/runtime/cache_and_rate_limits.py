@@ -224,7 +224,7 @@ def concurrent(who: str) -> Held:
 
 
 def streaming(who: str) -> Held:
-    """Hold a place for a stream within a caller's limit, ``MAX_STREAMS``, and within ``MAX_WORKER_STREAMS``."""
+    """Hold a place for a caller's stream: ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS`` apply beside the rate limits."""
     with _lock:
         if open_streams.get(who, 0) >= settings.MAX_STREAMS:
             raise LimitExceeded(f"A user has at most {settings.MAX_STREAMS} open streams in one worker.")
@@ -234,7 +234,7 @@ def streaming(who: str) -> Held:
 
 
 def body_room(who: str, size: int) -> Held:
-    """Hold room for a long body within a caller's limit in this worker, or raise LimitExceeded."""
+    """Hold room for a caller's long body within limits that apply beside the rate limits, or raise LimitExceeded."""
     total = settings.MAX_WORKER_BODY_BYTES
     with _lock:
         own = held_bodies.get(who, 0)

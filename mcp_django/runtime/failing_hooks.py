@@ -48,7 +48,7 @@ def note_failure(owner: str, hook: str, error: Exception) -> None:
 
 @contextmanager
 def reading() -> Iterator[list[str]]:
-    """Yield a list that collects the SQL of each query that a hook of the project makes in this thread."""
+    """Around a hook of the project, failing or not, yield a list that gets the SQL of its queries in this thread."""
     seen: list[str] = []
 
     def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:

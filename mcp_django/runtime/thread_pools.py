@@ -271,7 +271,7 @@ def close_connections(timeout: float) -> None:
 
 
 def run_through(work: Callable[[], Any]) -> Any:
-    """Run work and its handovers in the calling thread, without a thread pool."""
+    """Do the work of thread pools in the calling thread: run the work, then each handover."""
     outcome = work()
     while isinstance(outcome, Handover):
         outcome = outcome.work()

@@ -70,11 +70,11 @@ class Kernel:
         return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
-        """Run the rest of a call, a ``Later`` of the kernel, in this thread; return its reply or questions."""
+        """Resume the kernel's run of a call in this thread, at its ``Later``; return its reply or questions."""
         return self._finished(self._run(later.work))
 
     async def resume_async(self, later: Later) -> Reply | Asked:
-        """Run the rest of a call, a ``Later`` of the kernel with a coroutine function, on the event loop."""
+        """Resume the kernel's run of a call on the event loop, at a ``Later`` with a coroutine function."""
         result, error = None, None
         with underway(self.request, self.call), own_locale(self.request):
             try:
@@ -120,7 +120,7 @@ class Kernel:
         return handler(request, call.params)
 
     def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
-        """Return the kernel's input-required result for a call that asks (2026-07-28, basic/patterns/mrtr).
+        """End the kernel's run of a call that asks with an input-required result (2026-07-28, basic/patterns/mrtr).
 
         In the older era, the transport sends the questions to the client.
         """
@@ -154,7 +154,7 @@ class Kernel:
         }
 
     def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
-        """Run a part of the call in the kernel within the call's steps, and finish its record if no part follows."""
+        """Have the kernel run a part of the call within its steps, and finish the call's record if no part follows."""
         record = self.request.mcp.record
         if in_middleware and settings.CALL_MIDDLEWARE:
             work = partial(through, self.request, work)
@@ -218,7 +218,7 @@ class Kernel:
         return Reply(body)
 
     def _failed(self, error: Exception) -> Reply:
-        """Map an exception of the kernel's call to the client's error; log internal errors under an opaque id."""
+        """Return the kernel's reply to a call that raised an exception; log internal errors under an opaque id."""
         call, record = self.call, self.request.mcp.record
         mapped: ProtocolError
         match error:

@@ -145,7 +145,7 @@ def discard(stream_id: str) -> None:
 
 
 def shared_stream(session: ClientSession) -> str | None:
-    """Return the id of the stored stream that all calls of a session share (2024-11-05), None for other sessions."""
+    """Return the id of the stored stream that all calls of a session share (2024-11-05), None if each has its own."""
     shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
     return shared.values_list("pk", flat=True).first()
 

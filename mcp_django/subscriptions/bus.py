@@ -127,7 +127,7 @@ class Bus:
             self._scheduled = False
 
     def put(self, changes: Changes) -> None:
-        """Publish changes on the bus under :data:`CHANGES`, merged with the other changes of the next 50 ms."""
+        """Put changes on the bus under :data:`CHANGES`, for all workers, merged with the changes of the next 50 ms."""
         if self.is_idle():
             return
         with self._lock:

@@ -151,7 +151,7 @@ def _connect(model: type[Model]) -> None:
 
 
 class _Batch:
-    """The changes that model signals report within one transaction or savepoint, published when it commits."""
+    """What model signals report within one transaction or savepoint, collected and published when it commits."""
 
     def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
         self.savepoints, self.changes = savepoints, changes
@@ -171,7 +171,7 @@ _open = threading.local()
 
 
 def after_commit(using: str | None, changes: Changes, *, explicit: bool = False) -> None:
-    """Publish changes reported by model signals when this thread's transaction commits, or at once if there is none.
+    """Publish what model signals reported when this thread's transaction commits, or at once if there is none.
 
     A rollback of the transaction, or of a savepoint around this call, discards them. If autocommit was turned off
     manually, Django does not see the commit: then only ``explicit`` changes are published, at once.
@@ -288,7 +288,7 @@ def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
 
 
 def notify_changed(*targets: Any, using: str | None = None) -> None:
-    """Publish changes without model signals, such as ``QuerySet.update()``, when the transaction commits.
+    """Publish on commit changes that Django sends no model signals for, such as those of ``QuerySet.update()``.
 
     A target is an instance, a list of instances, a queryset, a model class for any of its rows, or the URI of a
     resource. A queryset is evaluated here: call this before the update if the update changes which rows match. A
@@ -305,7 +305,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
 
 
 def _read(target: Any) -> tuple[str | None, Changes]:
-    """Return the database, if known, and the changes of a target of :func:`notify_changed`, without model signals."""
+    """Return what a model signal would tell of a :func:`notify_changed` target: its database, if known, and changes."""
     match target:
         case str():
             from ..orm.uris import parse_uri
@@ -328,7 +328,7 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Publish that lists of "tools", "prompts" or "resources" have changed, by default all: no model signal says so.
+    """Publish what no model signal can tell: that lists of "tools", "prompts" or "resources" changed, by default all.
 
     ``site`` is the site whose lists have changed, None for all sites. Changes of users' permissions are noticed anyway.
     """

@@ -233,7 +233,7 @@ class Subscriber:
         return found
 
     def check(self, request: MCPRequest) -> None:
-        """End the subscriber's subscriptions to what it may no longer see; notify of changed schemas and lists."""
+        """End this subscriber's subscriptions to what it may no longer see; tell it of changed schemas and lists."""
         for subscription in tuple(self.subscriptions):
             reasons = (reason_lost(request, watch) for watch in subscription.watches)
             if reason := next(filter(None, reasons), ""):
@@ -285,7 +285,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def check_uris(uris: Sequence[str]) -> None:
-    """Check the number and the form of the URIs that a subscriber asks for."""
+    """Refuse subscribers that ask for too many URIs, or for a malformed one."""
     if len(uris) > settings.MAX_SUBSCRIPTIONS:
         raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
     for uri in uris:
@@ -315,7 +315,7 @@ class Subscription:
         return tuple(watch.uri for watch in self.watches)
 
     def set_uris(self, uris: Sequence[str]) -> None:
-        """Change the open subscription to these resources. Call it in a worker thread: it queries the database."""
+        """Change this subscriber's subscription to these URIs. Call it in a worker thread: it queries the database."""
         check_uris(uris)
         person = reload([self.caller.user])[identity(self.caller.user)]
         if person is not None and self.is_open and not self.caller.lost(person):
@@ -347,7 +347,7 @@ class Subscription:
                 logger.error("The delivery of a notification failed", exc_info=error)
 
     def end(self, reason: str) -> None:
-        """End the open subscription and log the reason; do nothing if it has ended already."""
+        """End this subscriber's open subscription and log the reason; do nothing if it has ended already."""
         if self.is_open:
             self.close()
             logger.info("A subscription ended: %s", reason)
@@ -397,7 +397,7 @@ class SubscriptionIndex:
                 self._callers.pop(caller.key, None)
 
     def watch(self, subscription: Subscription, watches: tuple[Watch, ...]) -> None:
-        """Index a subscriber's open subscription under ``watches`` instead of what it watched before."""
+        """List the subscription among the subscribers of ``watches``, and no longer of what it watched before."""
         caller = subscription.caller
         with self._lock:
             if subscription not in caller.subscriptions:
@@ -440,7 +440,7 @@ class SubscriptionIndex:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
 
     def pages_of(self, user: Any, apart_from: Subscription) -> set[str]:
-        """Return the URIs of pages that a subscriber's user watches in other subscriptions."""
+        """Return the URIs of pages that have this user among their subscribers, apart from one subscription."""
         wanted = identity(user)
         with self._lock:
             return {
@@ -474,7 +474,7 @@ class SubscriptionIndex:
 
 
 def _targets(watch: Watch) -> list[Hashable]:
-    """Return the keys under which a resource's subscribers are indexed: its URI, and its row or, for pages, model."""
+    """Return the keys under which the index has the subscribers of a URI: the URI, and its row or, for pages, model."""
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 

@@ -106,7 +106,7 @@ class Mailbox(Box):
     async def subscribed(
         self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
     ) -> Subscription:
-        """Open a subscription that fills this queue of notifications, from the event loop; close it if cancelled."""
+        """Have this notification queue filled by a subscription, opened from the event loop and closed if cancelled."""
         opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
         try:
             return await asyncio.shield(opening)

@@ -44,16 +44,16 @@ Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | 
 
 
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
-    """Raise ``InsufficientScope`` unless the token has all scopes of the project's own resources at these URIs.
+    """Check scopes for method handlers: raise ``InsufficientScope`` unless the token has all that these URIs need.
 
-    Resources that the caller has no permission for need no scopes: they are treated as missing.
+    Only the project's own resources need any; those that the caller has no permission for are treated as missing.
     """
     found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
     request.mcp.require_scopes({scope for resource in found if resource is not None for scope in resource.scopes})
 
 
 def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
-    """Log the exception of a failed method handler, and return the opaque id by which an operator finds it.
+    """Log an exception for any method handler, and return the opaque id by which an operator finds it.
 
     For a call, it is the id of its record, which is also in the call log, the admin's history and spans.
     """

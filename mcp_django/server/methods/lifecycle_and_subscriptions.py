@@ -182,7 +182,7 @@ def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
 
 
 def described(request: HttpRequest | None) -> dict[str, Any]:
-    """Return the server's identity for its card and for a registry's entry, with a name that begins with the host."""
+    """Return the identity that ``initialize`` gives, as a card or registry needs it: its name begins with the host."""
     known = identity()
     title = str(known.get("title") or known["name"])[:MAX_TITLE]
     host = urlsplit(origin(request)).hostname or "localhost"

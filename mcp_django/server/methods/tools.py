@@ -101,7 +101,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """Return whether clients repeat arguments of this tool's ``tools/call`` in headers, as ``tools/list`` says."""
+    """For methods ``tools/list`` and ``tools/call``, return whether clients repeat this tool's arguments in headers."""
     return bool(param_headers(tool.input_schema))
 
 

@@ -55,7 +55,7 @@ class CallRunner:
         self.work: asyncio.Future[Reply | Asked] | None = None
 
     async def do(self, later: Later) -> Reply | Asked:
-        """Run the call's work, and return its reply or its questions."""
+        """Run the work of this runner's call, and send its notifications; return its reply or its questions."""
         exchange = self.exchange
         work = perform(exchange.request, self.call, later)
         self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
@@ -71,7 +71,7 @@ class CallRunner:
             raise
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Send notifications of the running call to its client; the list is empty when the call was quiet for long."""
+        """Send the notifications of this runner's call to its client; an empty list says that it was quiet for long."""
         raise NotImplementedError
 
 
@@ -171,7 +171,7 @@ class BatchCall:
 
 
 def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
-    """Begin to run a call whose HTTP head may be sent already: missing scopes become a JSON-RPC error."""
+    """Begin a call in its runner when the HTTP head may be sent already: missing scopes become a JSON-RPC error."""
     try:
         outcome = begin(request, call)
     except InsufficientScope as error:
@@ -198,7 +198,7 @@ class Resumed:
         SessionCall(exchange, call, outcome, resumption.stream_id, resumption.last).start()
 
     def _run_again(self) -> tuple[Call, Reply | Later | Asked]:
-        """Run the call again with the answers and the permissions of this request."""
+        """Have this runner begin its call again, with the answers and the permissions of the new HTTP request."""
         request, resumption = self.exchange.request, self.resumption
         call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
         assert isinstance(call, Call)
@@ -356,7 +356,7 @@ class SessionCall(CallRunner):
             self.started.set_result(self.log)
 
     async def keep(self) -> None:
-        """Store the messages of the runner's call from its log, until the log is complete."""
+        """Have the session's call runner store its call's messages from the log, until the log is complete."""
         log = self.log
         while True:
             log.changed.clear()
@@ -374,7 +374,7 @@ class SessionCall(CallRunner):
             await log.changed.wait()
 
     async def persist(self, write: Callable[[], T]) -> T:
-        """Run ``write`` for the runner; retry for ``KEEP_TRYING`` seconds while the database does not answer."""
+        """Run the call runner's ``write``, and retry for ``KEEP_TRYING`` seconds while the database does not answer."""
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:

@@ -36,7 +36,7 @@ _OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
-    """Return URL patterns, relative to the mount, with the Django views of an endpoint or of HTTP with SSE."""
+    """Return the Django views of an endpoint, or of HTTP with SSE, as URL patterns relative to the mount."""
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
@@ -47,7 +47,7 @@ def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
-    """Return the Django view of a site's endpoint. The fast road finds the view by its attribute ``mcp_site``."""
+    """Return the Django view that answers requests to a site's endpoint; its attribute ``mcp_site`` is the site."""
 
     async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         attributes = hook_attributes(request)
@@ -79,7 +79,7 @@ def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
 
 
 def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return the attributes of a Django view's request that hooks get: those set by middleware, and the URL match."""
+    """Return what Django views pass on to hooks from a request: attributes set by middleware, and the URL match."""
     return {**middleware_attributes(request), "resolver_match": request.resolver_match}
 
 
@@ -160,7 +160,7 @@ class Outgoing:
         return message
 
     def open(self) -> None:
-        """Stop waiting for the Django view to take messages, because it sends no more."""
+        """Let messages no longer wait for the Django view to take them, because the view sends no more."""
         self._is_open = True
         self._room.release()
 

@@ -61,7 +61,7 @@ LAST_WORDS: Final = 2.0
 
 
 class Lease:
-    """The lease, in the cache, that decides which of a session's event streams sends the session's messages."""
+    """The lease that an event stream holds in the cache while it is the one that sends a session's messages."""
 
     def __init__(self, session_id: str) -> None:
         self.key = lease_key(session_id)
@@ -136,7 +136,7 @@ class SessionChanges:
         self.mailbox.ring()
 
     async def catch_up(self) -> None:
-        """Subscribe the event stream to the resources that the session is now subscribed to."""
+        """Bring this event stream up to date with its session's subscriptions, and queue updates it may have missed."""
         if not (self.is_stale or self.news):
             return
         assert self.subscription is not None
@@ -300,7 +300,7 @@ class SessionStream(ChangeStream):
 
 
 class CallLog:
-    """The numbered messages of one call's event stream in its worker: unstored ones, and the newest stored ones.
+    """The numbered messages that event streams send for a call of this worker: unstored and newest stored ones.
 
     With ``sends_first`` messages are sent before they are stored; otherwise they are stored first, if that takes no
     longer than ``GRACE``. All methods run on one event loop.
@@ -336,7 +336,7 @@ class CallLog:
         self.changed.set()
 
     def _forget(self) -> None:
-        """Drop the oldest messages of a call's event stream beyond the memory limits, but never the newest."""
+        """Drop the oldest messages kept for event streams once they exceed the limits, but never the newest one."""
         size = sum(map(len, self._messages))
         while len(self._messages) > 1:
             is_stored = self.gone < self.stored
@@ -347,7 +347,7 @@ class CallLog:
             self.gone += 1
 
     def release(self, number: int | None = None) -> None:
-        """Allow messages of a call's event stream to be sent up to a number, or all of them."""
+        """Let the call's event streams send its messages up to a number, or all of them."""
         self.sendable = max(self.sendable, self.last if number is None else number)
         for wake in self.followers:
             wake.set()
@@ -370,7 +370,7 @@ class CallLog:
         self._leave()
 
     def abandon(self) -> None:
-        """Send no more of the call's event stream: another worker took this one for dead and ended the stream."""
+        """Drop what event streams of the call have not sent, and end them: another worker took this worker for dead."""
         while self.last > self.sendable and self._messages:
             self._messages.pop()
             self.last -= 1
@@ -472,14 +472,14 @@ class Tail:
         self.wake.set()
 
     def heard(self, news: Any) -> None:
-        """Have the call's event stream read again, or leave it to a newer connection; in the bus's thread."""
+        """Wake the event stream to read on, or end it in favour of a newer connection; in the bus's thread."""
         if isinstance(news, dict) and news.get("taken", self.token) > self.token:
             self.is_leaving = self.is_taken = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
 
     async def follow(self) -> bool:
-        """Send messages of the call's event stream as they arrive; return whether the stream is over."""
+        """Keep this event stream going: send messages as they arrive, or keep-alives; return whether it is over."""
         quiet_since = self.loop.time()
         while True:
             self.wake.clear()

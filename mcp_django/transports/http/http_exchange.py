@@ -166,7 +166,7 @@ class Exchange:
 
     @property
     def wants_page(self) -> bool:
-        """Whether the HTTP exchange is a person's visit to the endpoint in a browser, to be answered with a page."""
+        """Whether this HTTP exchange's request is a person's visit by browser; then the response is an HTML page."""
         is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
         return not is_client and HTML.match(self.accept or "") is not None
 
@@ -237,7 +237,7 @@ class Exchange:
         return self._endpoint_page() if self.wants_page and not hasattr(self.original, "user") else None
 
     def _endpoint_page(self) -> Response:
-        """Return the HTML response of the HTTP exchange to a person who opens the endpoint in a browser.
+        """Return the response of an HTTP exchange whose request is a person's visit by browser, not a client's message.
 
         A user whom the project's middleware signed in sees what a client would see; otherwise no cookie is read.
         """
@@ -280,7 +280,7 @@ class Exchange:
             return self.failed(error)
 
     def take(self) -> Any:
-        """Take the message of an authenticated HTTP exchange; :meth:`answer` turns exceptions into responses."""
+        """In an HTTP exchange of either transport, take the message; :meth:`answer` turns exceptions into responses."""
         raise NotImplementedError
 
     def admit(self) -> None:
@@ -315,7 +315,7 @@ class Exchange:
     # Messages of both transports
 
     def enter(self, text: str | None) -> None:
-        """Check the exchange's content types, and find its session if ``text`` is a session id."""
+        """In an HTTP exchange of either transport, check content types, and find its session if ``text`` is an id."""
         if self.request.method == "POST":
             self.check_types()
         if text is None:
@@ -326,7 +326,7 @@ class Exchange:
             raise self.session_not_found() from None
 
     def take_notification(self, call: Call) -> None:
-        """Take a client's notification in an HTTP exchange: ``notifications/cancelled`` cancels a session's call."""
+        """In an HTTP exchange of either transport, take a notification: ``notifications/cancelled`` cancels a call."""
         session, request_id = self.session, call.params.get("requestId")
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
@@ -363,7 +363,7 @@ class Exchange:
         return rejection(rejected)
 
     def cors(self) -> dict[str, str]:
-        """Return the CORS headers of the HTTP exchange's response, for pages of an allowed origin."""
+        """Return the headers with which this HTTP exchange lets pages of an allowed origin read its response (CORS)."""
         given = self.header("origin")
         if given is None:
             return {}

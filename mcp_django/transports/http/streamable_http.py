@@ -143,5 +143,5 @@ class StreamableExchange(Exchange):
 
 
 def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
-    """Return the ASGI application that serves ``site`` by Streamable HTTP."""
+    """Return the Streamable HTTP transport of ``site``, a :class:`StreamableExchange` per request, for ASGI."""
     return MCPConsumer.as_asgi(exchange=partial(StreamableExchange, site, attributes=attributes))

@@ -173,7 +173,7 @@ class StdioServer:
                 self._spawn(self._answer(message))
 
     def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
-        """Record in the call log that the stdio server refused a message or call."""
+        """Report a client's message or call that this stdio server refused, so that the call log has it."""
         refusal = call.request if call is not None else self.user.new_request()
         refusal.mcp.record.user = str(self.user.user_pk)
         method = call.call.method if call is not None else ""
