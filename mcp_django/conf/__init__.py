@@ -148,7 +148,7 @@ def _import(name: str, item: Any) -> Any:
 
 
 def require_apps(who: str, *names: str) -> None:
-    """Require that the Django settings have the apps installed without which a module cannot even be imported. Raises
+    """Enforce the configuration that a module needs even to be imported: these apps in ``INSTALLED_APPS``. Raises
     ``ImproperlyConfigured`` if an app is not installed."""
     missing = [name for name in names if not apps.is_installed(name)]
     if missing:

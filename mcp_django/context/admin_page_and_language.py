@@ -200,7 +200,7 @@ def _restore(language: str | None) -> None:
 
 @contextmanager
 def page_language(request: HttpRequest | None) -> Iterator[None]:
-    """Activate for a page, as the admin does, the language of a person's browser, if the pages are translated into it.
+    """Activate the language in which an admin page would appear: the browser's, if the pages are translated into it.
 
     Without a request, the active language stays.
     """

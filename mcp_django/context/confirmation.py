@@ -180,7 +180,7 @@ def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], stat
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Open the ``requestState`` of a confirmed or answered call, as :func:`seal_state` sealed it for this caller."""
+    """Read the ``requestState`` of a call that comes back after its confirmation, as :func:`seal_state` made it."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not for this call, or too old" if data is None else "future")

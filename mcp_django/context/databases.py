@@ -61,7 +61,7 @@ Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
 
 @contextmanager
 def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Begin a transaction that may write, on one of the databases; SQLite takes its lock at once, and waits for it.
+    """Begin a transaction on one of the ``DATABASES``, for writing; SQLite takes its lock at once, or waits for it.
 
     If a transaction on SQLite has read, and another connection has written since or is about to, its first write fails
     at once, whatever the timeout. With ``mode`` "" the transaction begins as the project configures it, for callers

@@ -76,8 +76,8 @@ class Question:
         return replace(self, reason=reason, **more)
 
     def missing(self, content: Mapping[str, Any]) -> list[str]:
-        """Return the titles of required fields of the question that a client's answer leaves open. An empty value is
-        not an answer: a client that cannot show the form may send it without asking its user."""
+        """Return what a client's answer to this question leaves open, by the titles of what is required. An empty value
+        is not an answer: a client that cannot show questions may send it without asking its user."""
         form = self.params.get("requestedSchema") or {}
         fields: Mapping[str, Any] = form.get("properties", {})
 
@@ -98,7 +98,7 @@ class Question:
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
-    """Let the answer to a question, or a confirmation, count once: use up its nonce, or return False. This holds
+    """Use up the nonce of answers to questions, so that they count once; return False if it was used. This holds
     across workers if they share Django's default cache, and within each worker otherwise."""
     key = f"mcp_django:{purpose}:{nonce}"
     try:

@@ -128,7 +128,7 @@ class MCPContext:
 
     @property
     def result_chars(self) -> int:
-        """Maximum characters of this request's result: ``RESULT_CHARS``, or fewer for clients that drop some."""
+        """Maximum characters for this MCP request's client: ``RESULT_CHARS``, or fewer if it is known to drop some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
         return most if known is None else min(most, known.result_chars or most)
@@ -203,7 +203,7 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether this MCP request's client declared the capability for this method with these parameters. With
+        """Return whether, in this request's context, the client has the capability for ``method`` with ``params``. With
         the fact ``CONFIRM_BY_TOKEN`` no user is ever asked, because nobody is there to answer."""
         if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
             return False
@@ -234,7 +234,7 @@ class MCPContext:
         return self.put(ELICITATION, {"message": str(message), "requestedSchema": form.schema}, form.read, key, proof)
 
     def ask_url(self, message: str, url: str, *, key: str = "") -> None:
-        """``request.mcp.ask_url``: send the user to a web page for what the client must not see, such as a password.
+        """In the request's context: send the user to a web page for what the client must not see, such as a password.
 
         Returns when the user has agreed to open the page, which says nothing about what they do there: check that, and
         ask again until it is done. Never put a secret or an identity into ``url``: the page has to sign its user in.
@@ -284,8 +284,8 @@ class MCPContext:
         proof: bool = False,
         about: str = "",
     ) -> Any:
-        """Put a :class:`~mcp_django.context.questions.Question` to the client of this request, and return the answer as
-        ``read`` converts it.
+        """In the context of this MCP request, have its client carry out ``method``, and return the answer as ``read``
+        converts it.
 
         Raises:
             InputRequired, Declined: see :meth:`ask`.
@@ -352,7 +352,7 @@ class EmptyRequest(MCPRequest):
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the headers of an MCP request from the ASGI scope, by lower-case name, each with all its values.
+    """Return the headers from which an ``MCPRequest`` is built, by lower-case name, each with all values in ``scope``.
 
     Names with an underscore are dropped: WSGI and CGI cannot tell them from names with a dash, and some servers pass
     them on (see Django's security release for CVE-2015-0219).
@@ -428,13 +428,13 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
 
 
 def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
-    """Build the MCP request from an ASGI scope, without cookies, and return it with all headers of the scope."""
+    """Build the ``MCPRequest`` that hooks get, without cookies, and return it with all headers of the ASGI scope."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers
 
 
 def local_request(site: Any) -> MCPRequest:
-    """Build the MCP request of a call that came over no network, as if to the project's own URL, without a user."""
+    """Build an ``MCPRequest`` that came over no network, as if sent to the project's own URL, without a user."""
     base = urlsplit(settings.BASE_URL or "http://localhost")
     scheme, host = base.scheme or "http", base.hostname or "localhost"
     port = base.port or (443 if scheme == "https" else 80)
@@ -456,7 +456,7 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 
 
 def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
-    """Turn Django's WSGI request into the ASGI scope from which the MCP request is built."""
+    """For an ``MCPRequest`` under WSGI, turn Django's own request into the ASGI scope that it is built from."""
     found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
     found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
     return {

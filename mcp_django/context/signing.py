@@ -78,8 +78,8 @@ TICKET: Final = r"[\w-]{1,4000}:[\w-]{1,20}:[\w-]{1,100}"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The ticket in a signed URL: ``owner`` is the user's primary key as text, None if nobody signs in. ``checksum``
-    is that of the token (hexadecimal), "" if it is not stored; the purpose defines ``about``."""
+    """A ticket whose signature was verified: ``owner`` is the user's primary key as text, None if nobody signs in.
+    ``checksum`` is that of the token (hexadecimal), "" if it is not stored; the purpose defines ``about``."""
 
     owner: str | None
     checksum: str
@@ -93,7 +93,7 @@ def can_link(request: MCPRequest) -> bool:
 
 
 def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
-    """Make a signed URL with a sealed ticket for this purpose; only for callers who :func:`can_link`."""
+    """Sign and seal a ticket for this purpose, and return it as a URL; only for callers who :func:`can_link`."""
     owner = None if request.user.pk is None else str(request.user.pk)
     checksum = bytes.fromhex(getattr(getattr(request, "auth", None), "checksum", ""))
     data = bytes([len(checksum)]) + checksum + orjson.dumps([owner, *about])

@@ -78,7 +78,7 @@ ORDINARY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
-    """Return warnings about a name that an application chose, as untrusted text; none about an ordinary one.
+    """Return warnings about untrusted text in a name that somebody chose, none if it is an ordinary name.
 
     ``hosts`` are the application's verified hosts (lower case, without a port), none if unknown. An application on the
     user's own computer has none, and may then claim to be a product without a warning.

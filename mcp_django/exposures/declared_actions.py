@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionOptions:
-    """The options with which an action is declared by ``@mcp.action``.
+    """The options of a declared action on selected rows, by which its :class:`Action` decides who can run it, and how.
 
     ``permissions`` are names for ``has_<name>_permission``; as in the admin, a caller needs one of them, here for every
     selected row. ``destructive``: True asks before the action runs, False declares it harmless, None is unknown.

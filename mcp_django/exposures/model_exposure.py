@@ -262,8 +262,8 @@ class ModelExposure:
         return self.options.fields
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Return the model exposure's columns of a page when the caller names none. By default, these are the fields
-        that fit into a line: no long texts, no JSON, no binary data."""
+        """Hook of ``ModelExposure`` for ``list_display``: return the columns of a page when the caller names none. By
+        default, these are the fields that fit into a line: no long texts, no JSON, no binary data."""
         if self.list_display:
             return self.options.with_primary_key(self.list_display)
         types = {field.name: field for field in self.opts.concrete_fields}
@@ -292,7 +292,7 @@ class ModelExposure:
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Return the model exposure's rows that this caller can know of: each read, write and action starts here."""
+        """Hook of ``ModelExposure``: return the rows a caller can know of. Reads, writes and actions start here."""
         return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
@@ -332,7 +332,7 @@ class ModelExposure:
         return self.filter_fields
 
     def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the model exposure's ``list_filter``: what the admin's sidebar filters by, dates included."""
+        """Hook of ``ModelExposure`` for ``list_filter``: return what the admin's sidebar filters by, dates included."""
         return ()
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
@@ -411,7 +411,7 @@ class ModelExposure:
         return made
 
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
-        """Return instances of the ``ModelExposure``'s inlines that the caller sees."""
+        """Hook of ``ModelExposure``, like ``ModelAdmin.get_inline_instances``: return the inlines that callers see."""
         admin = self.model_admin
         if is_djangos(type(admin).get_formsets_with_inlines):
             found = admin.get_inline_instances(request, obj)
@@ -420,7 +420,7 @@ class ModelExposure:
         return [inline for inline in found if self.options.shows_inline(inline)]
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
-        """Return the unsaved row of a valid form; a hook of each ``ModelExposure``."""
+        """Hook of ``ModelExposure``, like ``ModelAdmin.save_form``: return the row of a valid form, not saved yet."""
         saved: Model = self.model_admin.save_form(request, form, change)
         return saved
 
@@ -520,7 +520,7 @@ class ReadOnlyExposure(ModelExposure):
 
 
 class InlineExposure(ModelExposure):
-    """The ``ModelExposure`` subclass for models of inlines, which makes the columns of their rows.
+    """The ``ModelExposure`` of a model as other models' pages show it; it makes the columns of its rows there.
 
     The page that the rows belong to decides who can see which.
 
@@ -545,8 +545,8 @@ class InlineExposure(ModelExposure):
 
 
 class DeletionSite:
-    """Asks the model exposures instead of the ``AdminSite`` when Django collects the rows to delete. For models that
-    are not exposed, it asks the admin."""
+    """Stands in for the ``AdminSite`` in ``ModelExposure.get_deleted_objects``: it asks the exposure of each model, or
+    the admin for models that are not exposed."""
 
     def __init__(self, site: Any) -> None:
         from django.contrib import admin

@@ -62,8 +62,8 @@ def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def among(queryset: QuerySet[Any]) -> Q:
-    """Return an ``EXISTS`` test that a row is in the queryset, for use inside another subquery. It looks the row up by
-    its key; for an ``IN (SELECT ...)``, SQLite would scan all keys again for each row."""
+    """Turn a queryset of an exposure into an ``EXISTS`` test that a row is in it, for use inside another subquery. The
+    row is looked up by its key; for an ``IN (SELECT ...)``, SQLite would scan all keys again for each row."""
     return Q(Exists(filterable(queryset).order_by().filter(pk=OuterRef("pk"))))
 
 

@@ -63,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Asked parameter that the client itself answers with its working directories: ``Annotated[list, Roots()]``."""
+    """Like ``Ask``, marks an asked parameter; the client gives its directories: ``Annotated[list, Roots()]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[s
 
 
 def finished(request: MCPRequest, value: Any) -> Any:
-    """Return the result of a function with asked parameters; a generator runs to its end and reports its progress.
+    """With asked parameters answered, return the function's result; a generator runs to its end, reporting progress.
 
     A generator expression is returned as a value.
 

@@ -237,7 +237,7 @@ class ProjectFunction:
             return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the project function's asked parameters; ``arguments`` are the validated arguments."""
+        """Return the answers that this project function needs for its call, besides its validated ``arguments``."""
         return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:

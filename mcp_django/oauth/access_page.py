@@ -72,7 +72,7 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
 
 
 def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any] | None:
-    """Return the access page in figures: how many models, fields and actions an AI model would reach as the user.
+    """Sum up the access page, for the consent page: how many models, fields and actions an AI model would reach.
 
     None if it cannot be computed: there is no site, a site needs middleware of its own, or a hook of the project fails.
     """

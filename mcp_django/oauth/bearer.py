@@ -136,7 +136,7 @@ class Token:
 
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
-        """Return which bearer tokens are still unexpired, unrevoked and of the same scopes, by one query for 500."""
+        """Authenticate bearer tokens again, 500 a query; return those unexpired, unrevoked and of the same scopes."""
         now, rows = timezone.now(), get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
         found: dict[str, tuple[datetime, str]] = {}
@@ -256,7 +256,7 @@ def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
 def challenge(
     resource_metadata_url: str, scopes: Iterable[str], *, error: str | None = None, description: str | None = None
 ) -> str:
-    """Return the value of the ``WWW-Authenticate`` header for a bearer token (RFC 6750, section 3; RFC 9728, 5.1).
+    """Answer a bad bearer token, or none, with the value of ``WWW-Authenticate`` (RFC 6750, section 3; RFC 9728, 5.1).
 
     ``scopes`` are all that the operation needs. For ``error="insufficient_scope"``, include those already granted, or
     clients lose them. Give ``error="invalid_token"`` only when a token was sent.

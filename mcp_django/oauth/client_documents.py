@@ -173,7 +173,7 @@ def why_not_fetched() -> str:
 
 
 def look() -> str:
-    """Try to reach the hosts of client documents; return the first failure, "" for none."""
+    """Return why client ID metadata documents cannot be accepted now (a host is out of reach), "" if they can be."""
     hosts = named_hosts()[:MAX_HOSTS]
     for host in hosts:
         url = f"https://{host}/"

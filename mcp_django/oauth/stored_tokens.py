@@ -223,7 +223,7 @@ def is_hashed_here(stored: str) -> bool:
 
 
 def same_secret(given: str, stored: str) -> bool:
-    """Return whether a secret matches a stored hash that :func:`hashed_secret` made."""
+    """Return whether a secret, hashed like a stored token, equals the stored one that :func:`hashed_secret` made."""
     return constant_time_compare(hashed_secret(given), stored)
 
 

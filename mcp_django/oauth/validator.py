@@ -393,12 +393,12 @@ class MCPValidator(OAuth2Validator):
 
 
 def _assertions(request: OAuthRequest) -> list[str]:
-    """Return the client assertions in the body of a token request, which the validator has to check."""
+    """Return, for the OAuth2 validator, each ``client_assertion`` in the body of oauthlib's request."""
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
 def _family_of(code: str) -> UUID:
-    """Return the token family of an authorization code, computed from it, so that the validator recognises a reuse."""
+    """Return the family by which the OAuth2 validator recognises a reused authorization code, computed from it."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 

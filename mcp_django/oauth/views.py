@@ -388,7 +388,7 @@ def _refused(error: str, description: str | None = None, status: int = 400) -> H
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return what a view for client programs answers for some seconds: ``temporarily_unavailable``, in JSON."""
+    """Return the JSON response (``temporarily_unavailable``) of a token or revocation view that cannot answer now."""
     refused = _refused("temporarily_unavailable", f"Try again in {wait} seconds.", status)
     refused["Retry-After"] = str(wait)
     return refused
@@ -413,7 +413,7 @@ class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
 
 
 class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
-    """View that removes an application's access after confirmation, with its refresh token."""
+    """View, like the toolkit's, that deletes an authorized token and its refresh token once the user confirms."""
 
     template_name = "mcp_django/oauth/token_delete.html"
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")
@@ -424,7 +424,7 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
         return found
 
     def get_object(self, queryset: QuerySet[Any] | None = None) -> Any:
-        """Return the token of the link to this view, or what its client has got for it since by a refresh."""
+        """Return the object of this view: the token in its URL, or what the client got for it since by a refresh."""
         with suppress(ValidationError):
             since = self.get_queryset().filter(refresh_token__token_family=self.request.GET.get("family", ""))
             return since.first() or super().get_object(queryset)

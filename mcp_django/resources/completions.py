@@ -196,7 +196,7 @@ class ModelValues:
             yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
     def _key_condition(self, text: str) -> Q | None:
-        """Return the condition for keys that begin with the typed text, or equal it if the type allows no more."""
+        """Return the condition for completions of a primary key: each begins with the typed text, or equals it."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
             path, field = fields[0].name, fields[0]
@@ -425,7 +425,7 @@ class ModelTemplate:
 
     @classmethod
     def read(cls, uri: str) -> ModelTemplate | None:
-        """Read the URI or template to complete; None if it is not one of models."""
+        """Read the URI or template that a completion is asked for; None if it is not one of models."""
         if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
             return None
         path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)

@@ -157,7 +157,7 @@ class FunctionResource(ProjectFunction):
 
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
-    """Return a resource of this server, or a row, as an embedded resource for the result of a function.
+    """Read a function resource, another resource of this server or a row, and return it as an embedded resource.
 
     It only contains what the caller may see. If the resource has several contents, it is the first.
     """

@@ -116,7 +116,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class OwnText:
-    """A resource that does not belong to a model."""
+    """Takes the place of a model resource at a URI of no model: an explanatory text, or a file made by an action."""
 
     found: EmbeddedResource
     cache_hints: Mapping[str, Any] = field(default_factory=dict)

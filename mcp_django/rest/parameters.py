@@ -92,7 +92,7 @@ class Inputs:
         return query
 
     def body_of(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the body of the REST request as a JSON value."""
+        """Build a REST body, as a JSON value, from the parameters of a ViewSet's tool that belong in it."""
         if self.body is None:
             data = json_or_text(arguments.get(DATA))
             if self.fields[DATA]["type"] == "array" and not isinstance(data, list):
@@ -167,7 +167,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check that the parameters for a ViewSet can be written as JSON in UTF-8."""
+    """Check a ViewSet's parameters, those of URL, query and body alike: JSON in UTF-8 has to be able to hold them."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:

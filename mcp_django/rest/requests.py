@@ -172,7 +172,7 @@ def probe(request: MCPRequest, route: Route) -> Any:
 
 
 def is_permitted(request: MCPRequest, route: Route) -> bool:
-    """Return whether the REST request is admitted by the ViewSet's permissions, while its parameters are unknown.
+    """Ask the ViewSet, by a REST request with unknown parameters, whether its permissions would admit the caller.
 
     A permission that depends on parameters is decided by the call; one that raises an error admits nobody.
     """
@@ -239,7 +239,7 @@ def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *
 
 
 def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) -> Any:
-    """Return the row's data as the ViewSet shows it for a REST request, None if the ViewSet does not.
+    """Run the ViewSet on a REST request for one row, and return its data, None if the ViewSet does not show it.
 
     Throttles are not checked, because the call has been counted already.
     """

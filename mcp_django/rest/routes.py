@@ -72,7 +72,7 @@ class Route:
 
     @property
     def handler(self) -> Any:
-        """The method of the ViewSet class that implements the action."""
+        """The method of the ViewSet class to which this route leads."""
         return getattr(self.viewset, self.action)
 
     @cached_property

@@ -281,7 +281,7 @@ def output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def is_wrapped(annotation: Any) -> bool:
-    """Return whether a value of this return annotation becomes the member ``result`` of an object."""
+    """Return whether values of this type annotation are not JSON objects, and are wrapped in one as its ``result``."""
     return _shape(annotation, ()).get("type") != "object"
 
 
@@ -354,7 +354,7 @@ class Docstring:
 
 
 def first_sentence(owner: type) -> str:
-    """Return the first sentence of an annotated class's docstring, "" without one or if Django wrote it.
+    """Describe a class by its docstring, as annotations describe parameters: return the first sentence, "" for none.
 
     Django gives a model without a docstring one that lists its fields: ``Order(id, number)`` (``ModelBase._prepare``).
     """

@@ -473,9 +473,9 @@ PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Bind a Django form to what was entered by the form's schema, validate it and return its ``cleaned_data``.
+    """Validate a Django form with the values that were entered by its schema, and return its ``cleaned_data``.
 
-    ``asked`` are the plain fields that the person was asked for, by name; all other fields keep their initial values.
+    ``asked`` has the schema of each plain field that was shown, by name; all other fields keep their initial values.
     """
     data: dict[str, Any] = {}
     for name, field in form.fields.items():

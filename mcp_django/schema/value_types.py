@@ -393,7 +393,7 @@ PARSED: Final[Mapping[type, Parsed]] = {
 
 
 def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """Return the value of ``choices`` that a client means, by the value or by its displayed name.
+    """Convert what a client sent for a type with ``choices`` to one of them, by its value or by its displayed name.
 
     An exact match comes before one that ignores case. None if no value matches, or several do.
     """
