@@ -128,8 +128,8 @@ class Access:
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Return whether the admin site gives the caller access at all. A site whose ``has_permission`` fails, such as
-        one that needs a browser session, lets nobody in."""
+        """Work out the caller's access to an admin site, once for each site. One whose ``has_permission`` fails, such
+        as one that needs a browser session, lets nobody in."""
         if admin_site not in self._admitted:
             hook, name = admin_site.has_permission, admin_site.name
             self._admitted[admin_site] = bool(call_hook(name, "has_permission", hook, self.request, default=False))
@@ -185,7 +185,7 @@ class ModelAccess:
 
     @cached_property
     def is_admitted(self) -> bool:
-        """Whether the caller has access to the admin site, and the call is not narrowed to other models."""
+        """Whether access to the model is open to the caller: its site admits them, and the call is not narrowed."""
         admin_site = self.exposure.options.admin_site
         return not self.is_narrowed and (admin_site is None or self.access.admits(admin_site))
 
@@ -216,7 +216,7 @@ class ModelAccess:
 
     @property
     def off(self) -> Switch | None:
-        """The switch that turns the model off, None if it is on."""
+        """What denies every caller access to this model at present: a switch, or None."""
         off = self.request.mcp.off
         return None if off is None else off.model(self.exposure.label)
 
@@ -227,8 +227,8 @@ class ModelAccess:
         return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
-        """Refuse the caller access to the model if it, or its named action, is switched off. Raises ``CallRefused`` if
-        it is switched off."""
+        """Check that an operator has not turned off access to the model, or to its named action. Raises ``CallRefused``
+        if that is so."""
         off = self.request.mcp.off
         found = self.off or (off.action(self.exposure.label, action) if action and off is not None else None)
         if found is not None:
@@ -301,7 +301,7 @@ class ModelAccess:
 
     @cached_property
     def page_fields(self) -> tuple[str, ...]:
-        """The names of the accessible fields that a page shows if the caller chooses none."""
+        """Of the fields that the caller has access to, the names of those that a page shows if none are chosen."""
         exposure = self.exposure
         if exposure.serializer_class is not None and not exposure.list_display:
             return self.fields
@@ -309,7 +309,7 @@ class ModelAccess:
         return tuple(name for name in self.fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
-        """Return the accessible field that a client means by its name, ``pk`` or ``customer_id``; None for no field."""
+        """Check access to the field that a client names, also as ``pk`` or ``customer_id``; return its name or None."""
         if text in self.fields:
             return text
         if text == "pk":
@@ -386,9 +386,9 @@ class ModelAccess:
         )
 
     def sample_rows(self) -> Iterator[Model]:
-        """Yield rows for hooks that decide on access by row, if the caller names none: an empty one, then visible ones.
+        """Yield rows that decide on access to the model if the caller names none: an empty one, then visible ones.
 
-        The admin calls such hooks without a row only for its add page.
+        They are for hooks that decide by row: Django calls these without a row only for its add page.
         """
         empty = call_hook("", "__init__", self.exposure.model, default=None)
         if empty is not None:
@@ -405,7 +405,7 @@ class ModelAccess:
         return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
     def get_row(self, pk: Any) -> Model:
-        """Return the row with the primary key, if the caller has access to it.
+        """Give the caller access to the row with this primary key: return it, or raise an error.
 
         Raises:
                 NotFound: the caller has no access to such a row.
@@ -455,7 +455,7 @@ class Link:
         return self._linked(queryset, row.pk, partial(getattr, row))
 
     def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Return the accessible rows that are linked to a row with this ``pk`` and these column values."""
+        """Limit access through a relation: return the rows linked to the one with this ``pk`` and column values."""
         field = self.field
         if field.many_to_many:
             if isinstance(field, Field) and linked_reader(field) is not None:
@@ -503,8 +503,8 @@ def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column
 
 
 def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
-    """Parse the primary key by which a caller asks for access to a row; one row has one spelling. Raises ``NotFound``
-    if no row can have this key."""
+    """Parse a primary key strictly, so that only one spelling of it gives access to the row. Raises ``NotFound`` if
+    no row can have this key."""
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:
         return _strict(fields[0], plain_key(raw) if fields[0].is_relation else raw)

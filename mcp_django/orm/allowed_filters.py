@@ -119,7 +119,7 @@ def is_offered_path(model: ModelAccess, path: str) -> bool:
 
 
 def _admin_paths(model: ModelAccess) -> Iterator[str]:
-    """Yield the fields and paths on which the admin's ``list_filter`` allows filters."""
+    """Yield the fields and paths on which filters are allowed because the admin's ``list_filter`` has them."""
     for item in model.exposure.get_list_filter(model.request):
         path = item[0] if isinstance(item, (list, tuple)) else item
         if isinstance(path, str):

@@ -12,7 +12,7 @@ from .nearest_names import letters, singular
 
 
 def json_or_text(value: Any) -> Any:
-    """Return the JSON object or array that a text spells; any other value unchanged."""
+    """Accept the alternative spelling of a JSON object or array as text: decode it; return other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return decode_text(value)

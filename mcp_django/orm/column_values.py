@@ -276,7 +276,7 @@ def render_columns(
 
 
 def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
-    """Render the values of a column as JSON, and count the values that fail to render: those become null.
+    """Turn column values into JSON, a whole column at once if possible, and count those that fail: they become null.
 
     A value of a custom class that the renderer cannot handle becomes its text.
     """

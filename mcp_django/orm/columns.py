@@ -76,7 +76,7 @@ class Column:
         return self.is_countable() and kind_of(self.field).word in ("date", "datetime")
 
     def is_file(self) -> bool:
-        """Return whether the column holds files, which are resources, even if a serializer shows them as stored."""
+        """Return whether this is a column of files, which are resources, however the exposure shows them."""
         return self.kind in ("field", "serialized") and self.is_plain and kind_of(self.field).word in ("file", "image")
 
     def is_ordering(self) -> bool:
@@ -208,7 +208,7 @@ PLAIN: Final = (str, bytes, bool, int, float, Decimal, date, time, timedelta, UU
 
 @lru_cache(maxsize=8192)
 def is_replaced(model: type[Model] | None, field: Any) -> bool:
-    """Return whether the column is read by an attribute that the project put in place of the field's own.
+    """Return whether one of a model's columns is replaced: the project put an attribute in place of the field's own.
 
     Such an attribute decides what is read, which need not be what the column holds. A tracker that wraps the field's
     attribute changes nothing.
@@ -222,7 +222,7 @@ def is_replaced(model: type[Model] | None, field: Any) -> bool:
 
 
 def as_written(field: Any, row: Model) -> Any:
-    """Read a row's column whose attribute the project replaced, as forms and serializers take it.
+    """Read one of the columns whose attribute the project replaced, as forms and serializers take it from a row.
 
     ``str()`` of such a value is for people, such as HTML made from the stored source. If the form has several controls
     for a value, such as an amount and its currency, the value is a list of its parts.
@@ -245,7 +245,7 @@ def _part(value: Any) -> Any:
 
 
 def linked_reader(field: Any) -> Callable[[Any], Any] | None:
-    """Return the function that reads a custom many-to-many column; None for a column of Django's own class.
+    """Return the reader that an exposure's many-to-many column needs if its class is custom; None if it is Django's.
 
     A custom class stores its links in its own way, so they can be read only through its manager.
     """

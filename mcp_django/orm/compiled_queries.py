@@ -135,7 +135,7 @@ class CompiledQuery:
         return found
 
     def write(self, using: str, values: Sequence[Any]) -> int:
-        """Run a compiled query that writes, such as an ``UPDATE``; return how many rows it changed."""
+        """Bind values to this compiled query, such as an ``UPDATE``, and run it; return how many rows it changed."""
         assert self.sql is not None
         with connections[using].cursor() as cursor:
             cursor.execute(self.sql, self._bound(values))
@@ -498,7 +498,7 @@ def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
 
 
 def _is_in_range(lookup: Any, connection: Any) -> bool:
-    """Return whether a lookup's integer, if it has one, is in the column's range: Django writes other SQL outside."""
+    """Return whether a lookup can be compiled: Django writes other SQL for an integer outside the column's range."""
     looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
     if not looks or not isinstance(lookup.rhs, int):
         return True

@@ -85,7 +85,7 @@ _BOUND: Final[Mapping[str, type[Any]]] = {
 
 
 class Some(Exists):
-    """The condition that some row exists, without an SQL parameter of its own, so that it can be compiled once."""
+    """The condition of a filter that some related row exists: its SQL has no own parameter, so it can be kept."""
 
     def __init__(self, queryset: QuerySet[Any], **kwargs: Any) -> None:
         # Exists.__init__() would select a number in place of the columns, and that is a parameter.
@@ -105,7 +105,7 @@ class Number(Subquery):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The rows that conditions are about: a caller's, of one exposure, on the database ``using``.
+    """The scope in which conditions become a ``Q``: a caller's rows of one exposure, on the database ``using``.
 
     ``params`` yields what the values of the conditions are bound to, such as slots; None for the values themselves.
     """
@@ -416,7 +416,7 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
 
 
 def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Yield the conditions that apply by default, as in the admin, unless the client chose a value for them."""
+    """Complete the client's conditions: yield those that apply by default because it chose no value for them."""
     chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
@@ -424,7 +424,7 @@ def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterat
 
 
 def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield the hint that a condition applies by default, as in the admin, although the client did not name it."""
+    """Yield a hint that names the conditions which apply by default, without the client having asked for them."""
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
         yield f"As in the admin, the filter {', '.join(names)} applies by default: describe_model lists its choices."
@@ -449,7 +449,7 @@ def plannable_params(filters: Sequence[Filter], using: str) -> list[Any]:
 
 
 def plannable_shapes(filters: Sequence[Filter], using: str) -> tuple[tuple[Hashable, ...] | None, list[Any]]:
-    """Return what all the conditions' SQL depends on, None if on their values, and :func:`plannable_params`."""
+    """Return the shapes of all the conditions, None if the SQL of one depends on its values, and their parameters."""
     params = plannable_params(filters, using)
     plannable = [item for item in filters if item.is_plannable]
     return tuple([item.shape() for item in plannable]) if len(plannable) == len(filters) else None, params
@@ -485,7 +485,7 @@ def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = False) -> bool:
-    """Return whether conditions only narrowed the given queryset: it has each row once, and is open to more conditions.
+    """Return whether conditions only left out some of the given rows: each is there once, and conditions can be added.
 
     Joins may repeat a row; ``joins`` says that these are known not to.
     """
@@ -510,7 +510,7 @@ def is_pattern_lookup(lookup: str) -> bool:
 
 
 def matches_here(using: str) -> bool:
-    """Return whether regular expressions in conditions are matched in this process, as they are for SQLite."""
+    """Return whether a regular expression in a condition is matched by this process, not by a database server."""
     return connections[using].vendor == "sqlite"
 
 

@@ -118,7 +118,7 @@ def parse_text(field: Any, value: Any) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text field can store the text: no database takes an unpaired surrogate."""
+    """Return whether text can be stored in a model field: no database takes an unpaired surrogate."""
     if not text.isascii():
         try:
             text.encode()
@@ -155,7 +155,7 @@ def _datetime(text: str) -> datetime | None:
 
 
 def _duration(text: str) -> timedelta | None:
-    """Parse a duration such as ``5d``, ``2 hours`` or ``1 02:30:00``; None for any other text."""
+    """Parse the text for a ``DurationField``, such as ``5d``, ``2 hours`` or ``1 02:30:00``; None for any other."""
     found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower())
     if found is not None and found[2] in UNITS:
         return int(found[1]) * UNITS[found[2]]
@@ -257,7 +257,7 @@ _POSTGRES: Final[tuple[tuple[str, Kind], ...]] = (
 
 
 def is_joinable(field: Any) -> bool:
-    """Return whether a relation field leads to rows in the same database, so that one query reads both.
+    """Return whether a model field that is a relation can be joined: both of its models are in the same database.
 
     A replica counts as its primary, as in any join of Django's.
     """
@@ -345,7 +345,7 @@ _TRIED: Final[Mapping[str, Any]] = {
 
 
 def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
-    """Return the ``lookups`` by which a model field can be compared: its stored values may be encrypted."""
+    """Return the ``lookups`` that work on this model field: a custom field may store its values encrypted."""
     ways = (getattr(type(field), name, None) for name in _STORING)
     own = any(way is not None and not way.__module__.startswith("django.") for way in ways)
     if kind.word not in _TRIED or not own:
@@ -454,9 +454,9 @@ class FieldPath:
 
 
 def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
-    """Return the model field that field names joined by ``__`` lead to, None for no such field.
+    """Return the field of a model that field names joined by ``__`` mean, or None if there is no such field.
 
-    Also returns None for a generic relation, and for a path into another database, which no query can follow.
+    Also returns None for a generic relation, and for a field in another database, which no query can join.
     """
     path, followed = _resolved(model, text)
     return path if all(map(is_joinable, followed)) else None

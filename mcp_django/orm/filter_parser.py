@@ -292,7 +292,7 @@ class FilterReader(FilterSuggestions):
         return self._compared(name, path, lookups, lookup, value, part)
 
     def _spelt(self, name: str, lookup: str | None) -> tuple[FieldPath, Sequence[str], str | None, str, bool]:
-        """Find the filter that a name means: the whole name, or what precedes a lookup or a part of a date."""
+        """Parse the name of a filter, with or without a lookup or a part of a date after it, and find the filter."""
         root, _, last = name.rpartition("__")
         target, is_path, part = self.find(name), False, ""
         if target is None and lookup is None:

@@ -160,7 +160,7 @@ def ways_to(path: str) -> list[str]:
 
 
 def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
-    """Return columns of the rows with the labels of related rows, and keep rows whose key leads nowhere."""
+    """Select columns and the labels of related rows in one query, and keep rows whose key leads nowhere."""
     known = set(rows.query.alias_map)
     found: Any = rows.values_list(*paths)
     _keep_rows(found.query, followed, known)
@@ -168,7 +168,7 @@ def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[
 
 
 def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[str]) -> QuerySet[Any]:
-    """Load the related rows that labels need together with the rows.
+    """Let the labels of rows be made without further queries: select the related rows that they need.
 
     A row whose key leads nowhere is kept if the relation is one of ``columns``, which this app follows by itself.
     """
@@ -269,7 +269,7 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
 
 
 def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the rows to label: pairs of a key and the key of a linked row, as many as can be shown for each key.
+    """Return whose labels to show for each key: pairs of it and the key of a linked row, as many as can be shown.
 
     ``field`` is the relation as seen from this model: many-to-many, the foreign key or one-to-one field of the other
     model, or a generic relation.

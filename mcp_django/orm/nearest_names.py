@@ -158,7 +158,7 @@ class Misnamed(ToolError):
 
     @cached_property
     def repair(self) -> Repair | None:  # type: ignore[override]
-        """The repair that replaces the wrong name by the nearest one, None if no name is clearly meant."""
+        """The valid name nearest to the wrong one, as a repair; None if no name is clearly meant."""
         is_meant = len(self._near) == 1 and (self._of is None or says_all(self._text, f"{self._near[0]} {self._of}"))
         return self._repair(self._near[0]) if is_meant else None
 

@@ -165,7 +165,7 @@ def _after(
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """The query of one page: ``limit`` rows after the sort values ``after``, with these columns, for one caller.
+    """The query of one page in keyset pagination: ``limit`` rows after the sort values ``after``, for one caller.
 
     ``text_limit`` is the number of characters at which texts are cut, None for no limit. ``moment`` is the time from
     which relative dates in the conditions are counted, the same for all pages; None without such dates. ``guarded`` has
@@ -187,10 +187,10 @@ class PageQuery:
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
     def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
-        """Return the key of the page's SQL, which depends neither on values nor on columns, and the parameters' values.
+        """Return the key of the page's SQL in keyset pagination, and the values of its parameters.
 
-        The key is None if the SQL depends on the values, so that it cannot be compiled once. The parameters are the
-        values of the filters, then those of the cursor.
+        The key depends neither on values nor on columns; it is None if the SQL depends on the values, so that it cannot
+        be kept. The parameters are the values of the filters, then those of the cursor.
         """
         shapes, params = plannable_shapes(self.conditions, using)
         for key, value in zip(self.ordering, self.after or (), strict=False):
@@ -295,7 +295,7 @@ def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[
 
 
 def _is_searched(listing: Listing, search: str) -> bool:
-    """Return whether a page is one of a search: for a term, or without one where the search narrows the list."""
+    """Return whether the pagination is over a search: for a term, or without one where the search narrows the list."""
     return bool(search) or listing.narrows_without_search()
 
 
@@ -309,7 +309,7 @@ def _matching(
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
-    """Refuse to search for a page where the exposure has no search."""
+    """Refuse to paginate the results of a text search if the exposure has no search."""
     if not exposure.options.has_search(request):
         raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")
 

@@ -92,7 +92,7 @@ class Path:
 
     @property
     def shown_column(self) -> Column | None:
-        """The column at the end of the path, as a page shows it for a related row; None for no such column.
+        """The column that this path leads to through relations, as a page shows it; None for no such column.
 
         If the path may lead through hidden rows, the column's ``path`` is a name in :func:`guarded_values`.
         """
@@ -121,7 +121,7 @@ class Path:
         return Target(self.named(column.name), column, self.guarded(F(self.named(column.path))), self.narrowed)
 
     def find(self, name: str, usable: Callable[[Column], bool]) -> Target | None:
-        """Return the value of a ``usable`` column at the end of the path; None for any other name.
+        """Follow this path to the column of this name and return its value if it is ``usable``, otherwise None.
 
         The value of a column that the admin computes is the one that it is sorted by: a path or an expression.
         """
@@ -196,7 +196,7 @@ def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bo
 
 
 def computed_word(model: ModelAccess, name: str) -> str:
-    """Return the type of what a path ends at, if that is a computed column of the admin; "" for any other column."""
+    """Follow a path through relations and return the type at its end if the admin computes that; "" if not."""
     target = computed_target(model, name, lambda column: True)
     return kind_of(target.column.field).word if target is not None else ""
 
@@ -211,10 +211,10 @@ def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | Non
 
 
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
-    """Return the guards of a path that the project declares: each a ``Q`` that keeps out hidden rows on the path.
+    """Return the guards along a path through relations: each is a ``Q`` that keeps out hidden rows on the path.
 
-    Returns None for a path through a model that the caller may not view, or into another database. A model that is
-    exposed to nobody hides nothing: the project's declaration stands.
+    The project declares the path. Returns None if it leads through a model that the caller may not view, or into
+    another database. A model that is exposed to nobody hides nothing: the project's declaration stands.
     """
     found: list[Q] = []
     for names, relation in relations_on(model, path):

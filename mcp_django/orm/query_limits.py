@@ -80,7 +80,7 @@ def check_time() -> None:
 
 @contextmanager
 def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
-    """Open a transaction, and limit how long its queries wait for a lock: they fail after ``LOCK_TIMEOUT`` seconds.
+    """Open a transaction with a limit on its queries: one that waits for a lock fails after ``LOCK_TIMEOUT`` seconds.
 
     SQLite's timeout is set in ``DATABASES``. If the transaction is rolled back, so is the record of the call.
     """

@@ -174,7 +174,7 @@ def _bare(text: str) -> str:
 
 
 def _read_day(text: str) -> Span | None:
-    """Parse a date with the name of its month, or in numbers that can be read in only one way."""
+    """Read a date written in place of a relative date: with the name of its month, or in unambiguous numbers."""
     found = next((match for pattern in _WRITTEN_DAYS if (match := pattern.fullmatch(text))), None)
     if found is None:
         return None

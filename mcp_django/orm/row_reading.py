@@ -483,7 +483,7 @@ class _PageBuilder:
         return [None if key is None else [key, label] for key, label in zip(values, labels, strict=True)]
 
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-        """Return the labels of related rows that were read along with the rows, if the caller may see all of these."""
+        """Return labels for related rows that row reading loaded with the page, if the caller may see all of these."""
         related = (
             access_of(self.request).exposure_of(column.field.related_model)
             if self.instances and not column.through

@@ -54,9 +54,9 @@ def represented(
 
 
 def _name_files(field: Any) -> None:
-    """Let the DRF serializer write files as names: the URLs of a storage may carry its credentials.
+    """Make a serializer show files in its columns by name: the URLs of a storage may carry its credentials.
 
-    Fields that were declared with ``use_url`` are left as they are.
+    DRF fields that were declared with ``use_url`` are left as they are.
     """
     from rest_framework.fields import FileField
 

@@ -159,11 +159,11 @@ class FilterSuggestions(Suggestions):
         return self.exposure.get_named_filters(self.request)
 
     def find(self, name: str) -> Allowed | None:
-        """Return the filter of this name if the caller has one, so that it can be suggested; None otherwise."""
+        """Return the filter that suggestions may offer under this name, None if the caller does not have it."""
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
-        """Return the project's own filter with this name, which needs no suggestion."""
+        """Before suggestions are made, look for the project's own filter with this name; None if there is none."""
         return next((source for source in self.sources if name in source.names()), None)
 
     def open_link(self, name: str) -> Link | None:

@@ -85,7 +85,7 @@ def check_names(
 
 
 def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
-    """Rename a tool's arguments to ``known`` ones where there is no doubt."""
+    """Read the arguments sent to a tool, giving misnamed ones their ``known`` names where there is no doubt."""
     if all(name in known for name in arguments):
         return arguments
     found: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def limit_argument(value: Any, default: int, most: int | None = None) -> int:
 
 
 def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
-    """Yield a hint for an argument of a tool, such as ``limit``, that is above its maximum."""
+    """Check a number among the arguments of a tool, such as ``limit``: yield a hint if it is above its maximum."""
     most = settings.MAX_PAGE_SIZE if most is None else most
     if value is not None and _whole_number(value, most) > most:
         yield f"{what} is at most {most}"
@@ -242,7 +242,7 @@ class RowArguments:
         return total_order(self.exposure, list(map(self._order_key, names)))
 
     def _order_key(self, text: str) -> OrderKey:
-        """Read one item of the tool argument ``ordering``: ``name``, ``-name`` or ``-name:nulls_last``."""
+        """Check and read one item of the argument by which tools sort: ``name``, ``-name`` or ``-name:nulls_last``."""
         request, exposure = self.request, self.exposure
         for spelt in (text, order_meant(text)):
             name, _, place = spelt.partition(":")

@@ -118,14 +118,14 @@ def parse_uri(uri: Any) -> Address:
 
 
 def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:
-    """Return the admin's URL for a row, to show beside its URI; None if it would not open for the caller."""
+    """Return the URL that goes with a row's URI: its page in the admin, None if that would not open for the caller."""
     return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
 
 
 def admin_urls(
     request: "MCPRequest", exposure: "ModelExposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
 ) -> list[str | None]:
-    """Return the admin's URL for each row with these keys, beside its URI; ``rows`` are those already read."""
+    """Return, for the URI of each row with these keys, its URL in the admin; ``rows`` are those already read."""
     admin, origin = _admin_of(exposure), _origin(request)
     none: list[str | None] = [None] * len(keys)
     if admin is None or origin is None:
@@ -141,7 +141,7 @@ def _origin(request: "MCPRequest") -> str | None:
 
 
 def _admin_of(exposure: "ModelExposure") -> Any:
-    """Return the ``ModelAdmin`` whose URLs stand beside the URIs of the model's rows, None for no such admin."""
+    """For the URIs of a model's rows, return the ``ModelAdmin`` that has a URL for each; None for no such admin."""
     own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
     if own is not None:
         return own
@@ -180,9 +180,9 @@ def _is_of(owner: Any, hook: str, package: str) -> bool:
 
 
 def download_url(request: "MCPRequest", address: Address) -> str | None:
-    """Turn the URI of a file into a URL to download it, which works for this caller for some minutes; else None.
+    """Turn the ``django://`` URI of a file into a URL that works for this caller for some minutes; else None.
 
-    It leads to this server, which checks the caller's access again, and never to the storage itself.
+    The URL leads to this server, which checks the caller's access again, and never to the storage itself.
     """
     if not can_link(request) or address.pk is None or address.field_name is None:
         return None
