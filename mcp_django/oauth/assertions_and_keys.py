@@ -350,11 +350,6 @@ MAX_ID: Final = 255
 # Maximum lifetime of a client's assertion, in seconds. The client can sign another at any time.
 MAX_LIFE: Final = 600
 NOT_THE_CLIENT: Final = "The subject (sub) of the assertion is not the client."
-# Parameters that errors may name; other names are the sender's own text, which is not repeated.
-PARAMETERS: Final = frozenset(
-    {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
-    | {"code", "code_verifier", "redirect_uri", "refresh_token", "token"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,15 +359,6 @@ class Credentials:
     client_id: str
     secret: str = field(default="", repr=False)
     assertion: Assertion | None = field(default=None, repr=False)
-
-
-def require_once(request: HttpRequest) -> None:
-    """Refuse a client's request that repeats a parameter: two parsers could read different values (RFC 6749, 3.2)."""
-    # A request may name several endpoints for one token (RFC 8707, section 2).
-    repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
-    if repeated:
-        named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
-        raise errors.InvalidRequestError(description=f"Send {named} once.")
 
 
 def read_credentials(request: HttpRequest) -> Credentials:

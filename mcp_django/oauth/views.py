@@ -31,7 +31,7 @@ from oauth2_provider.exceptions import OAuthToolkitError
 from oauth2_provider.forms import AllowForm
 from oauth2_provider.models import get_access_token_model, get_application_model, refresh_token_expire_timedelta
 from oauth2_provider.settings import oauth2_settings
-from oauthlib.oauth2 import InvalidClientError, OAuth2Error
+from oauthlib.oauth2 import InvalidClientError, InvalidRequestError, OAuth2Error
 
 from .. import problems
 from ..conf import settings
@@ -41,7 +41,6 @@ from ..runtime.cache_and_rate_limits import give_back, hit_if_counted, times_as_
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import answered, keep, questions_for, would_admit
 from .access_page import reach_of
-from .assertions_and_keys import require_once
 from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
 from .client_documents import DocumentRefused, find_described, is_admitted, is_document_id, takes_documents
 from .client_registration import is_app_scheme
@@ -75,6 +74,11 @@ ORDINARY: Final = frozenset({"access_denied", "login_required"})
 SECRETS: Final = (
     *("assertion", "client_assertion", "client_secret", "code", "code_verifier"),
     *("password", "refresh_token", "token"),
+)
+# Parameters that errors may name; other names are the sender's own text, which is not repeated.
+PARAMETERS: Final = frozenset(
+    {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
+    | {"code", "code_verifier", "redirect_uri", "refresh_token", "token"}
 )
 
 
@@ -304,6 +308,15 @@ def _period(span: timedelta | None) -> str:
 
 # Decorators of the endpoints for client programs.
 FOR_PROGRAMS: Final = (transaction.non_atomic_requests, cors("POST"), logged, sensitive_post_parameters(*SECRETS))
+
+
+def require_once(request: HttpRequest) -> None:
+    """Refuse a client's request that repeats a parameter: two parsers could read different values (RFC 6749, 3.2)."""
+    # A request may name several endpoints for one token (RFC 8707, section 2).
+    repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
+    if repeated:
+        named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
+        raise InvalidRequestError(description=f"Send {named} once.")
 
 
 # Grants without a user at a browser: the setting that enables each, and the function that issues its tokens.

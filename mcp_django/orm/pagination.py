@@ -308,12 +308,6 @@ def _matching(
     return filtered(model.request, model.exposure, rows, conditions, params)
 
 
-def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
-    """Refuse to paginate the results of a text search if the exposure has no search."""
-    if not exposure.options.has_search(request):
-        raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")
-
-
 # Cursors
 
 

@@ -18,7 +18,8 @@ from .column_values import pk_text
 from .conditions import joined
 from .fields import kind_of, parse_value
 from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
-from .pagination import check_searchable, chunks, narrowed
+from .pagination import chunks, narrowed
+from .search import check_searchable
 from .undecodable_values import all_readable
 
 # Maximum number of rows whose ``__str__`` is compared with a text, and of rows that an error names.

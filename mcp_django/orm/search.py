@@ -145,3 +145,9 @@ def _unhidden(model: type[Model], name: str, guards: Sequence[Q]) -> Unhidden:
     is_cast = lookup == "exact" and not isinstance(column.field, (CharField, TextField))
     value = Cast(F(way), CharField()) if is_cast else F(way)
     return Unhidden(When(Q(*guards), then=value), lookup=lookup)
+
+
+def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
+    """Refuse a text search of an exposure that has no search."""
+    if not exposure.options.has_search(request):
+        raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")

@@ -30,8 +30,8 @@ from .conditions import Filter
 from .filter_parser import FilterReader
 from .nearest_names import Misnamed, alternatives, letters, nearest
 from .ordering import OrderKey, client_order_key, default_ordering, sortable_names, total_order
-from .pagination import check_searchable
 from .path import Path
+from .search import check_searchable
 from .suggestions import Suggestions, with_argument, with_field, with_model, with_name, without_argument
 
 # Maximum number of models suggested for a call without a model.

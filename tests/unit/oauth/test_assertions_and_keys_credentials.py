@@ -7,7 +7,8 @@ import pytest
 from django.test import RequestFactory
 from oauthlib.oauth2 import OAuth2Error
 
-from mcp_django.oauth.assertions_and_keys import ASSERTION_TYPE, Credentials, read_credentials, require_once
+from mcp_django.oauth.assertions_and_keys import ASSERTION_TYPE, Credentials, read_credentials
+from mcp_django.oauth.views import require_once
 from tests.jwts import claims_of, key_for, signed
 
 
