@@ -176,7 +176,7 @@ class Reader:
             yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is too long."))
 
     def named(self, name: str, value: str) -> Term | None:
-        """Return the query term of a name and a value, None if the name cannot have this value."""
+        """Return the term of a call query for a name and a value, None if the name cannot have this value."""
         low = value.lower()
         if name == "outcome":
             low = WORDS[low][1] if low in WORDS else low
@@ -222,7 +222,7 @@ class Reader:
         return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
 
     def local(self, moment: datetime) -> datetime:
-        """Return a moment for the terms of a query as naive local time."""
+        """Return a moment as naive local time, as it is written in a call query."""
         return timezone.make_naive(moment) if timezone.is_aware(moment) else moment
 
     def times(self, text: str) -> list[Term]:
@@ -325,7 +325,7 @@ class CallQuery:
         return (max(begins, default=None), min(ends, default=None)) if found else None
 
     def url(self, path: str = "") -> str:
-        """Return the URL of a console page with this query, by default relative to the current page."""
+        """Return the URL that opens a console page with this call query, by default relative to the current page."""
         return f"{path}?{urlencode({'q': str(self)})}" if self.parts else path or "?"
 
     @property

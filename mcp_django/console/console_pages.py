@@ -65,7 +65,7 @@ class Page:
         return is_there and bool(self.home.has_view_permission(request))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return the switches to show on all of the console's pages: those in force, and those that ended lately."""
+        """Return what this page puts into the banner of all console pages: switches in force, or that ended lately."""
         return [], []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
@@ -136,15 +136,15 @@ class AsUser(Page):
 
 
 class Switches(Page):
-    """One of the console's pages: "Switches". Users who may view switches can open it, and change them if they may."""
+    """The tab "Switches" of the console pages. Users who may view switches can open it, and change them if they may."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this console page: if they may view or change switches."""
+        """Return whether the user may open this one of the console pages: if they may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return the switches in force for all of the console's pages, and those that ended lately, newest first."""
+        """Return for the banner of all console pages the switches in force, or that ended lately, newest first."""
         from ..operating.switches import newest  # the admin is loaded by every process
 
         return newest(MAX_TOLD)

@@ -105,7 +105,7 @@ class Conversation:
 
     @classmethod
     def _look(cls, asked: CallQuery, until: CallEntry | None, most: int) -> tuple[list[Any], CallEntry | None]:
-        """Return pairs of the newest matching call and its conversation, and the call where the next page starts."""
+        """Return the conversations page's pairs of newest matching call and conversation, and the next page's start."""
         every = CallEntry._default_manager.all()
         rows, _since = asked.newest(every if until is None else every.filter(time__lte=until.time))
         newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:most])

@@ -86,8 +86,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
-    """Let the doctor open the consent page in the user's session, as a client that is registered already. The session
-    cookie is sent only to the host to which the user's browser has sent it."""
+    """For the health checks page, let the doctor open the consent page in the user's session, as a registered client.
+    The session cookie is sent only to the host to which the user's browser has sent it."""
     model, key = get_application_model(), request.COOKIES.get(django_settings.SESSION_COOKIE_NAME)
     kind = model.GRANT_AUTHORIZATION_CODE
     clients = model._default_manager.filter(authorization_grant_type=kind, skip_authorization=False)
@@ -114,7 +114,7 @@ def reached(url: str) -> Iterator[CheckResult]:
 
 
 def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
-    """Yield health check results of a doctor's steps, to the first failure; call nothing unless ``BASE_URL`` is set."""
+    """Yield the health checks page's results of steps, to the first failure; call nothing without ``BASE_URL``."""
     if not settings.BASE_URL:
         remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would decide what is called.")
         seen = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")

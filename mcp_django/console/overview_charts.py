@@ -315,7 +315,7 @@ class Overview:
         }
 
     def line(self, value: str, now: Tally, before: Tally, term: str) -> dict[str, Any]:
-        """Return a line of a list, with the URLs of its calls and of its own overview."""
+        """Return a line in a list below the overview's chart, with the URLs of its calls and of its own overview."""
         query, list_url = self.query.adding(**{term: value}), self.calls_url
         return {
             **{"now": now, "p95": duration_text(now.p95), "url": query.url(), "calls_url": query.url(list_url)},

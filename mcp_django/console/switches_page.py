@@ -70,7 +70,7 @@ class SwitchForm(forms.Form):
 
     @cached_property
     def names(self) -> dict[str, set[str]]:
-        """The known names that can be switched off, by kind of switch."""
+        """The known names that the form on the switches page can switch off, by kind of switch."""
         return known_names(known_sites().values())
 
     @property
@@ -109,7 +109,7 @@ def proposed(request: HttpRequest) -> dict[str, str]:
 
 
 def clients_named(name: str) -> dict[str, Any]:
-    """Return the ids of the clients with this name, or the id itself, each with the time of the client's last call."""
+    """Return the clients that the switches page finds by name or id: their ids, with the times of their last calls."""
     column, values = KnownValues().look("client", name.replace("\0", "")[:255])
     calls = CallEntry._default_manager.filter(**{f"{column}__in": values}).exclude(client_id="").order_by("-time")
     found: dict[str, Any] = {}

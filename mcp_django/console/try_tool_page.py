@@ -68,7 +68,7 @@ class Lines(forms.CharField):
 
 
 class Chosen(forms.ChoiceField):
-    """A choice field for a JSON Schema ``enum``; ``none`` has the choices that stand for no value."""
+    """A choice field on the page to try a tool, for an ``enum``; ``none`` has the choices that stand for no value."""
 
     none: Sequence[tuple[str, str]] = (("", "-"),)
 

@@ -141,7 +141,7 @@ class ActionPage:
 
     @property
     def message(self) -> str:
-        """What the page says, without markup and without the help texts that are in the schema."""
+        """What the page in an action's response says, without markup and the help texts that are in the schema."""
         help_texts = {" ".join(str(field.help_text).split()) for field in self.fields.values()}
         said = (text for text in self.html.text if text not in help_texts)
         return _shortened([f"{self.title}:" if self.title else "", *said])

@@ -353,7 +353,7 @@ class ActionCall:
         return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
-        """Let the admin action ask its own questions, and for its confirmation if needed, in its result."""
+        """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
         asked = [question for question in asked if question.key != CONFIRM]
         consent = [self._consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
@@ -413,7 +413,7 @@ class ActionCall:
 
 
 class RowChanges:
-    """Compares rows before and after an admin action, for the history of the changes.
+    """Finds out what an admin action has changed, by comparing its rows before and after.
 
     Rows are read from the database before and after, in the action's transaction, because the action can write them
     through its queryset, other instances or raw SQL.
@@ -424,7 +424,7 @@ class RowChanges:
         self.before = self._read()
 
     def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
-        """Return the stored values of the admin action's rows by primary key and ``attname``, None if unreadable.
+        """Read the rows of the admin action, before or after it: values by key and ``attname``, None if unreadable.
         A many-to-many field has the set of related keys."""
         if not self.rows:
             return {}

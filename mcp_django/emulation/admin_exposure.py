@@ -56,11 +56,11 @@ class AdminOptions(ExposureOptions):
 
     @cached_property
     def has_allow_list(self) -> bool:
-        """Whether ``fields`` alone decides what callers can read, rather than the pages of the admin."""
+        """Whether the admin exposure's ``fields`` alone decide what callers can read, rather than the admin's pages."""
         return self.exposure.fields is not None
 
     def declares_field(self, name: str) -> bool:
-        """Return whether the exposure or its ``ModelAdmin`` names the field."""
+        """Return whether the admin exposure or its ``ModelAdmin`` names the field."""
         admin = self.exposure.model_admin
         named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
         return named or super().declares_field(name)
@@ -122,7 +122,7 @@ class AdminOptions(ExposureOptions):
         return self.exposure.search_fields or self.exposure.ask("get_search_fields", request, ())
 
     def has_search(self, request: MCPRequest) -> bool:
-        """Return whether it can be searched: its ``ModelAdmin`` has ``search_fields`` or overrides its search."""
+        """Return whether the admin exposure has a search: by ``search_fields``, or its ``ModelAdmin``'s own."""
         return self.exposure.overrides("get_search_results") or super().has_search(request)
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
@@ -374,7 +374,7 @@ class AdminExposure(ModelExposure):
         return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
-        """Return whether the admin exposure uses its ``ModelAdmin``'s own search, which looks into no hidden field."""
+        """Return whether the admin exposure calls the ``ModelAdmin``'s own search, which looks into no hidden field."""
         if self.search_fields or not self.overrides("get_search_results"):
             return False
         from ..orm.search import is_hidden_path

@@ -143,8 +143,8 @@ class PageInlines:
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
-        """Return the inline rows of the page, as pairs of inline and formset, bound where the request posts. Inlines
-        that callers do not see are included, because they post what the page shows."""
+        """Return the inlines whose inline rows the page shows, each with its formset, bound where the request posts.
+        Inlines that callers do not see are included, because they post what the page shows."""
         request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
         formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
         pairs = list(zip(inlines, formsets, strict=True))
@@ -339,7 +339,7 @@ class InlineRows(ReadOnlyExposure):
 
     @cached_property
     def kept(self) -> list[tuple[ModelExposure, Any]]:
-        """One instance of each inline, kept for permission checks, because creating one for each check is slower."""
+        """One instance of each inline of these inline rows, kept because one for each permission check is slow."""
         return [(parent, inline(parent.model, parent.model_admin.admin_site)) for parent, inline in self.pages]
 
     @cached_property

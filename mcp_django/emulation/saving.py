@@ -62,8 +62,8 @@ class RowPage:
         return access_of(self.request)[self.exposure]
 
     def nameable(self) -> set[str]:
-        """Return the fields that the values to save can name: readable ones, form-only ones, and many-to-many fields to
-        models that are not exposed."""
+        """Return the fields that a caller can name when saving a row: readable ones, form-only ones, and many-to-many
+        fields to models that are not exposed."""
         request, exposure, obj = self.request, self.exposure, self.obj
         shown, opts = self.access.fields_of(obj), exposure.opts
         names = [*shown]
@@ -76,8 +76,8 @@ class RowPage:
         return set(names)
 
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
-        """Return the fields that only the admin's list saves (``list_editable``), if the caller sees them. ``form`` is
-        the form of the row's own page. An exposure that declares ``fields`` or ``form`` has no such fields."""
+        """Return the fields whose saving needs the admin's list (``list_editable``), if the caller sees them. ``form``
+        is the form of the row's own page. An exposure that declares ``fields`` or ``form`` has no such fields."""
         exposure, admin = self.exposure, self.exposure.model_admin
         if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
             return {}
@@ -142,7 +142,7 @@ class Saving(RowPage):
 
     @staticmethod
     def of(request: MCPRequest, exposure: ModelExposure, *given: Any) -> "Saving":
-        """Return the ``PageSaving`` of a row, its values and the tool, or the ``SerializerSaving`` of a serializer."""
+        """Return the saving of a row: ``SerializerSaving`` if its exposure has a serializer, else ``PageSaving``."""
         kind = PageSaving if exposure.serializer_class is None else SerializerSaving
         return kind(request, exposure, *given)
 
@@ -231,7 +231,7 @@ class PageSaving(Saving):
         self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
-        """Return whether saving a value would change nothing: the value equals the one that results show.
+        """Return whether saving can skip a field of the row: the value to save equals the one that results show.
 
         The form may not accept what results show: a file is shown by its URI, tags by key and label, and a foreign key
         can point to a row that the caller cannot see.

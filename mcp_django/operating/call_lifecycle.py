@@ -74,7 +74,7 @@ def begin(request: MCPRequest, call: Call) -> None:
 
 
 def refuse_if_off(request: MCPRequest) -> None:
-    """Raise ``CallRefused`` as the lifecycle of a call begins, if its caller is switched off."""
+    """Check the caller as the call lifecycle begins: raise ``CallRefused`` if an operator has turned the caller off."""
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()
@@ -281,7 +281,7 @@ CUT: Final = "…"
 
 
 def captured(request: MCPRequest) -> tuple[str, str]:
-    """At the end of a call's lifecycle, capture arguments and result: JSON for the log, redacted and cut.
+    """As the call lifecycle ends, return the arguments and the result as JSON, redacted and cut.
 
     Values that are named like a secret, or look like one, are blanked first. Then the project's own ``redact`` runs.
     If either fails, nothing is kept.
@@ -327,7 +327,7 @@ def _text(value: Any) -> str:
 
 
 class Blanking:
-    """Replaces secrets by ``HIDDEN`` in the arguments and results that are captured as a call's lifecycle ends.
+    """As the call lifecycle ends, replaces secrets by ``HIDDEN`` in the arguments and results that it captures.
     ``model`` is the call's model, if known: its fields can be secrets even if their names do not look like it."""
 
     def __init__(self, model: type[Model] | None = None) -> None:

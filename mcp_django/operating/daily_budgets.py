@@ -175,7 +175,7 @@ class Counts:
         self._lock = threading.Lock()
 
     def add(self, key: str, amount: int) -> int:
-        """Add an amount to a counter, and return how much is used with it."""
+        """Add an amount to the counter of a daily budget, and return how much of the budget is used with it."""
         with self._lock:
             amount += self._untold.pop(key, 0)
         try:

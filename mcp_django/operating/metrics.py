@@ -92,7 +92,7 @@ def _known(reason: str) -> str:
 
 
 class Levels(Collector):
-    """Collect Prometheus metrics of the gauges of this process."""
+    """Collects the Prometheus metrics that are current levels of this process."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""

@@ -175,7 +175,7 @@ class Question:
 
     @classmethod
     def read(cls, call: RecordCall) -> "Question":
-        """Parse the arguments of a call; raise ``ToolError`` for those that do not fit together."""
+        """Parse the arguments of ``aggregate_records``; raise ``ToolError`` for those that do not fit together."""
         model, given = call.model, call.given
         wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
         named = _path(given.get("per"))
@@ -273,7 +273,7 @@ class Question:
         return replace(self, measures=measures, rank=(made.get(measure, measure), way))
 
     def _meeting(self, found: QuerySet[Any], condition: Q) -> QuerySet[Any]:
-        """Filter the aggregated records, after each change was computed from the group before."""
+        """Return the rows of ``aggregate_records`` that meet a condition, after each ``change`` was computed."""
         if condition and self.has_change:
             return found.filter(AfterWindows(condition, output_field=BooleanField()))
         return found.filter(condition)

@@ -64,12 +64,12 @@ aggregate_records {"model": "shop.orderline", "aggregates": ["sum:quantity"], "g
 
 
 def is_text(uri: Any) -> TypeGuard[str]:
-    """Return whether a URI is that of the asking guide, or of a file that an action made."""
+    """Return whether the tools answer this URI with the asking guide, or with a file that an action made."""
     return isinstance(uri, str) and (uri == URI or uri.startswith(KEPT))
 
 
 def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the resource of a URI for which :func:`is_text` is true."""
+    """Return the asking guide, or a file that an action made, for a URI for which :func:`is_text` is true."""
     if uri != URI:
         return kept(request, uri)
     if not access_of(request).may_any("view"):

@@ -92,7 +92,7 @@ class WriteTool(Tool):
             raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
 
     def bulk(self, model: ModelAccess, given: Mapping[str, Any]) -> BulkWrite | None:
-        """Return the update or delete of many rows that the arguments ask for, None if they name one row by ``pk``."""
+        """Return the write of many rows by ``update_record`` or ``delete_record``, None if ``pk`` names one row."""
         many = [name for name in QUERY if name in given]
         if many and "pk" in given:
             raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")

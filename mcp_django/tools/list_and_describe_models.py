@@ -170,7 +170,7 @@ class Description(Overview):
 
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-        """The filters that ``describe_model`` lists: name and lookups of each, by the path of its column."""
+        """What ``describe_model`` lists as the model's filters: name and lookups of each, by the path of its column."""
         return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
 
     def _line(self, column: Column) -> str:
@@ -212,7 +212,7 @@ class Description(Overview):
         return word + null if column.kind == "field" else "computed"
 
     def _filter_words(self, column: Column) -> list[str]:
-        """Return the lookups of a field for ``describe_model``, [] if they are the usual ones for its type."""
+        """Return the words of ``describe_model`` on filtering by a field, [] if its lookups are usual for its type."""
         found = self.lookups.get(column.path) if column.is_plain else None
         if found is None:
             return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []

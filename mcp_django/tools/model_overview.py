@@ -183,7 +183,7 @@ class Overview:
 
     @cached_property
     def forms(self) -> tuple[Writing | None, Writing | None]:
-        """The add form and the change form for the model overview, None for each that the caller may not use.
+        """The forms that the model overview describes: add form and change form, None for one that callers may not use.
 
         The change form is that of an empty row, or of a sample row where the caller can set more. Sample rows are tried
         if the empty row's form has nothing to set, or lacks fields of the add form, and the project decides by row.
@@ -269,7 +269,7 @@ class Overview:
             yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
 
     def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
-        """Return the form fields of a new inline row for the model overview."""
+        """For the model overview, return the form fields of a new row of an inline."""
         hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
         formset = call_hook(self.exposure.label, hook, ask, self.request, row, default=None)
         return formset.form.base_fields if formset is not None else {}

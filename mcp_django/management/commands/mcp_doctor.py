@@ -121,7 +121,7 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
 
 @contextmanager
 def cleaning(doctor: Doctor) -> Iterator[None]:
-    """Delete what ``manage.py mcp_doctor`` leaves when it is done: the client that was registered, with its tokens.
+    """As the command ``mcp_doctor`` ends, delete what it has registered with the server: a client, with its tokens.
     If the doctor tried another server, that server keeps them until it cleans up."""
     try:
         yield
