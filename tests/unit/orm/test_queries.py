@@ -13,7 +13,8 @@ from mcp_django.orm import pagination
 from mcp_django.orm.access import access_of
 from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
-from mcp_django.orm.pagination import COUNT_CAP, check_searchable, chunks, narrowed
+from mcp_django.orm.pagination import COUNT_CAP, chunks, narrowed
+from mcp_django.orm.search import check_searchable
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import query_of, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
