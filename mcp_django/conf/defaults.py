@@ -155,7 +155,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             ca=Setting(
                 None,
                 TEXT.or_none("only the system's authorities"),
-                "File of certificate authorities (PEM) that count beside those of the system, for documents and keys",
+                "File of certificate authorities (PEM) to trust besides those of the system, for documents and keys",
             ),
             proxy=Setting(
                 None,
@@ -272,7 +272,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
                 "Django's `ADMINS`",
             ),
             failing_share=Setting(0.25, number(), "The share of failed calls that raises an alert"),
-            failing_minutes=Setting(5, whole(1, 60), "Minutes in which calls are counted for it"),
+            failing_minutes=Setting(5, whole(1, 60), "Minutes over which this share is measured"),
             failing_calls=Setting(20, whole(1), "Minimum number of calls in these minutes"),
             sql_comments=Setting(
                 False,

@@ -505,7 +505,7 @@ class Doctor:
         answer = self.agent.page(self._question, "The consent page")
         page = _Page(answer.text)
         if page.consent is None:
-            remedy = "The session of the user is not accepted there. Open the page in a browser."
+            remedy = "The user's session is not accepted there. Open the page in a browser."
             raise StepFailed(f"{answer.url} has no button to allow access.", remedy)
         for href in page.links["stylesheet"]:
             style = self.agent.send("GET", urljoin(answer.url, href))

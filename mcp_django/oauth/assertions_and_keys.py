@@ -48,8 +48,6 @@ logger = logging.getLogger("mcp_django")
 
 # Key type (kty) and curve (crv) for each algorithm.
 KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
-# A tuple, as a header can name something that has no hash.
-ALGORITHMS: Final = tuple(KINDS)
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
 MAX_KEYS: Final = 50

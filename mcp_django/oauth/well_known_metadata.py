@@ -16,7 +16,7 @@ from ..conf import settings
 from ..problems import NO_DOCUMENT, SENT, Problem
 from ..routing import mounted_endpoints, mounted_sites
 from ..scopes import default_scopes, join
-from .assertions_and_keys import ALGORITHMS
+from .assertions_and_keys import KINDS
 from .client_documents import SIGNED, announces_documents
 from .cors_and_refusals import cors, logged, note
 from .identity_providers import IDENTITY_GRANT, PROFILE
@@ -79,13 +79,13 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         document["client_id_metadata_document_supported"] = True
         for endpoint in ("token", "revocation"):
             document[f"{endpoint}_endpoint_auth_methods_supported"] = list(dict.fromkeys(["none", *methods, SIGNED]))
-            document[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)
+            document[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] = list(KINDS)
     if settings.SERVICE_ACCOUNTS:
         document["grant_types_supported"].append(ACCOUNT_GRANT)
     if settings.SERVICE_ACCOUNTS or any(entry.get("client_keys") for entry in settings.IDENTITY_PROVIDERS):
         methods = [*document["token_endpoint_auth_methods_supported"], "client_secret_basic", SIGNED]
         document["token_endpoint_auth_methods_supported"] = list(dict.fromkeys(methods))
-        document["token_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)
+        document["token_endpoint_auth_signing_alg_values_supported"] = list(KINDS)
     if settings.IDENTITY_PROVIDERS:
         document["grant_types_supported"].append(IDENTITY_GRANT)
         document["authorization_grant_profiles_supported"] = [PROFILE]

@@ -132,10 +132,10 @@ def _known(kind: str, target: str) -> str:
         if len(found) == 1:
             return str(found[0])
         if found:
-            raise ValueError(f"Several clients are called {target!r}: name the client id.")
+            raise ValueError(f"Several clients are called {target!r}: give the client id.")
         if "." in target and HOST.fullmatch(target.lower()):
             return target.lower()
-        raise ValueError(f"There is no client {target!r}: name its client id, its name or its host.")
+        raise ValueError(f"There is no client {target!r}: give its client id, its name or its host.")
     if kind not in ("tool", "action"):
         return target
     known = known_names({id(site): site for site in (default_site, *mounted_sites())}.values())[kind]
