@@ -438,10 +438,10 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
 
     def get_object(self, queryset: QuerySet[Any] | None = None) -> Any:
         """Return the object of this view: the token in its URL, or what the client got for it since by a refresh."""
+        family, since = self.request.GET.get("family", ""), None
         with suppress(ValidationError):
-            since = self.get_queryset().filter(refresh_token__token_family=self.request.GET.get("family", ""))
-            return since.first() or super().get_object(queryset)
-        return super().get_object(queryset)
+            since = self.get_queryset().filter(refresh_token__token_family=family).first()
+        return since or super().get_object(queryset)
 
     def form_valid(self, form: Any) -> HttpResponseBase:
         """Revoke the token."""

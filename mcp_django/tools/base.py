@@ -67,11 +67,14 @@ class Tool:
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may see and call the tool; the base class checks ``permission``."""
+        if not self.permission:
+            return True
+        if settings.READ_ONLY and not self.read_only:
+            return False
         # Imported here, because a process that only declares tools does not need it.
         from ..orm.access import access_of
 
-        is_offered = self.read_only or not settings.READ_ONLY
-        return not self.permission or (is_offered and access_of(request).may_any(self.permission))
+        return access_of(request).may_any(self.permission)
 
     def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether the caller may still see the result of an earlier call of the tool (base class: True)."""
