@@ -2,20 +2,15 @@
 
 import ast
 import re
-import statistics
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeGuard
 
 import pytest
-
-from tests.project.test_trips import BOUNDS
 
 pytestmark = pytest.mark.one_django
 
@@ -71,19 +66,9 @@ IMPURE_STDLIB = set(
 MAX_ROOT_FILES = 15
 # What is read of a code object to find out what it does.
 BYTECODE = {"co_code", "co_consts", "co_freevars", "co_names", "co_varnames"}
-# How dense the package is. They only ever go down.
-MAX_DENSITY = {
-    "lines": 53_950,
-    "files": 238,
-    "functions for 1,000 lines": 69.5,
-    "functions used once for 1,000 lines": 8.8,
-    "functions at module level, percent": 46.5,
-    "functions whose first parameters are request, exposure": 38,
-    "members of an exposure": 60,
-}
-MAX_FILE_LINES = 600
-MAX_FUNCTION_LINES = 60
-MAX_MEDIAN_LINES = 190
+# Ceilings, with room: nobody splits, folds or abbreviates for a number.
+MAX_FILE_LINES = 700
+MAX_FUNCTION_LINES = 70
 
 PUBLIC_API = set(
     "AdminExposure ModelExposure MCPSite action prompt register register_viewset resource site tool embed "
@@ -354,11 +339,6 @@ def test_few_files_lie_at_the_root() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= MAX_ROOT_FILES
 
 
-def test_the_median_file_stays_within_its_budget() -> None:
-    sizes = [size for size in map(lines, MODULES) if size]
-    assert statistics.median(sizes) <= MAX_MEDIAN_LINES
-
-
 def test_functions_stay_within_their_budget() -> None:
     too_long = {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": size
@@ -380,52 +360,6 @@ def test_nothing_is_guessed_from_bytecode() -> None:
     assert not found
 
 
-def density() -> dict[str, float]:
-    """Return the figures of ``MAX_DENSITY``: a function is used once if its name stands in one other place."""
-    texts = [path.read_text() for path in MODULES if path.stat().st_size]
-    words = Counter(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
-    found = [node for path in MODULES for node in functions(path)]
-    defined = Counter(node.name for node in found)
-    at_module_level = sum(isinstance(node, FUNCTION) for path in MODULES for node in parsed(path).body)
-    size = sum(text.count("\n") for text in texts)
-    return {
-        "lines": size,
-        "files": len(texts),
-        "functions for 1,000 lines": 1000 * len(found) / size,
-        "functions used once for 1,000 lines": 1000
-        * sum(count == 1 and words[name] == 2 for name, count in defined.items())
-        / size,
-        "functions at module level, percent": 100 * at_module_level / len(found),
-        "functions whose first parameters are request, exposure": sum(
-            [argument.arg for argument in node.args.args[:2]] == ["request", "exposure"] for node in found
-        ),
-        "members of an exposure": len(exposure_members()),
-    }
-
-
-def exposure_members() -> set[str]:
-    """Return the names of the public options and hooks of ``ModelExposure``."""
-    (node,) = (
-        node for node in parsed(PACKAGE / "exposures" / "model_exposure.py").body if is_named(node, "ModelExposure")
-    )
-    declared = {
-        item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-    }
-    return {
-        name for name in declared | {item.name for item in node.body if isinstance(item, FUNCTION)} if name[0] != "_"
-    }
-
-
-def is_named(node: ast.stmt, name: str) -> TypeGuard[ast.ClassDef]:
-    return isinstance(node, ast.ClassDef) and node.name == name
-
-
-def test_the_package_grows_no_denser() -> None:
-    found = density()
-    assert found.keys() == MAX_DENSITY.keys()
-    assert {name: value for name, value in found.items() if value > MAX_DENSITY[name]} == {}
-
-
 ROOMS = sorted({room_of(path) for path in MODULES if path.name != "__init__.py" and path.parent != PACKAGE})
 
 
@@ -444,11 +378,6 @@ def table_rows(heading: str) -> list[list[str]]:
 def test_the_documentation_names_the_rooms_in_their_order() -> None:
     told = [re.findall(r"`(\w+)`", rooms) for rooms, _ in table_rows("Rooms")]
     assert told == [rooms.split() for rooms in FLOORS.strip().splitlines()]
-
-
-def test_the_documentation_tells_how_long_the_trips_are() -> None:
-    told = {name: tuple(map(int, figures)) for name, *figures in table_rows("The trip of a call")}
-    assert told == BOUNDS
 
 
 def test_the_public_api_is_deliberate() -> None:

@@ -1,6 +1,6 @@
 """How much work one warm call is: the calls of Python functions that it makes, in whatever thread.
 
-The same on every machine, unlike seconds, so that no feature makes a call slower unseen. As in ``test_trips``, the
+The same on every machine, unlike seconds, so that no feature makes a call slower unseen. The
 shortest of a few calls after the first counts, and the bounds are only ever lowered. Python 3.12 and later call no
 function for a comprehension: the bounds are those of Python 3.11.
 """
@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.project.test_trips import (  # noqa: F401
+from tests.session_client import SessionClient
+from tests.watched_calls import (  # noqa: F401
     call,
     client,
     forget_pools,
@@ -20,11 +21,12 @@ from tests.project.test_trips import (  # noqa: F401
     no_stranger_is_listened_to,
     settled,
 )
-from tests.session_client import SessionClient
 
 BOUNDS = {
     "a ping": 820,
     "a page": 1_300,
+    "a page by instances": 1_880,
+    "a page with related labels": 1_390,
     "one row": 2_220,
     "the tools": 1_340,
     "an update": 8_250,
@@ -79,6 +81,8 @@ async def test_calls_of_python_functions(client: SessionClient) -> None:  # noqa
     for name, act in {
         "a ping": lambda: client.result("ping"),
         "a page": call(client, "query_records", model="testapp.section", filters={"name__contains": "1"}),
+        "a page by instances": call(client, "query_records", model="testapp.book", filters={"title__contains": "1"}),
+        "a page with related labels": call(client, "query_records", model="testapp.book", fields=["title", "author"]),
         "one row": call(client, "get_record", model="testapp.author", pk=str(author.pk)),
         "the tools": lambda: client.result("tools/list"),
         "an update": update,

@@ -1,9 +1,8 @@
 """How far the data travels: through how many files one call goes, and how often it changes from one to another.
 
-Each trip is the shortest of a few after the first: the first call of a minute, one that finds that it is time to look
-at the switches, or one whose messages go out one by one as a thread was late, does what the others do not. It has all
-that the call does, in whatever thread, also once it is answered. The bounds are what it takes today, with a little
-room. They are lowered when a way gets shorter, and never raised.
+``python -m pytest -s tests/trips.py`` prints it. Each trip is the shortest of a few after the first: the first call
+of a minute, one that finds that it is time to look at the switches, or one whose messages go out one by one as a thread
+was late, does what the others do not. It has all that the call does, in whatever thread, also once it is answered.
 """
 
 import asyncio
@@ -15,21 +14,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from channels.db import database_sync_to_async
-from django.contrib.admin.models import LogEntry
-from django.db.models.signals import post_save
 
 import mcp_django
-from mcp_django.asgi import get_asgi_application
-from mcp_django.runtime import thread_pools
-from mcp_django.subscriptions import model_signals
-from mcp_django.subscriptions.bus import SOON, bus
-from mcp_django.transports.http.stream_registry import registry
-from tests.factories import make_author, make_book
 from tests.session_client import SessionClient
 from tests.subscribers import uri_of
-from tests.testapp.models import Book, Section
+from tests.testapp.models import Book
+from tests.watched_calls import (  # noqa: F401
+    call,
+    client,
+    forget_pools,
+    make_rows,
+    no_stranger_is_listened_to,
+    settled,
+)
 
 PACKAGE = str(Path(mcp_django.__file__).parent)
 
@@ -42,29 +40,8 @@ class Trip(NamedTuple):
     visits: int
 
 
-BOUNDS = {
-    "a ping": Trip(24, 64, 11),
-    "a page by a plan": Trip(58, 202, 15),
-    "a page by instances": Trip(60, 246, 22),
-    "one row": Trip(52, 186, 15),
-    "the tools": Trip(45, 158, 24),
-    "a resource": Trip(57, 206, 18),
-    "an update": Trip(71, 352, 22),
-    "an action that asks": Trip(68, 316, 26),
-    "an action that was confirmed": Trip(71, 366, 27),
-    "a saved row": Trip(23, 71, 10),
-}
 # Trips of which the shortest counts.
 ROUNDS = 4
-
-# A pool that nobody has ends its threads, and with them connections that nobody has closed: so each is kept.
-POOLS: list[Any] = []
-
-
-def forget_pools() -> None:
-    """Have the next calls run in threads of their own."""
-    POOLS.extend(thread_pools._pool(name) for name in ("reads", "slow", "streams"))
-    thread_pools._pool.cache_clear()
 
 
 @contextmanager
@@ -91,17 +68,6 @@ def recording() -> Iterator[dict[int, list[str]]]:
         forget_pools()
 
 
-async def settled() -> None:
-    """Wait until calls that were answered have left nothing to do, and the bus has told what it tells."""
-    while registry.tasks:
-        await asyncio.wait(registry.tasks)
-    if bus._loop is not None:
-        told = threading.Event()
-        # What the bus's thread puts off it puts off as long, so that this comes last.
-        bus._loop.call_soon_threadsafe(bus._loop.call_later, SOON, told.set)
-        assert await asyncio.to_thread(told.wait, 10)
-
-
 async def trip(act: Callable[[], Awaitable[Any]]) -> tuple[Trip, Any]:
     """Return the trip of what is done again, and what came of it last."""
     trips = []
@@ -121,42 +87,11 @@ def measured(entered: dict[int, list[str]]) -> Trip:
     return Trip(len(visits), sum(visits.values()) - 1, max(visits.values()))
 
 
-@pytest.fixture(autouse=True)
-def no_stranger_is_listened_to() -> Iterator[None]:
-    """Sites of other tests had rows of other models listened to, which these trips save as well: the history's."""
-    was = post_save.disconnect(model_signals._saved, sender=LogEntry, dispatch_uid="mcp_django")
-    yield
-    if was:
-        post_save.connect(model_signals._saved, sender=LogEntry, dispatch_uid="mcp_django")
+def show(name: str, found: Trip) -> None:
+    print(f"{name:32} {found.files:4} files {found.changes:4} changes {found.visits:4} visits", flush=True)
 
 
-@pytest.fixture
-async def client(token: str) -> SessionClient:
-    found = SessionClient(token, application=get_asgi_application())
-    await found.initialize()
-    return found
-
-
-@database_sync_to_async
-def make_rows() -> Any:
-    author = make_author("Ada")
-    for number in range(3):
-        make_book(f"Book {number}", author=author)
-        Section.objects.create(name=f"Section {number}")
-    # That they were made has been told: no trip has a part of it.
-    bus.close()
-    return author
-
-
-def call(client: SessionClient, name: str, **arguments: Any) -> Callable[[], Awaitable[Any]]:
-    return lambda: client.result("tools/call", {"name": name, "arguments": arguments})
-
-
-def check(name: str, found: Trip) -> None:
-    assert all(have <= most for have, most in zip(found, BOUNDS[name], strict=True)), (name, found)
-
-
-async def test_calls_that_read_or_write_rows(client: SessionClient) -> None:
+async def test_calls_that_read_or_write_rows(client: SessionClient) -> None:  # noqa: F811
     author = await make_rows()
     names = iter(range(100))
 
@@ -173,15 +108,15 @@ async def test_calls_that_read_or_write_rows(client: SessionClient) -> None:
         "a resource": lambda: client.result("resources/read", {"uri": "django://testapp/book"}),
         "an update": update,
     }.items():
-        check(name, (await trip(act))[0])
+        show(name, (await trip(act))[0])
 
 
-async def test_an_action_and_its_confirmation(client: SessionClient) -> None:
+async def test_an_action_and_its_confirmation(client: SessionClient) -> None:  # noqa: F811
     await make_rows()
     arguments: dict[str, Any] = {"model": "testapp.book", "action": "withdraw", "filters": {"title__contains": "1"}}
     ask = call(client, "run_action", **arguments)
     found, asked = await trip(ask)
-    check("an action that asks", found)
+    show("an action that asks", found)
     # Each is good for one call.
     asked = [asked, *[await ask() for _ in range(ROUNDS)]]
     tokens = [answer["structuredContent"]["confirm_token"] for answer in asked]
@@ -192,10 +127,10 @@ async def test_an_action_and_its_confirmation(client: SessionClient) -> None:
 
     found, done = await trip(confirm)
     assert [message["text"] for message in done["structuredContent"]["messages"]] == ["1 withdrawn."]
-    check("an action that was confirmed", found)
+    show("an action that was confirmed", found)
 
 
-async def test_a_row_that_is_saved(client: SessionClient) -> None:
+async def test_a_row_that_is_saved(client: SessionClient) -> None:  # noqa: F811
     author = await make_rows()
     await client.result("resources/subscribe", {"uri": uri_of(author)})
     stream = await client.listen()
@@ -206,6 +141,6 @@ async def test_a_row_that_is_saved(client: SessionClient) -> None:
 
     found, message = await trip(save)
     assert message["method"] == "notifications/resources/updated"
-    check("a saved row", found)
+    show("a saved row", found)
     await stream.close()
     await asyncio.sleep(0)
