@@ -3,21 +3,25 @@
 A deletion follows the rules of the admin's deletion page, and uses its words.
 """
 
+import errno
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any, Final
 
 from django.apps import apps
 from django.contrib.admin.utils import NestedObjects, model_ngettext
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import DatabaseError, DataError, IntegrityError, OperationalError, router
+from django.core.files.storage import FileSystemStorage
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError, router
 from django.db.models import Model, ProtectedError, RestrictedError
 from django.http import Http404
 
-from ..context.databases import Mode, is_busy
+from ..context.databases import AGAIN, OPERATOR, Mode, Trouble, is_busy, trouble_of
 from ..context.questions import unspend
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
@@ -33,6 +37,9 @@ logger = logging.getLogger("mcp_django.tools")
 READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
 REFUSED: Final = "Refused, nothing was changed"
 HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
+LOOK: Final = "Look at the data before you repeat the call."
+# What is said of an error of the database that has no known cause.
+BUSY: Final = Trouble("the database is busy", AGAIN)
 UNWRITABLE: Final = "Nothing was changed: this model is read-only in the database (it may be backed by a view)."
 
 
@@ -82,19 +89,35 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
         raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
     except (DataError, OverflowError):
         raise ToolError(f"{outcome}: a value does not fit its column in the database.") from None
-    except DatabaseError as error:
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        logger.warning("A file could not be stored", exc_info=True)
+        _remove_half_file(error)
+        raise ToolError(f"{outcome}: the disk for files is full. {OPERATOR}") from None
+    except (DatabaseError, InterfaceError) as error:
         if _is_unwritable(error):
             raise ToolError(UNWRITABLE) from None
-        if not isinstance(error, OperationalError):
+        trouble = trouble_of(error)
+        if trouble is None and not isinstance(error, OperationalError):
             raise
         logger.warning("A write failed in the database", exc_info=True)
         if undone and is_busy(error):
             unspend()
-        advice = "Repeat the call." if undone else "Look at the data before you repeat the call."
-        raise ToolError(f"{outcome}: the database is busy. {advice}") from None
+        cause, advice = trouble or BUSY
+        raise ToolError(f"{outcome}: {cause}. {advice if undone else LOOK}") from None
 
 
-def _is_unwritable(error: DatabaseError) -> bool:
+def _remove_half_file(error: OSError) -> None:
+    """Remove what Django's storage has written of a file before the disk was full: the storage leaves it there, and
+    only its own frame knows the name that it has chosen."""
+    for frame, _line in walk_tb(error.__traceback__):
+        if frame.f_code is FileSystemStorage._save.__code__ and "full_path" in frame.f_locals:
+            with suppress(OSError):
+                os.remove(frame.f_locals["full_path"])
+
+
+def _is_unwritable(error: Exception) -> bool:
     """Return whether the database refuses the write because the table is read-only, for a view or a replica."""
     cause = error.__cause__
     if getattr(cause, "sqlstate", None) in READ_ONLY_STATES:

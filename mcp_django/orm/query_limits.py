@@ -4,6 +4,7 @@ A watching thread interrupts the queries of a call that is over its time. It sen
 so a connection that others share (the project's own code, a pooler) is left as it was.
 """
 
+import logging
 import os
 import threading
 import time
@@ -11,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from ..conf import settings
 from ..context.call_record import CURRENT, CallRecord
-from ..context.databases import Mode, writing
+from ..context.databases import TOO_LONG, Mode, code_of, has_rolled_back, writing
 from ..exceptions import ToolError
+
+logger = logging.getLogger("mcp_django.tools")
 
 ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
@@ -24,6 +27,14 @@ ADVICE: Final = (
 TOO_SLOW: Final = f"The database took too long. {ADVICE}"
 # SQLite's parser has a limit for nested brackets.
 TOO_DEEP: Final = "The query is nested too deeply for the database. Use fewer brackets or fewer nested conditions."
+IN_DOUBT: Final = (
+    "The connection to the database broke while it was storing this. It may have been done: look at the data before "
+    "you repeat the call."
+)
+AFTERWARDS: Final = (
+    "It was done and is stored, but what the project does after storing it has failed. Do not repeat the call; tell "
+    "the operator."
+)
 # Seconds between two checks of the watching thread, and seconds without a call after which it ends.
 TICK: Final = 0.1
 IDLE: Final = 30.0
@@ -55,6 +66,9 @@ class _TimeLimit:
                 pass
             if isinstance(raised, DatabaseError):
                 raise ToolError(TOO_SLOW) from None
+        if isinstance(raised, DatabaseError) and code_of(raised) in TOO_LONG:
+            # The database has a limit of its own.
+            raise ToolError(TOO_SLOW) from None
         if isinstance(raised, DatabaseError) and str(raised) == "parser stack overflow":
             raise ToolError(TOO_DEEP) from None
 
@@ -78,28 +92,79 @@ def check_time() -> None:
         raise ToolError(TOO_SLOW)
 
 
+class OutcomeUnknown(ToolError):
+    """Nobody can say whether a write was stored, or what is stored is more than the caller is told."""
+
+
+class _Commit:
+    """Follows one transaction to its end: whether its block has ended, and whether the database has committed."""
+
+    def __init__(self, using: str) -> None:
+        self.connection = connections[using]
+        self.is_outermost = not self.connection.in_atomic_block
+        self.has_ended = self.is_stored = False
+
+    def watch(self) -> None:
+        """Note the commit; the project's own hooks run after this one, and can fail."""
+        if self.is_outermost:
+            self.connection.on_commit(self._note)
+
+    def _note(self) -> None:
+        self.is_stored = True
+
+    def end(self) -> bool:
+        """Note that the block has ended without an error; return whether it is rolled back nevertheless."""
+        if self.is_outermost and self.connection.closed_in_transaction:
+            # Django would end the transaction in silence, although nothing of it is stored.
+            raise InterfaceError("the connection was closed in the transaction")
+        self.has_ended = True
+        return self.connection.needs_rollback
+
+    def leaves_open(self, error: Exception) -> bool:
+        """Return whether an error came after the block, so that the write may be stored, or is."""
+        if not self.is_outermost or not self.has_ended:
+            return False
+        is_of_database = isinstance(error, (DatabaseError, InterfaceError))
+        return self.is_stored or (is_of_database and not has_rolled_back(error))
+
+    def outcome(self, error: Exception) -> OutcomeUnknown:
+        """Return what the caller is told of an error that came after the block, and log it."""
+        told = AFTERWARDS if self.is_stored else IN_DOUBT
+        logger.error("%s", told, exc_info=error)
+        return OutcomeUnknown(told)
+
+
 @contextmanager
 def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     """Open a transaction with a limit on its queries: one that waits for a lock fails after ``LOCK_TIMEOUT`` seconds.
 
-    SQLite's timeout is set in ``DATABASES``. If the transaction is rolled back, so is the record of the call.
+    SQLite's timeout is set in ``DATABASES``. If the transaction is rolled back, so is the record of the call. Raises
+    ``OutcomeUnknown`` where the connection breaks while the database commits, or where a hook of the project fails
+    after the commit.
     """
     connection, record = connections[using], CURRENT.get() or CallRecord()
     kept = record.rows_changed, len(record.history)
-    is_outermost = not connection.in_atomic_block
+    commit = _Commit(using)
     is_first = record.kept is None
     record.kept = record.kept or kept
     is_undone = True
     try:
         with writing(using, mode):
-            if is_outermost and connection.vendor == "postgresql":
+            commit.watch()
+            if commit.is_outermost and connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
                     # The setting ends with the transaction: other users of the connection never see it.
                     patience = f"{settings.LOCK_TIMEOUT * 1000:.0f}"
                     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
             yield
-            is_rolled_back = connection.needs_rollback
+            is_rolled_back = commit.end()
         is_undone = is_rolled_back
+    except Exception as error:
+        if not commit.leaves_open(error):
+            raise
+        # The record keeps what may have been changed.
+        is_undone = False
+        raise commit.outcome(error) from error
     finally:
         if is_undone:
             record.undo(*kept)

@@ -27,7 +27,7 @@ from ..context.tool_results import ToolResult
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
 from ..orm.database_writes import refusals
-from ..orm.query_limits import write_transaction
+from ..orm.query_limits import IN_DOUBT, OutcomeUnknown, write_transaction
 from ..schema.value_types import is_empty
 from ..tools.base import Tool
 
@@ -94,9 +94,21 @@ class Once:
         """Run the tool under its idempotency key, or return the result that is stored under the key."""
         if self.atomic:
             # Some constraints are only checked when the outermost transaction commits.
-            with refusals(), write_transaction(self.using):
-                return self._run(work)
+            try:
+                with refusals(), write_transaction(self.using):
+                    return self._run(work)
+            except OutcomeUnknown:
+                return self._found_out()
         return self._run(work)
+
+    def _found_out(self) -> dict[str, Any]:
+        """Return the stored result if the transaction was stored after all; else keep the key, so that nothing runs
+        twice. The key waits for a commit that is still on its way."""
+        with refusals(), write_transaction(self.using):
+            known = self._claim()
+        if known is None:
+            raise OutcomeUnknown(IN_DOUBT)
+        return known
 
     def _run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
         with refusals():
@@ -107,6 +119,9 @@ class Once:
             result = work()
             if self.atomic and self.request.mcp.cancelled:
                 raise Cancelled
+        except OutcomeUnknown:
+            # Something may have been changed: the key stays.
+            raise
         except (ToolError, InputRequired):
             # Nothing was changed, so delete the key; inside a transaction, the rollback does that.
             if not self.atomic:

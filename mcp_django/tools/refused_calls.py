@@ -14,7 +14,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import MAX_ERROR, error_result
 from ..exceptions import ToolError
 from ..functions.project_function import IGNORED
-from ..orm.query_limits import read_limits
+from ..orm.query_limits import OutcomeUnknown, read_limits
 from ..orm.tool_arguments import understood_names
 from .base import RecordTool, Tool
 
@@ -34,7 +34,8 @@ def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], er
     A tool without an output schema also returns ``{"error", "next"}`` as structured content. With an output schema
     that would fail: the official TypeScript SDK checks structured content against it even if ``isError`` is true.
     """
-    request.mcp.record.settle(error.outcome)
+    # Operators have to find the calls of which nobody knows what they have done.
+    request.mcp.record.settle(error.outcome, error.message if isinstance(error, OutcomeUnknown) else "")
     try:
         with read_limits(PROPOSAL_SHARE) if isinstance(tool, RecordTool) else nullcontext():
             call = proposal(request, tool, arguments, error)

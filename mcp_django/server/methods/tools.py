@@ -10,8 +10,9 @@ from typing import Any, Final
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.db import DataError
+from django.db import Error as DatabaseUnavailable
 
-from ...context.databases import heed_writes
+from ...context.databases import heed_writes, trouble_of
 from ...context.questions import untangled
 from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult, error_result
@@ -174,5 +175,11 @@ class ToolCall:
             case _:
                 assert isinstance(error, Exception)
                 identifier = log_failure(tool.name, error, record)
-                told = f"The tool failed. Tell the operator the error id {identifier}."
+                trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
+                if trouble is not None and tool.read_only:
+                    told = f"Nothing was read: {trouble.cause}. {trouble.advice}"
+                elif trouble is not None:
+                    told = f"The tool failed: {trouble.cause}. Look at the data before you repeat the call."
+                else:
+                    told = f"The tool failed. Tell the operator the error id {identifier}."
         return error_result(ToolError(told)).to_wire()

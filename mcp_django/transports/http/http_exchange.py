@@ -27,6 +27,7 @@ from ...conf import settings
 from ...context.admin_page_and_language import page_language
 from ...context.call_record import CallRecord
 from ...context.call_restrictions import UnreadableAddress, narrowed_by
+from ...context.databases import trouble_of
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, read_scope
 from ...context.untrusted_text import plain
@@ -434,11 +435,13 @@ class Exchange:
                 return self._refuse(Refused(503, BUSY, "Run more workers, or raise THREADS.", RETRY_AFTER))
         record = self.request.mcp.record
         log_failure("The request", error, record)
+        trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
+        told = f"Internal error: {trouble.cause}" if trouble is not None else None
         status = 503 if isinstance(error, DatabaseUnavailable) else 500
         # If a setting is wrong, it may be the one that the call log needs.
         with suppress(ImproperlyConfigured):
-            refused(self.request, outcome_of(status), method=self._asked_for())
-        body = encode(error_response(None, InternalError(data={"errorId": record.error_id}), modern=True))
+            refused(self.request, outcome_of(status), told or "", method=self._asked_for())
+        body = encode(error_response(None, InternalError(told, data={"errorId": record.error_id}), modern=True))
         return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
 
     def _refuse(self, refusal: Refused) -> Response:

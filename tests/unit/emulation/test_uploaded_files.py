@@ -1,6 +1,7 @@
 """Files in values: validated by the form's own field, named safely, and within their bound."""
 
 import base64
+import errno
 import io
 import json
 from typing import Any
@@ -364,3 +365,18 @@ def test_row_158_no_url_of_the_storage_is_shown(monkeypatch: pytest.MonkeyPatch,
     text = json.dumps(shown, default=str)
     assert "cover" in text
     assert "bucket" not in text
+
+
+def test_a_full_disk_leaves_no_half_file_and_is_named(root, monkeypatch, tmp_path):
+    storage = FileSystemStorage(tmp_path)
+    monkeypatch.setattr(Manual._meta.get_field("file"), "storage", storage)
+
+    def chunks(file: Any, chunk_size: Any = None) -> Any:
+        yield b"half"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("django.core.files.uploadedfile.InMemoryUploadedFile.chunks", chunks)
+    text = refusal(CREATE, root, **MANUAL, values={"title": "x", "file": given("a.pdf")})
+    assert text == "Nothing was changed: the disk for files is full. Tell the operator."
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert not Manual.objects.exists()
