@@ -31,13 +31,20 @@ Period: TypeAlias = tuple[datetime | None, datetime | None]
 # A column (or lookup), and the values of which a call must have one.
 Look: TypeAlias = tuple[str, list[Any]]
 
-# Number of values proposed for each name, and how much time around a minute its link to the surrounding calls shows.
+# Number of values proposed for each name, and of newest calls found whose values are proposed.
 PROPOSED: Final = {"tool": 3, "client": 3}
+FACETED: Final = 1_000
+# How much time around a minute its link to the surrounding calls shows.
 BEFORE, AFTER = timedelta(minutes=5), timedelta(minutes=15)
 # Number of newest calls whose values are known, and of calls that are searched for what no index finds.
 NEWEST: Final = 2_000
 LOOKED_THROUGH: Final = 5_000
-MOST_TERMS: Final = 30
+MOST_TERMS: Final = 12
+# Number of words of one query that are compared with names, of names of a kind that they are compared with, and of
+# characters that count: one comparison takes a time that grows with the product of both lengths.
+MOST_COMPARED: Final = 3
+COMPARED_NAMES: Final = 200
+COMPARED_CHARS: Final = 60
 # The column of each term by the term's name.
 COLUMNS: Final = {
     **{"time": "time", "caller": "kind", "id": "call_id", "error": "error_id", "user": "username"},
@@ -105,7 +112,15 @@ class Term:
 
 
 class KnownValues:
-    """The values in the log that a query can name: every outcome, and the values of the newest calls."""
+    """The values in the log that a query can name: every outcome, and the values of the newest calls.
+
+    It serves the queries of one page, and asks the log once for what several of them need.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[str, str], Look] = {}
+        self._edges: dict[tuple[Any, ...], datetime | None] = {}
+        self._compared = 0
 
     @cached_property
     def counts(self) -> dict[str, Counter[str]]:
@@ -133,12 +148,35 @@ class KnownValues:
 
     def nearest(self, word: str) -> str:
         """Return the text of the query term that is most like a word, "" if none is."""
-        texts = {each.lower(): str(Term(name, each)) for name in NAMING for each in self.counts[name]}
-        texts |= {each: each for each in (*WORDS, *RELATIVE)}
-        return next((texts[each] for each in get_close_matches(word.rpartition(":")[2].lower(), texts, 1)), "")
+        if self._compared == MOST_COMPARED:
+            return ""
+        self._compared += 1
+
+        texts = {each: each for each in (*WORDS, *RELATIVE)}
+        for name in NAMING:
+            for value, _count in self.counts[name].most_common(COMPARED_NAMES):
+                texts.setdefault(value.lower()[:COMPARED_CHARS], str(Term(name, value)))
+        near = get_close_matches(word.rpartition(":")[2].lower()[:COMPARED_CHARS], texts, 1)
+        return texts[near[0]] if near else ""
+
+    def edge(self, rows: QuerySet[CallEntry], period: Period | None, column: str, value: Any) -> datetime | None:
+        """Return the time of the first call after the newest ``LOOKED_THROUGH`` ones with a value, None without one.
+
+        ``rows`` are the calls of this period, newest first.
+        """
+        key = (period, column, value)
+        if key not in self._edges:
+            times = rows.filter(**{column: value}).values_list("time", flat=True)
+            self._edges[key] = times[LOOKED_THROUGH:][:1].first()
+        return self._edges[key]
 
     def look(self, name: str, value: str) -> Look:
         """Return what a query's term looks at: a column, and the values that it may have."""
+        if (name, value) not in self._looks:
+            self._looks[name, value] = self._look(name, value)
+        return self._looks[name, value]
+
+    def _look(self, name: str, value: str) -> Look:
         if name == "outcome":
             return name, [each for each in self.outcomes if group_of(each) == value] if value in GROUPS else [value]
         if name == "duration":
@@ -369,7 +407,7 @@ class CallQuery:
         if self.problems or not pairs or (pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1):
             return found, None
         for each in indexed or [[("time__isnull", False)]]:
-            times = [timed.filter(pair).values_list("time", flat=True)[LOOKED_THROUGH:][:1].first() for pair in each]
+            times = [self.known.edge(timed, self.period, column, value) for column, value in each]
             if not any(times):
                 return found, None
             edges.append(max(filter(None, times)))
@@ -430,13 +468,33 @@ class CallList(ChangeList):
 
     @property
     def proposals(self) -> list[tuple[CallQuery, Term]]:
-        """Queries that are one term longer, and that term: often asked, or frequent in the newest calls."""
-        found = [("outcome", "failed"), ("outcome", "refused"), ("time", "last 1h")]
-        for name, most in PROPOSED.items():
-            found += [(name, value) for value, _count in self.asked.known.counts[name].most_common(most)]
+        """Queries that are one term longer, and that term. Each finds some of these calls, and not all of the newest.
+
+        They are made of the newest calls that the query finds. Failed and refused calls are looked for beyond these.
+        """
+        columns = ("outcome", "time", "tool", "client_name")
+        newest = list(self.queryset.order_by("-time", "-pk").values_list(*columns)[:FACETED])
+        if not newest:
+            return []
+
+        found = [("outcome", group) for group in ("failed", "refused") if self._has_some(group, newest)]
+        recent = self.asked.now - timedelta(hours=1)
+        if newest[0][1] >= recent > newest[-1][1]:
+            found.append(("time", "last 1h"))
+        for index, name in enumerate(PROPOSED, columns.index("tool")):
+            counts = Counter(row[index] for row in newest if row[index])
+            found += [(name, value) for value, count in counts.most_common(PROPOSED[name]) if count < len(newest)]
+
         names = {term.name for term in self.asked.terms}
         queries = [self.asked.adding(**{name: value}) for name, value in found if name not in names]
         return [(query, query.parts[-1]) for query in queries]
+
+    def _has_some(self, group: str, newest: list[Any]) -> bool:
+        """Return whether some of the calls have an outcome of this group, and not all of the newest."""
+        count = sum(group_of(row[0]) == group for row in newest)
+        if count or len(newest) < FACETED:
+            return 0 < count < len(newest)
+        return self.asked.adding(outcome=group).newest(self.root_queryset)[0].exists()
 
     @property
     def narrower(self) -> list[tuple[Term, CallQuery]]:

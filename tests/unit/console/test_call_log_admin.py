@@ -133,16 +133,73 @@ def test_chips_are_taken_off_one_by_one_or_all_at_once(browser: Client) -> None:
     assert 'value="ok tool:query_records last 1h"' in page.text
 
 
-def test_what_the_newest_calls_have_most_of_is_proposed(browser: Client) -> None:
+def test_what_the_calls_found_have_most_of_is_proposed(browser: Client) -> None:
+    log(outcome="tool_error", tool="tool_0", client_name="Client 0", ago=timedelta(days=1))
     for number in range(6):
         for _ in range(number + 1):
             log(tool=f"tool_{number}", client_name=f"Client {number}")
     found = links(browser.get(CALLS))
     assert {"failed", "last 1h", "tool:tool_5", "tool:tool_3", 'client:"Client 5"'} <= found
-    # Each row leads to its own.
-    page = browser.get(CALLS, {"q": "tool:tool_0 failed"})
-    assert [str(term) for _query, term in page.context["cl"].proposals][:2] == ["last 1h", 'client:"Client 5"']
-    assert "tool:tool_5" not in {str(term) for _query, term in page.context["cl"].proposals}
+
+
+def test_what_is_proposed_finds_some_of_the_calls(browser: Client) -> None:
+    for number in range(6):
+        log(tool=f"tool_{number}", client_name=f"Client {number % 2}", outcome="ok" if number % 3 else "tool_error")
+    log(tool="tool_0", client_name="Client 2", outcome="refused:scope", ago=timedelta(days=1))
+    for query in (
+        "",
+        "tool:tool_0",
+        "failed",
+        'client:"Client 1"',
+        "last 1h",
+        'refused client:"Client 2"',
+        "yesterday",
+    ):
+        calls = browser.get(CALLS, {"q": query}).context["cl"]
+        for narrowed, term in calls.proposals:
+            count = browser.get(CALLS, {"q": str(narrowed)}).context["cl"].result_count
+            assert 0 < count < calls.result_count, (query, str(term))
+
+
+def test_nothing_is_proposed_where_no_call_is_found(browser: Client) -> None:
+    log()
+    assert browser.get(CALLS, {"q": "tool:query_records failed"}).context["cl"].proposals == []
+
+
+def test_rare_failures_behind_many_calls_are_proposed(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_query, "FACETED", 5)
+    log(outcome="tool_error", ago=timedelta(days=1))
+    for _ in range(5):
+        log()
+    assert "failed" in links(browser.get(CALLS))
+
+
+def test_a_query_of_many_terms_takes_few_statements(
+    browser: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for number in range(40):
+        log(tool=f"tool_{number}", client_name=f"Client {number}", username=f"user{number}")
+    text = " ".join(f'tool:tool_{number} client:"Client {number}" user:user{number}' for number in range(10))
+    with django_assert_max_num_queries(100):
+        page = browser.get(CALLS, {"q": f"refused {text}"})
+    assert "That is too long." in page.text
+    with django_assert_max_num_queries(100):
+        browser.get(CALLS, {"q": " ".join(f"refused client:c{number}" for number in range(6))})
+
+
+def test_few_words_of_a_query_are_compared_with_names(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        log(tool="x" * 100 + str(number), client_name="y" * 100 + str(number))
+    compared: list[tuple[str, list[str]]] = []
+
+    def compare(word: str, texts: Any, count: int) -> list[str]:
+        compared.append((word, list(texts)))
+        return []
+
+    monkeypatch.setattr(call_query, "get_close_matches", compare)
+    browser.get(CALLS, {"q": " ".join(f"{number}{'z' * 200}" for number in range(30))})
+    assert 0 < len(compared) <= call_query.MOST_COMPARED
+    assert all(len(text) <= call_query.COMPARED_CHARS for word, texts in compared for text in [word, *texts])
 
 
 def test_an_empty_list_says_what_to_take_off(browser: Client) -> None:
