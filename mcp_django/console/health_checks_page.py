@@ -61,7 +61,7 @@ class CheckResult:
     @property
     def word(self) -> str:
         """The verdict of the health check in words."""
-        return {"ok": _("well"), "info": _("note"), "warning": _("warning")}.get(self.verdict, _("wrong"))
+        return {"ok": _("ok"), "info": _("note"), "warning": _("warning")}.get(self.verdict, _("wrong"))
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:

@@ -196,7 +196,7 @@ def test_a_host_that_a_request_names_is_not_called(admin, server, settings, debu
 
 def test_a_verdict_has_a_word():
     assert [CheckResult("", verdict, "").word for verdict in ("ok", "info", "warning", "error")] == [
-        "well", "note", "warning", "wrong",
+        "ok", "note", "warning", "wrong",
     ]  # fmt: skip
 
 
