@@ -28,7 +28,7 @@ from ..orm.row_finder import RowFinder
 from ..orm.tool_arguments import RECORD_NOT_FOUND, RowArguments, as_object, as_pks, flag_argument
 from ..schema.value_types import FREE_OBJECT, KEY
 from .history import Journal
-from .page_requests import as_page, changelist_entries, recording
+from .page_requests import as_page, changelist_entries, has_failed, recording, said
 from .saving import NOT_SAVED, Saving
 from .validation_errors import write_refusals
 
@@ -159,7 +159,9 @@ class BulkWrite:
             posted = [*changelist_entries(DELETE, rows), ("post", "yes")]
             with as_page(request, "POST", posted, self.messages), recording(request, exposure.model_admin):
                 Journal(request, self.tool).deletes(exposure, rows)
+                keys = [row.pk for row in rows]
                 exposure.delete_queryset(request, self.selection.queryset(rows))
+                check_deleted(request, exposure, keys)
             return ToolResult(structured={"deleted": True, **shown, **self._said()})
 
     def _locked(self) -> Sequence[Model]:
@@ -226,6 +228,18 @@ class BulkWrite:
     def _said(self) -> dict[str, Any]:
         messages = list({tuple(message.items()): message for message in self.messages}.values())
         return {"messages": messages[:MAX_LABELS]} if messages else {}
+
+
+def check_deleted(request: MCPRequest, exposure: ModelExposure, keys: Sequence[Any]) -> None:
+    """Raise ``ToolError`` if a hook of the project reports an error and has left rows where they are."""
+    if not has_failed(request):
+        return
+    rows = exposure.model._base_manager.using(router.db_for_write(exposure.model))
+    left = sum(rows.filter(pk__in=chunk).count() for chunk in chunks(keys))
+    if left:
+        which = f"{left} of {len(keys)} rows are still there" if len(keys) > 1 else "the row is still there"
+        told = quoted(" ".join(message["text"] for message in said(request)))
+        raise ToolError(f"Nothing was deleted, because {which}: {told}")
 
 
 def _counted(rows: Sequence[Model]) -> str:

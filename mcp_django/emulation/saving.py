@@ -19,6 +19,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
+from ..context.confirmation import quoted
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
@@ -36,7 +37,7 @@ from .form_filling import FilledForm, bare_key, keep, linked_rows, prepopulated,
 from .history import Journal
 from .inline_formsets import InlinePost, management_entries
 from .inline_rows import PageInlines, ShownRows
-from .page_requests import as_page, recording
+from .page_requests import as_page, has_failed, recording, said
 from .uploaded_files import OPENED, read_file_value, uploads_taken
 from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
@@ -284,11 +285,38 @@ class PageSaving(Saving):
         if change:
             keep_stored(saved, self.form.values)
         exposure.save_model(request, saved, form, change)
+        if saved.pk is None:
+            # The project has stored something else, or nothing: there is no row for inlines or the history.
+            refuse_unsaved(request)
+            return saved, []
         exposure.save_related(request, form, formsets, change)
         written = [post.name for post, _ in posted if post.is_changed()]
+        if has_failed(request) and not is_stored(saved, form, change=change, written=written):
+            refuse_unsaved(request)
         if not change or written or form.has_changed():
             self._log(saved, exposure.construct_change_message(request, form, formsets, add=not change))
         return saved, [name for name in form.changed_data if name in self.writable] + list(filter(None, written))
+
+
+def is_stored(saved: Model, form: Any, *, change: bool, written: Sequence[str] = ()) -> bool:
+    """Return whether the database holds what a form was to save: a new row, a new value, or ``written`` inlines.
+
+    Asked where a hook of the project reports an error and returns. The admin would say that the row was saved.
+    """
+    stored = type(saved)._base_manager.using(saved._state.db).filter(pk=saved.pk).first()
+    if stored is None or not change:
+        return stored is not None
+    fields = {field.name: field for field in (*saved._meta.concrete_fields, *saved._meta.many_to_many)}
+    changed = [fields[name] for name in form.changed_data if name in fields]
+    if not changed:
+        return bool(written)
+    return any(field.value_from_object(stored) != form.initial.get(field.name) for field in changed)
+
+
+def refuse_unsaved(request: MCPRequest) -> None:
+    """Raise ``ToolError`` with the errors that the project's hooks report, if they report one."""
+    if has_failed(request):
+        raise ToolError(f"{NOT_SAVED} {quoted(' '.join(message['text'] for message in said(request)))}")
 
 
 class ListedRow:
@@ -331,6 +359,8 @@ class ListedRow:
         saved = self.exposure.save_form(self.request, form, True)
         self.exposure.save_model(self.request, saved, form, True)
         self.exposure.save_related(self.request, form, [], True)
+        if has_failed(self.request) and not is_stored(saved, form, change=True):
+            refuse_unsaved(self.request)
         return saved, form
 
 

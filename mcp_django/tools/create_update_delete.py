@@ -17,7 +17,7 @@ from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE, can_link, ticket_url
 from ..context.tool_results import ToolResult
-from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite
+from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite, check_deleted
 from ..emulation.history import Journal
 from ..emulation.page_requests import as_page
 from ..emulation.saving import RowPage, Saving
@@ -48,6 +48,7 @@ CHANGES: Final = {
 VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
+UNSTORED: Final = "The project has stored no row of this model. It may have stored something else instead."
 GONE: Final = "It was saved, but is not among the rows that you can see."
 
 
@@ -131,6 +132,8 @@ class WriteTool(Tool):
         head: dict[str, Any] = {done: True, "changed": changed}
         if saving.messages:
             head["messages"] = saving.messages
+        if row.pk is None:
+            return ToolResult(structured={**head, done: False, "model": exposure.label, "note": UNSTORED})
         go_to(request, exposure, "change", row.pk)
         try:
             # Read the row again as the caller sees it, with the annotations of the queryset.
@@ -247,8 +250,10 @@ class DeleteRecord(WriteTool):
                 return asked
             messages: list[dict[str, str]] = []
             with as_page(request, "POST", [("post", "yes")], messages):
+                key = row.pk
                 Journal(request, self.name).deletes(exposure, [row])
                 exposure.delete_model(request, row)
+                check_deleted(request, exposure, [key])
             said = {"messages": messages} if messages else {}
             return ToolResult(structured={"deleted": True, **shown, **said})
 
