@@ -67,6 +67,7 @@ def command(server: str, application: str, port: int) -> list[str]:
         # Ends what is not done soon after its answer, a tenth of daphne's own time.
         "daphne-hasty": ["-b", HOST, "-p", str(port), "-v", "0", "--application-close-timeout", "1"],
         "hypercorn": ["--bind", f"{HOST}:{port}", "--log-level", "warning"],
+        "gunicorn-asgi": ["-k", "asgi", "--bind", f"{HOST}:{port}", "--log-level", "warning"],
         "gunicorn": ["--bind", f"{HOST}:{port}", "--threads", "4", "--log-level", "warning"],
     }
     return [sys.executable, "-m", server.partition("-")[0], *address[server], application]

@@ -29,8 +29,8 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
 }
 # Each road and each server once.
-KINDS = [("fast", "uvicorn"), ("fast", "hypercorn"), ("plain", "daphne")]
-STREAMING = [*KINDS, *whole([("fast", "daphne"), ("plain", "uvicorn")])]
+KINDS = [("fast", "uvicorn"), ("fast", "hypercorn"), ("plain", "daphne"), ("fast", "gunicorn-asgi")]
+STREAMING = [*KINDS, *whole([("fast", "daphne"), ("plain", "uvicorn"), ("plain", "gunicorn-asgi")])]
 ROADS = [*STREAMING, ("wsgi", "gunicorn")]
 # For tests of what WSGI cannot do.
 streaming = pytest.mark.parametrize("road", STREAMING, indirect=True, ids="-".join, scope="module")
@@ -201,6 +201,18 @@ def test_progress_comes_as_events_before_the_answer(road: Road, modern: bool) ->
     assert answer["result"]["content"][0]["text"] == "counted to 5"
 
 
+@streaming
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_progress_of_a_session_comes_as_events_before_the_answer(road: Road, version: str) -> None:
+    session = post(road, initialize(version)).headers["mcp-session-id"]
+    sent = {"Mcp-Session-Id": session, "MCP-Protocol-Version": version}
+    call = {"name": "count_to", "arguments": {"number": 5}}
+    response = post(road, rpc("tools/call", call, meta={"progressToken": "abc"}), **sent)
+    *told, answer = events(response.text)
+    assert {message["method"] for message in told} == {"notifications/progress"}
+    assert answer["result"]["content"][0]["text"] == "counted to 5"
+
+
 def test_without_a_token_nothing_is_told(road: Road) -> None:
     call = {"name": "count_to", "arguments": {"number": 5}}
     assert result(post(road, rpc("tools/call", call)))["content"][0]["text"] == "counted to 5"
@@ -229,7 +241,7 @@ def test_events_arrive_while_the_tool_is_at_work(road: Road) -> None:
 
 def events(text: str) -> list[dict[str, Any]]:
     """The JSON of each event of a stream."""
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: {")]
 
 
 # Refusals

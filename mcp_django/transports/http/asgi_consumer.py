@@ -74,6 +74,7 @@ class Connection:
         self._twisted: Any = None
         self._chunks: list[bytes] = []
         self._size = 0
+        self._listener: asyncio.Future[None] | None = None
 
     async def read_body(self, enough: int | None = None) -> bytes | None:
         """Read the request's body from the ASGI server; return None if it is longer than ``enough`` bytes."""
@@ -93,10 +94,23 @@ class Connection:
                 return body
         return None
 
-    async def closed(self) -> None:
-        """Wait until the client has closed the ASGI connection. Only one task may wait at a time."""
+    def closed(self) -> "asyncio.Future[None]":
+        """Return a future that is done once the client has closed the ASGI connection; it can be cancelled.
+
+        One task listens for the life of the connection: some servers take a cancelled ``receive`` for a disconnect.
+        """
+        if self._listener is None:
+            self._listener = asyncio.ensure_future(self._listen())
+        return asyncio.shield(self._listener)
+
+    async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    def close(self) -> None:
+        """Stop listening, after the answer on this ASGI connection."""
+        if self._listener is not None:
+            self._listener.cancel()
 
     async def respond(self, response: Response) -> None:
         head = _head(response.status, response.header_list())
@@ -208,6 +222,7 @@ class MCPConsumer(AsyncConsumer):
                 # Once the head is sent, only the stream can be ended, so that the client reconnects.
                 await (connection.end_stream() if connection.is_streaming else connection.respond(response))
         finally:
+            connection.close()
             if not exchange.outlives_connection:
                 exchange.close()
 
@@ -241,7 +256,7 @@ class MCPConsumer(AsyncConsumer):
         try:
             done, _ = await asyncio.wait([work], timeout=WATCH_AFTER)
             if not done:
-                watch = asyncio.ensure_future(self.connection.closed())
+                watch = self.connection.closed()
                 await asyncio.wait([work, watch], timeout=self.exchange.time_left, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()

@@ -234,7 +234,7 @@ class SessionCall(CallRunner):
     async def run(self, connection: Connection) -> None:
         self.exchange.outlives_connection = True
         self.start()
-        gone: asyncio.Future[Any] = asyncio.ensure_future(connection.closed())
+        gone: asyncio.Future[Any] = connection.closed()
         either: list[asyncio.Future[Any]] = [self.started, gone]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

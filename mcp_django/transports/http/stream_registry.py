@@ -9,6 +9,8 @@ answers. Without a shared channel layer, only this process answers.
 """
 
 import asyncio
+import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -31,6 +33,8 @@ from ...operating.gauges_and_query_comments import gauge
 from ...runtime.cache_and_rate_limits import open_streams, running_calls
 from ...server.sessions import ClientSession
 from ...subscriptions.bus import bus, shared_layer
+
+logger = logging.getLogger("mcp_django")
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 # Seconds that streams have to end before the server gets the signal, and seconds between checks whether they have.
@@ -98,6 +102,11 @@ class Entry:
     loop: asyncio.AbstractEventLoop
     stream: OpenStream | None
 
+    def end_soon(self) -> None:
+        """End the stream or call of this entry in its event loop, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self.end)
+
 
 class Registry:
     def __init__(self) -> None:
@@ -120,7 +129,8 @@ class Registry:
     def enter(self, end: Callable[[], object], stream: OpenStream | None = None) -> Callable[[], None]:
         """Register an open stream or running call, whose ``end()`` is called at shutdown; return its remove function.
 
-        A ``stream`` is listed by :meth:`ask_workers`, and :meth:`disconnect` can end it.
+        A ``stream`` is listed by :meth:`ask_workers`, and :meth:`disconnect` can end it. What is registered after the
+        signal to stop ends at once: the server may already wait for it.
         """
         self.watch_signals()
         entry = Entry(end, asyncio.get_running_loop(), stream)
@@ -128,6 +138,9 @@ class Registry:
             self._open[entry] = None
             if stream is not None and self._unsubscribe is None:
                 self._unsubscribe = bus.subscribe(TOPIC, self._heard)
+        # Look after the entry is in the registry: the signal ends what is there when it comes.
+        if self.is_closing:
+            entry.end_soon()
 
         def leave() -> None:
             unsubscribe = None
@@ -154,17 +167,33 @@ class Registry:
                 self._previous[number] = signal.signal(number, self._close)
 
     def _close(self, number: int, frame: FrameType | None) -> None:
-        first, self.is_closing = not self.is_closing, True
-        if first:
+        """Handle the signal: end what is open, then give the signal to the server, whatever fails before."""
+        is_waiting = False
+        try:
+            is_waiting = self._begin_to_close(number)
+        except Exception:
+            logger.exception("The worker stops without ending its streams in order")
+        if not is_waiting:
+            self._hand_on(number, frame)
+
+    def _begin_to_close(self, number: int) -> bool:
+        """Write the call log and end streams and calls; return whether the server gets the signal after them."""
+        is_first, self.is_closing = not self.is_closing, True
+        if not is_first:
+            return False
+        try:
             drain()
+        except Exception:
+            logger.exception("The last rows of the log of calls were not written")
         # Do not take the lock: this thread may hold it already.
         entries = list(self._open)
-        if not first or not entries:
-            self._hand_on(number, frame)
-            return
         for entry in entries:
-            entry.loop.call_soon_threadsafe(entry.end)
-        entries[-1].loop.call_soon_threadsafe(lambda: self.keep(asyncio.ensure_future(self._wait_and_hand_on(number))))
+            entry.end_soon()
+        running = [entry.loop for entry in entries if entry.loop.is_running()]
+        if not running:
+            return False
+        running[-1].call_soon_threadsafe(lambda: self.keep(asyncio.ensure_future(self._wait_and_hand_on(number))))
+        return True
 
     async def _wait_and_hand_on(self, number: int) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE
@@ -197,7 +226,7 @@ class Registry:
             bus.publish(f"{TOPIC}:{news['ask']}", {"worker": worker, "count": len(streams), "streams": told})
         for stream, entry in streams:
             if stream.id == news.get("end"):
-                entry.loop.call_soon_threadsafe(entry.end)
+                entry.end_soon()
 
     def ask_workers(self, patience: float = ANSWER_WITHIN) -> OpenStreams:
         """Ask all workers for their open streams; return the answers that arrive within ``patience`` seconds."""

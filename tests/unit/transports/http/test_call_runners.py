@@ -45,6 +45,51 @@ async def test_R5_progress_opens_a_stream_that_ends_with_the_answer(token, tools
     assert found[-1]["result"]["content"][0]["text"] == "counted"
 
 
+def gone_when_cancelled(application):
+    """An application under a server that takes a cancelled `receive` for a client that is gone, as gunicorn does."""
+
+    async def served(scope, receive, send):
+        is_gone = False
+
+        async def receive_once():
+            nonlocal is_gone
+            if is_gone:
+                return {"type": "http.disconnect"}
+            try:
+                return await receive()
+            except asyncio.CancelledError:
+                is_gone = True
+                raise
+
+        await application(scope, receive_once, send)
+
+    return served
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("quiet_for", [0, 0.1], ids=["quick", "slow-to-begin"])
+async def test_a_server_for_which_a_cancelled_receive_is_a_disconnect_gets_the_whole_answer(
+    token, tools, monkeypatch, version, quiet_for
+):
+    monkeypatch.setattr(asgi_consumer, "WATCH_AFTER", 0.01)
+
+    def count(request) -> str:
+        """Count."""
+        threading.Event().wait(quiet_for)
+        for done in (1, 2):
+            threading.Event().wait(0.03)
+            request.mcp.progress(done, 2)
+        return "counted"
+
+    tools(count, read_only=True)
+    application = gone_when_cancelled(streamable_http.as_application(site))
+    client = SessionClient(token, version=version, application=application)
+    await client.initialize()
+    *told, answer = await (await client.call("count", progress="p")).rest()
+    assert [item["params"]["progress"] for item in told] == [1, 2]
+    assert answer["result"]["content"][0]["text"] == "counted"
+
+
 async def test_R5_without_a_progress_token_the_answer_is_json(token, tools):
     def count(request) -> str:
         """Count."""

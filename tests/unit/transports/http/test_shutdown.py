@@ -66,6 +66,45 @@ async def test_a_second_signal_waits_for_nothing(handled, registry):
     await settled(lambda: handled)
 
 
+async def test_what_is_opened_after_the_signal_ends_at_once(handled, registry):
+    registry.watch_signals()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await settled(lambda: handled)
+    ended = []
+    registry.enter(lambda: ended.append("late"))()
+    await settled(lambda: ended)
+
+
+@pytest.mark.parametrize("has_streams", [False, True], ids=["no-streams", "streams"])
+async def test_no_error_keeps_the_signal_from_the_server(handled, registry, monkeypatch, caplog, has_streams):
+    def fail():
+        raise OSError("the log's thread is gone")
+
+    monkeypatch.setattr(shutdown, "drain", fail)
+    ended = []
+    leave = registry.enter(lambda: ended.append("one"))
+    if has_streams:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await settled(lambda: ended)
+    leave()
+    if not has_streams:
+        os.kill(os.getpid(), signal.SIGTERM)
+    await settled(lambda: handled)
+    assert handled == [signal.SIGTERM]
+    assert "The last rows of the log of calls were not written" in caplog.text
+
+
+async def test_a_stream_of_a_loop_that_is_closed_holds_up_no_signal(handled, registry):
+    async def enter():
+        registry.enter(lambda: None)
+
+    await asyncio.to_thread(asyncio.run, enter())
+    registry.watches_signals = False
+    registry.watch_signals()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await settled(lambda: handled)
+
+
 async def test_a_loop_in_another_thread_leaves_signals_alone(handled, registry):
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=lambda: asyncio.run(registered(registry)))

@@ -1,17 +1,24 @@
 """Streams that are open are known to whoever asks, and can be ended, in this worker and in others."""
 
+import asyncio
 from os import getpid
 from socket import gethostname
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.test import Client
+from django.contrib.auth.models import User
+from django.test import Client, override_settings
 from django.urls import reverse
 
+from mcp_django import site
+from mcp_django.oauth.resource_urls import resource_url
+from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.subscriptions.bus import bus
+from mcp_django.transports.http.http_with_sse import as_application as with_sse
 from mcp_django.transports.http.stream_registry import MAX_NAME, TOPIC, OpenStreams, registry
+from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser, make_user
-from tests.session_client import SessionClient
+from tests.session_client import EventStream, SessionClient
 from tests.unit.transports.http.test_event_streams import listen
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -93,3 +100,59 @@ async def test_a_client_that_names_itself_at_length_or_in_markup_is_cut_and_iner
     assert "&lt;b&gt;bold" in page
     assert "<b>bold" not in page
     await stream.close()
+
+
+# A signal to stop that comes while a stream is being opened
+
+
+async def listening(token):
+    return await listen(token, toolsListChanged=True)
+
+
+async def changes_of_a_session(token):
+    client = SessionClient(token)
+    await client.initialize()
+    return await client.listen()
+
+
+async def call_of_a_session(token):
+    client = SessionClient(token)
+    await client.initialize()
+    return await client.call("wait", progress=1)
+
+
+async def http_with_sse(token):
+    with override_settings(ROOT_URLCONF="tests.sse_urls"):
+        user = await sync_to_async(User.objects.get)(username="root")
+        raw = await sync_to_async(issue_token)(user, scopes=["mcp:read"], resource=resource_url(None, "/sse"))
+        scope = http_scope("/sse", "GET", authorization=f"Bearer {raw}", accept="text/event-stream")
+        exchange = Exchange(with_sse(site), scope)
+        await exchange.send(b"")
+        return await EventStream(exchange).start()
+
+
+@pytest.mark.parametrize("opened", [listening, changes_of_a_session, call_of_a_session, http_with_sse])
+async def test_a_stream_that_was_being_opened_when_the_signal_came_ends_too(token, tools, monkeypatch, opened):
+    """Every kind of stream enters the registry last, when it has been let in long ago."""
+
+    async def wait(request) -> str:
+        """Wait."""
+        request.mcp.progress(1)
+        await asyncio.Event().wait()
+
+    tools(wait, read_only=True)
+    enter = registry.enter
+
+    def enter_late(*arguments):
+        registry.is_closing = True
+        return enter(*arguments)
+
+    monkeypatch.setattr(registry, "is_closing", False)
+    monkeypatch.setattr(registry, "enter", enter_late)
+    stream = await opened(token)
+    assert stream.status == 200
+    async with asyncio.timeout(20):
+        while await stream.block() is not None:
+            pass
+        await stream.exchange.over()
+    assert not registry._open
