@@ -11,7 +11,9 @@ token of the request that asked for it, so that it ends with either.
 import base64
 import hashlib
 import hmac
+import re
 import secrets
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -27,6 +29,9 @@ from .request import MCPRequest
 
 SEPARATOR: Final = "\x1f"
 NONCE: Final = 16
+# Bytes of the time, in seconds since 1970.
+SECONDS: Final = 4
+BASE64: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
@@ -50,6 +55,44 @@ def unseal(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes |
         raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
         return _stream(key, salt, raw[:NONCE], raw[NONCE:])
     return None
+
+
+def seal_briefly(salt: str, data: bytes) -> str:
+    """Encrypt and sign ``data`` for ``salt`` in less than half the characters of :func:`seal`, for what a model reads.
+
+    The authentication tag of time and data is the nonce of their encryption, as in RFC 5297. The tag is HMAC-SHA256,
+    truncated to half of its length (RFC 2104, section 5). Texts of equal data differ only in their time.
+    """
+    key = django_settings.SECRET_KEY
+    plain = int(time.time()).to_bytes(SECONDS, "big") + data
+    tag = _tag(key, salt, plain)
+    return base64.urlsafe_b64encode(tag + _stream(key, salt, tag, plain)).rstrip(b"=").decode("ascii")
+
+
+def unseal_brief(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes | None:
+    """Decrypt and verify a text of :func:`seal_briefly`; None unless made for this salt in ``max_age`` seconds."""
+    if not isinstance(text, str) or not 0 < len(text) <= max_chars or not BASE64.fullmatch(text):
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return None
+    # Base64 ignores the last bits of a text that needs no more of them: only one spelling is the right one.
+    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") != text or len(raw) < NONCE + SECONDS:
+        return None
+    tag, hidden = raw[:NONCE], raw[NONCE:]
+    for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
+        plain = _stream(key, salt, tag, hidden)
+        if not hmac.compare_digest(tag, _tag(key, salt, plain)):
+            continue
+        age = time.time() - int.from_bytes(plain[:SECONDS], "big")
+        return plain[SECONDS:] if age <= max_age else None
+    return None
+
+
+def _tag(key: str | bytes, salt: str, plain: bytes) -> bytes:
+    """Return the authentication tag of a brief text: it takes the place of signature and nonce."""
+    return hmac.digest(_derived(key, salt, "tag"), plain, "sha256")[:NONCE]
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections, router
-from django.db.models import F, Model, Q, QuerySet, lookups
+from django.db.models import F, Field, Func, Model, Q, QuerySet, lookups
 from django.db.models.constants import OnConflict
 from django.db.models.expressions import Col, Expression
 from django.db.models.fields import related_lookups
@@ -63,6 +63,29 @@ class Bind(Expression):
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         """Return the placeholder and the parameter."""
         return "%s", [self.param]
+
+
+class AsStored(Func):
+    """A value in the form in which the database stores it, to be bound again as a parameter of a compiled query.
+
+    Python values are not enough for that: the type of a column can differ from that of its field (``inspectdb``), and
+    then the driver or Django's converters make another value of it. PostgreSQL gives the text of the value, which it
+    reads back in the type of the column that it is compared with. SQLite gives the value that it stores: the sign
+    takes the declared type from the column, by which the driver would convert it. Others give the driver's value.
+    """
+
+    arity = 1
+    template = "%(expressions)s"
+
+    def __init__(self, expression: Any) -> None:
+        # A field without a type has no converters.
+        super().__init__(expression, output_field=Field())
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return self.as_sql(compiler, connection, template="(%(expressions)s)::text", **extra)
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return self.as_sql(compiler, connection, template="+(%(expressions)s)", **extra)
 
 
 class BoundIn(In):

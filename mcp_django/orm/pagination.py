@@ -3,34 +3,36 @@
 A cursor is opaque (specification, server/utilities/pagination). It holds the sort values of the last row, encrypted
 because an ordering may use a column that the caller does not see, and signed for one user, site and query. It is valid
 for ``CURSOR_MAX_AGE`` seconds. Nothing is kept on the server: any worker with the same keys can read it.
+
+Sort values are read, kept and compared as the database stores them, never as Python values: what Python makes of a
+value may stand at another place in the order.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
+from decimal import Decimal
 from functools import cache, partial
+from math import isfinite
 from typing import Any, Final, TypeVar
 
 import orjson
-from django.core.exceptions import ValidationError
 from django.db import connections
 from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import Expression, OrderBy
 from django.db.models.fields.tuple_lookups import TupleGreaterThan, TupleLessThan, TupleLookupMixin
 from django.db.models.lookups import Exact, GreaterThan, IsNull, LessThan
-from django.utils.duration import duration_string
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.signing import SEPARATOR, seal, unseal
+from ..context.signing import SEPARATOR, seal_briefly, unseal_brief
 from ..exceptions import ToolError
 from ..exposures.model_exposure import Listing, ModelExposure
 from ..protocol.errors import InvalidParams
 from .access import ModelAccess, access_of
 from .columns import Column
-from .compiled_queries import Bind, CompiledQuery, Shape, Slot, cached_query, prepare, with_slots
+from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, cached_query, with_slots
 from .conditions import Filter, filtered, plannable_params, plannable_shapes
-from .fields import stored_field
 from .ordering import OrderKey
 from .path import GUARDED
 from .search import searched
@@ -38,6 +40,10 @@ from .search import searched
 CURSOR_ERROR: Final = (
     "This cursor is not valid for this request: it is damaged, expired, or belongs to another query. "
     "Repeat the call without cursor to start from the first page."
+)
+REPEATED: Final = (
+    "This order cannot be paged: the database does not find the end of the last page again, so that rows would come "
+    "twice. Choose another ordering, or raise limit."
 )
 SALT: Final = "mcp_django.orm.pagination"
 MAX_CURSOR: Final = 4096
@@ -115,11 +121,6 @@ class Segment:
                 found.append(("-" if key.descending else "") + key.path)
         return found
 
-    def filled(self, keys: Sequence[OrderKey]) -> list[int]:
-        """Return the positions of the sort keys that are never NULL in the rows of the pagination segment."""
-        first = len(self.nulls) if self.beyond or self.null is False else -1
-        return [index for index, key in enumerate(keys) if not key.nullable or index == first]
-
 
 WHOLE: Final = (Segment(),)
 
@@ -167,6 +168,7 @@ def _after(
 class PageQuery:
     """The query of one page in keyset pagination: ``limit`` rows after the sort values ``after``, for one caller.
 
+    The sort values are those of :attr:`key_names`, as stored: see :class:`~mcp_django.orm.compiled_queries.AsStored`.
     ``text_limit`` is the number of characters at which texts are cut, None for no limit. ``moment`` is the time from
     which relative dates in the conditions are counted, the same for all pages; None without such dates. ``guarded`` has
     the expressions of :func:`~mcp_django.orm.path.guarded_values`, by path.
@@ -193,8 +195,7 @@ class PageQuery:
         be kept. The parameters are the values of the filters, then those of the cursor.
         """
         shapes, params = plannable_shapes(self.conditions, using)
-        for key, value in zip(self.ordering, self.after or (), strict=False):
-            params.append(None if value is None else prepare(key.field, value, using))
+        params += self.after or ()
         # The SQL of a guarded key depends on which related rows the caller may see.
         guarded = [key for key in self.ordering if key.path.startswith(GUARDED)]
         listing = self.exposure.get_listing(self.request)
@@ -208,10 +209,17 @@ class PageQuery:
         """The expressions that pagination needs to show rows and to sort them, by their names."""
         return {key.path: key.expression for key in self.ordering if key.expression is not None} | {**self.guarded}
 
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of the sort values as stored, by which pagination goes on from a row."""
+        return key_names(len(self.ordering))
+
     def with_values(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows with the values that the page needs to show and to sort them."""
+        """Return the rows with the values that the page needs to show them, to sort them and to go on after them."""
         computed = self.computed
-        return queryset.annotate(**computed) if computed else queryset
+        rows = queryset.annotate(**computed) if computed else queryset
+        keys = zip(self.key_names, self.ordering, strict=True)
+        return rows.annotate(**{name: AsStored(F(key.path)) for name, key in keys})
 
     def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
         """Return the rows that match, on all pages."""
@@ -245,9 +253,8 @@ class PageQuery:
         params: Sequence[Any],
         select: Callable[[Any], CompiledQuery],
         using: str,
-    ) -> list[tuple[list[int], Callable[[], CompiledQuery]]]:
-        """Return for each segment of the page the positions of its sort keys that are never NULL, and a function that
-        compiles its query.
+    ) -> list[Callable[[], CompiledQuery]]:
+        """Return for each segment of the page a function that compiles its query.
 
         ``base`` returns the exposure's rows, and ``shape`` is their shape, if they have one. ``select`` compiles the
         query of a segment, which is cached under ``key`` unless that is None.
@@ -262,11 +269,12 @@ class PageQuery:
         def query(segment: Segment) -> CompiledQuery:
             return select(self.of_segment(matching(), segment, slots))
 
-        found: list[tuple[list[int], Callable[[], CompiledQuery]]] = []
+        found: list[Callable[[], CompiledQuery]] = []
         for segment in self.segments(using):
             build = partial(query, segment)
-            kept = partial(cached_query, (key, shape and shape.key, segment), build) if key is not None else build
-            found.append((segment.filled(self.ordering), kept))
+            if key is not None:
+                build = partial(cached_query, (key, shape and shape.key, segment), build)
+            found.append(build)
         return found
 
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
@@ -280,6 +288,12 @@ class PageQuery:
         """Count the matching rows of all pages; return one more than ``COUNT_CAP`` for any number beyond it."""
         rows = narrowed(self.request, self.exposure, self.conditions, self.search)
         return rows.values("pk")[: COUNT_CAP + 1].count()
+
+
+@cache
+def key_names(number: int) -> tuple[str, ...]:
+    """Return the names of so many sort values in the query of a page."""
+    return tuple(f"mcp_key_{position}" for position in range(number))
 
 
 def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
@@ -318,29 +332,27 @@ class Cursor:
         site, resource = request.mcp.site.name, request.mcp.resource.removesuffix("/")
         self.salt = SEPARATOR.join([SALT, site, resource, str(request.user.pk), purpose])
 
-    def write(self, keys: Sequence[OrderKey], values: Sequence[Any]) -> str:
+    def write(self, values: Sequence[Any]) -> str:
         """Return the pagination cursor after the row with these sort values; the text differs only by the time."""
         try:
-            plain = list(map(_plain, values))
-            _values(keys, plain)
-        except (ValueError, ValidationError):
+            data = orjson.dumps(list(map(_plain, values)))
+        except (ValueError, TypeError):
             raise ToolError("This order ends at a value that cannot be read. Choose another ordering.") from None
-        data = orjson.dumps(plain)
         if len(data) > MAX_KEY_BYTES:
             raise ToolError("This order cannot be paged: its texts are too long. Choose another ordering.")
-        return seal(self.salt, data)
+        return seal_briefly(self.salt, data)
 
-    def read(self, keys: Sequence[OrderKey], text: Any) -> tuple[Any, ...]:
-        """Decrypt a pagination cursor: return its sort values, as Python values of their fields."""
+    def read(self, text: Any, number: int) -> tuple[Any, ...]:
+        """Decrypt a pagination cursor: return its sort values, of which there have to be this ``number``."""
         data = self._opened(text)
-        try:
-            return _values(keys, orjson.loads(data) if data is not None else [])
-        except (ValueError, ValidationError):
-            raise ToolError(CURSOR_ERROR) from None
+        values = orjson.loads(data) if data is not None else []
+        if data is None or len(values) != number:
+            raise ToolError(CURSOR_ERROR)
+        return tuple(map(_value, values))
 
     def write_name(self, last: str) -> str:
         """Write the pagination cursor to the next page of a list, after the entry named ``last``."""
-        return seal(self.salt, last.encode())
+        return seal_briefly(self.salt, last.encode())
 
     def read_name(self, text: Any) -> str:
         """Read a pagination cursor: return the name of the entry after which the page starts."""
@@ -350,21 +362,29 @@ class Cursor:
         return data.decode()
 
     def _opened(self, text: Any) -> bytes | None:
-        return unseal(self.salt, text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
-
-
-def _values(keys: Sequence[OrderKey], plain: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(
-        None if value is None else stored_field(key.field).to_python(value)
-        for key, value in zip(keys, plain, strict=True)
-    )
+        return unseal_brief(self.salt, text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, str)):
+    """Return a value as stored in the JSON of a pagination cursor; raise ``ValueError`` for an undecodable one."""
+    if value is None or isinstance(value, (str, int)):
         return value
-    if isinstance(value, timedelta):
-        return duration_string(value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else {"float": repr(value)}
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, Decimal):
+        return {"decimal": str(value)}
+    # Dates and times, which a database that gives them as such also compares with their text.
+    return str(value)
+
+
+# How each value that JSON does not have is read from a pagination cursor.
+_READ: Final[Mapping[str, Callable[[str], Any]]] = {"float": float, "bytes": bytes.fromhex, "decimal": Decimal}
+
+
+def _value(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    ((word, text),) = plain.items()
+    return _READ[word](text)

@@ -7,7 +7,7 @@ exposure with its own serializer, is read as instances.
 
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.db.models import F, Model, QuerySet
+from django.db.models import Model, QuerySet
 
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError, Unreadable
@@ -25,7 +25,7 @@ from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
 from .access import access_of, columns_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text, render, render_columns, texts, trimmed
-from .columns import Column, as_written, is_replaced
+from .columns import Column, as_written
 from .compiled_queries import (
     CompiledQuery,
     by_key,
@@ -50,7 +50,7 @@ from .labels import (
     with_labels,
     with_related,
 )
-from .pagination import PageQuery
+from .pagination import REPEATED, PageQuery, key_names
 from .prefetch import each_row, learn, learned
 from .serializer_columns import represented
 from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
@@ -125,7 +125,7 @@ def layout_of(
             position, label = (place(path) for path in generic_paths(column.field))
         is_file = column.is_file() and column.name != exposure.opts.pk.name
         cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
-    keys = tuple(place(key.path) for key in ordering)
+    keys = tuple(map(place, key_names(len(ordering))))
     names = tuple(column.name for column in columns)
     has_computed = any(column.kind == "computed" for column in columns)
     return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
@@ -148,15 +148,17 @@ def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Ren
 
 
 @lru_cache(maxsize=2048)
-def needs_instances(columns: tuple[Column, ...], ordering: tuple[Any, ...] = ()) -> bool:
-    """Return whether reading rows with these columns, or in this ordering, takes model instances rather than tuples."""
-    own = any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
-    return own or any(is_replaced(getattr(key.field, "model", None), key.field) for key in ordering)
+def needs_instances(columns: tuple[Column, ...]) -> bool:
+    """Return whether reading rows with these columns takes model instances rather than tuples."""
+    return any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
 
 
 def read_page(query: PageQuery) -> Page:
-    """Read a page."""
-    return read_instances(query) if needs_instances(query.columns, query.ordering) else read_tuples(query)
+    """Read a page; raise ``ToolError`` for one that does not begin after the last row of the page before it."""
+    page = read_instances(query) if needs_instances(query.columns) else read_tuples(query)
+    if query.after is not None and query.after in page.keys:
+        raise ToolError(REPEATED)
+    return page
 
 
 # Tuples
@@ -188,12 +190,8 @@ def read_tuples(query: PageQuery) -> Page:
 
     found: Columns = []
     try:
-        for filled, compiled in query.compiled(base, shape, key, params, select, using):
+        for compiled in query.compiled(base, shape, key, params, select, using):
             read = compiled().columns(using, values)
-            for position in [layout.keys[index] for index in filled] if read else ():
-                # SQLite's driver returns None for a broken date, even in a sort key that is never NULL here.
-                if None in read[position]:
-                    read[position] = [UNDECODABLE if value is None else value for value in read[position]]
             if not found:
                 found = read
             elif read:
@@ -221,13 +219,6 @@ def read_instances(query: PageQuery) -> Page:
     layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
     queryset, (needed, loaded) = exposure.get_queryset(request), _instance_loader(query, layout)
 
-    # A cursor needs the values of the columns, whatever attributes in their place make of them.
-    hidden = {
-        f"mcp_key_{number}": key.path
-        for number, key in enumerate(query.ordering)
-        if is_replaced(getattr(key.field, "model", None), key.field)
-    }
-
     def rows() -> Iterator[QuerySet[Any]]:
         for rows in query.rows(queryset):
             if exposure.options.reads_keys_first:
@@ -235,22 +226,18 @@ def read_instances(query: PageQuery) -> Page:
                 order: Any = rows.query.order_by
                 keys = list(rows.values_list("pk", flat=True))
                 rows = query.with_values(queryset).filter(pk__in=keys).order_by(*order)
-            yield loaded(rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows)
+            yield loaded(rows)
 
     try:
-        instances = None if hidden or needed is None else _compiled_page(query, queryset, needed, loaded)
+        instances = None if needed is None else _compiled_page(query, queryset, needed, loaded)
         if instances is None:
             instances = list(islice(chain.from_iterable(rows()), query.limit + 1))
     except Exception as error:
         if not is_undecodable(error):
             raise
-        instances = salvaged_rows(rows(), query.with_values(queryset), query.limit + 1, query.computed)
+        computed = (*query.computed, *query.key_names)
+        instances = salvaged_rows(rows(), query.with_values(queryset), query.limit + 1, computed)
     read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
-    if hidden:
-        places = dict(zip(hidden, range(len(read), len(read) + len(hidden)), strict=True))
-        keys = tuple(places.get(f"mcp_key_{number}", position) for number, position in enumerate(layout.keys))
-        read += [[getattr(row, name, UNDECODABLE) for row in instances] for name in hidden]
-        layout = replace(layout, keys=keys)
     return _PageBuilder(request, exposure, layout, read, instances, query.limit).page()
 
 
@@ -310,7 +297,8 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
             rows = rows.select_related()
         if many:
             rows = rows.prefetch_related(*many)
-        rows = with_loaded(rows, {*layout.paths, *paths})
+        # The sort values as stored are no fields.
+        rows = with_loaded(rows, {*layout.paths, *paths}.difference(query.key_names))
         if paths:
             rows = with_related(rows, paths, relations)
         return rows.defer(*left) if left else rows
@@ -332,7 +320,7 @@ def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, 
         return compiled_query(loaded(rows).query, using)
 
     found: list[Model] = []
-    for _, compiled in query.compiled(lambda: queryset, shape, key, params, select, using):
+    for compiled in query.compiled(lambda: queryset, shape, key, params, select, using):
         read = compiled().instances(using, values, queryset)
         if read is None:
             return None

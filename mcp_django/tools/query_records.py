@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import islice
@@ -9,7 +10,7 @@ from time import monotonic
 from typing import Any, Final
 
 import orjson
-from django.db.models import DateTimeField, Model
+from django.db.models import Model
 
 from ..conf import settings
 from ..context.admin_page_and_language import go_to
@@ -21,7 +22,7 @@ from ..orm.access import access_of
 from ..orm.column_values import plain_key
 from ..orm.conditions import Condition, is_moving, opening_hint
 from ..orm.fields import kind_of
-from ..orm.ordering import OrderKey, client_order_key, is_served, sortable_names
+from ..orm.ordering import client_order_key, is_served, sortable_names
 from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
 from ..orm.path import guarded_values
 from ..orm.query_limits import read_limits
@@ -56,8 +57,6 @@ KNOWN_FOR: Final = 3_600
 MAX_QUICK: Final = 3
 # Share of the call's time that counting the matching rows can take.
 COUNT_SHARE: Final = 0.5
-# Last value of a cursor if the filters have relative dates: the time when the first page was read.
-MOMENT: Final = OrderKey("", DateTimeField(), False, False)
 
 
 def _cursor(query: PageQuery) -> Cursor:
@@ -66,10 +65,6 @@ def _cursor(query: PageQuery) -> Cursor:
     order = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
     digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
     return Cursor(query.request, f"{query.exposure.label}:{digest}")
-
-
-def _cursor_keys(query: PageQuery) -> tuple[OrderKey, ...]:
-    return query.ordering if query.moment is None else (*query.ordering, MOMENT)
 
 
 class RecordCall(RowArguments):
@@ -110,10 +105,12 @@ class RecordCall(RowArguments):
         cursor = given.get("cursor")
         if cursor is None or cursor == "":
             return query
-        after = _cursor(query).read(_cursor_keys(query), cursor)
+        number = len(query.ordering)
         if query.moment is None:
-            return replace(query, after=after)
-        *last, now = after
+            return replace(query, after=_cursor(query).read(cursor, number))
+        # The last value is the time when the first page was read: relative dates mean the same on all pages.
+        *last, text = _cursor(query).read(cursor, number + 1)
+        now = datetime.fromisoformat(text)
         return replace(query, after=tuple(last), conditions=self.filters(lambda: seen_from(now)), moment=now)
 
 
@@ -153,10 +150,11 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     payload["returned"] = kept
     hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(query))]
     if (kept < len(page.rows) or page.more) and page.keys:
-        # Relative dates mean the same on all pages.
-        last = page.keys[kept - 1] if query.moment is None else (*page.keys[kept - 1], query.moment)
+        last = page.keys[kept - 1]
+        if query.moment is not None:
+            last = (*last, query.moment.isoformat())
         try:
-            payload["next_cursor"] = _cursor(query).write(_cursor_keys(query), last)
+            payload["next_cursor"] = _cursor(query).write(last)
         except ToolError as error:
             hints.append(f"there are more rows. {error.message}")
     if kept < len(page.rows):

@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from mcp_django.context.signing import seal, unseal
+from mcp_django.context.signing import seal, seal_briefly, unseal, unseal_brief
 
 DATA = b'["what a client carries", 1]'
 HOUR = 3600
+FORMS = pytest.mark.parametrize(
+    ("seal", "unseal"), [(seal, unseal), (seal_briefly, unseal_brief)], ids=["long", "brief"]
+)
 
 
-def test_a_sealed_text_is_opened_with_its_salt() -> None:
+@FORMS
+def test_a_sealed_text_is_opened_with_its_salt(seal: Any, unseal: Any) -> None:
     assert unseal("a", seal("a", DATA), HOUR) == DATA
 
 
@@ -42,12 +46,14 @@ def test_80_each_byte_of_the_data_is_encrypted(length: int) -> None:
     assert all(len({text[place] for text in found}) > 1 for place in range(length))
 
 
+@FORMS
 @pytest.mark.parametrize("salt", ["b", "", "a\x1f"])
-def test_another_salt_does_not_open_it(salt: str) -> None:
+def test_another_salt_does_not_open_it(salt: str, seal: Any, unseal: Any) -> None:
     assert unseal(salt, seal("a", DATA), HOUR) is None
 
 
-def test_73_no_changed_byte_is_accepted() -> None:
+@FORMS
+def test_73_no_changed_byte_is_accepted(seal: Any, unseal: Any) -> None:
     text = seal("a", DATA)
     changed = [
         text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
@@ -57,18 +63,21 @@ def test_73_no_changed_byte_is_accepted() -> None:
     assert all(unseal("a", item, HOUR) is None for item in [*changed, text[:-1], text + "A", text[1:]])
 
 
+@FORMS
 @pytest.mark.parametrize("text", [None, 7, "", "a:b:c", "é", b"bytes", [], "x" * 5000])
-def test_what_was_never_sealed_is_not_opened(text: Any) -> None:
+def test_what_was_never_sealed_is_not_opened(text: Any, seal: Any, unseal: Any) -> None:
     assert unseal("a", text, HOUR) is None
 
 
-def test_a_text_is_bounded_in_length() -> None:
+@FORMS
+def test_a_text_is_bounded_in_length(seal: Any, unseal: Any) -> None:
     text = seal("a", DATA)
     assert unseal("a", text, HOUR, len(text)) == DATA
     assert unseal("a", text, HOUR, len(text) - 1) is None
 
 
-def test_an_old_text_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+@FORMS
+def test_an_old_text_is_not_opened(monkeypatch: pytest.MonkeyPatch, seal: Any, unseal: Any) -> None:
     text = seal("a", DATA)
     later = time.time() + 100
     monkeypatch.setattr(time, "time", lambda: later)
@@ -76,9 +85,34 @@ def test_an_old_text_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert unseal("a", text, 50) is None
 
 
-def test_79_a_former_key_opens_it_and_a_foreign_one_does_not() -> None:
+@FORMS
+def test_79_a_former_key_opens_it_and_a_foreign_one_does_not(seal: Any, unseal: Any) -> None:
     text = seal("a", DATA)
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["not-a-secret-only-for-the-tests-of-this-project"]):
         assert unseal("a", text, HOUR) == DATA
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[]):
         assert unseal("a", text, HOUR) is None
+
+
+def test_a_brief_text_shows_nothing_of_its_data_and_is_short() -> None:
+    text = seal_briefly("a", DATA)
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    assert DATA not in raw
+    assert len(raw) == 16 + 4 + len(DATA)
+
+
+def test_texts_of_one_form_are_not_opened_as_the_other() -> None:
+    assert unseal("a", seal_briefly("a", DATA), HOUR) is None
+    assert unseal_brief("a", seal("a", DATA), HOUR) is None
+
+
+def test_brief_texts_of_other_data_or_another_time_have_nothing_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nonce depends on both, so that no two texts are encrypted with one mask."""
+    now = time.time()
+    found = []
+    for data, moment in ((DATA, now), (DATA[:-1] + b"}", now), (DATA, now + 1)):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        found.append(seal_briefly("a", data))
+    assert all(one[:8] != other[:8] and one[30:40] != other[30:40] for one in found for other in found if one != other)
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert seal_briefly("a", DATA) == found[0]

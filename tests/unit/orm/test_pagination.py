@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -40,28 +40,25 @@ def key(name: str, descending: bool = False, model: Any = Book) -> OrderKey:
     return OrderKey(field.attname, field, descending, field.null)
 
 
-KEYS = (key("title"), key("id"))
 ALICE = request_of(Someone(1), MCPSite())
 
 
-def test_row_79_a_cursor_gives_back_the_values_of_each_type() -> None:
-    keys = [
-        key(name) for name in ("created", "price", "uuid", "published", "active", "rating", "reading_time", "title")
-    ]
-    row = Book(price=Decimal("1.50"), published=datetime(2024, 2, 3).date(), rating=0.1, title="Ünder\nstood")
-    row.created = datetime(2024, 1, 1, 1, 2, 3, 4, tzinfo=UTC)
-    row.reading_time = timedelta(days=1, microseconds=5)
-    values = [getattr(row, k.path) for k in keys]
-    assert list(Cursor(ALICE, "p").read(keys, Cursor(ALICE, "p").write(keys, values))) == values
+@pytest.mark.parametrize(
+    "value",
+    [None, 2**62, -1, True, 0.1, float("inf"), "Ünder\nstood", "", b"\x00\xff", Decimal("1.50")],
+    ids=repr,
+)
+def test_row_79_a_cursor_gives_back_what_a_database_stores(value: Any) -> None:
+    (found,) = Cursor(ALICE, "p").read(Cursor(ALICE, "p").write([value]), 1)
+    assert (found, type(found)) == (value, type(value))
 
 
-def test_null_and_long_integers_survive() -> None:
-    keys = [key("rating"), key("id")]
-    assert Cursor(ALICE, "p").read(keys, Cursor(ALICE, "p").write(keys, [None, 2**62])) == (None, 2**62)
+def test_a_cursor_by_a_key_is_short() -> None:
+    assert len(Cursor(ALICE, "p").write(["12345"])) <= 40
 
 
 def forged() -> list[Any]:
-    good = Cursor(ALICE, "p").write(KEYS, ["a", 1])
+    good = Cursor(ALICE, "p").write(["a", 1])
     flipped = [good[:i] + ("A" if good[i] != "A" else "B") + good[i + 1 :] for i in range(len(good))]
     return [*flipped, "", "x", good + "a", good[:-1], good * 99, "a:b:c", "é", None, 5, [], {}, good.encode()]
 
@@ -73,53 +70,53 @@ FORGED = forged()
 @pytest.mark.parametrize("cursor", FORGED, ids=range(len(FORGED)))
 def test_row_68_a_damaged_cursor_is_one_fixed_error(cursor: Any) -> None:
     with pytest.raises(ToolError) as error:
-        Cursor(ALICE, "p").read(KEYS, cursor)
+        Cursor(ALICE, "p").read(cursor, 2)
     assert error.value.message == CURSOR_ERROR
 
 
 @pytest.mark.parametrize(
-    ("request_", "purpose", "keys"),
+    ("request_", "purpose", "number"),
     [
-        (request_of(Someone(2), MCPSite()), "p", KEYS),
-        (request_of(Someone(1), MCPSite("other")), "p", KEYS),
-        (ALICE, "another query", KEYS),
-        (ALICE, "p", KEYS[:1]),
+        (request_of(Someone(2), MCPSite()), "p", 2),
+        (request_of(Someone(1), MCPSite("other")), "p", 2),
+        (ALICE, "another query", 2),
+        (ALICE, "p", 1),
     ],
     ids=["user", "site", "query", "order"],
 )
-def test_row_68_a_cursor_of_another_is_the_same_error(request_: Any, purpose: str, keys: Any) -> None:
-    cursor = Cursor(ALICE, "p").write(KEYS, ["a", 1])
+def test_row_68_a_cursor_of_another_is_the_same_error(request_: Any, purpose: str, number: int) -> None:
+    cursor = Cursor(ALICE, "p").write(["a", 1])
     with pytest.raises(ToolError) as error:
-        Cursor(request_, purpose).read(keys, cursor)
+        Cursor(request_, purpose).read(cursor, number)
     assert error.value.message == CURSOR_ERROR
 
 
 def test_row_68_an_expired_cursor_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    cursor = Cursor(ALICE, "p").write(KEYS, ["a", 1])
+    cursor = Cursor(ALICE, "p").write(["a", 1])
     now = datetime.now().timestamp()
-    monkeypatch.setattr("django.core.signing.time.time", lambda: now + 24 * 3600 + 5)
+    monkeypatch.setattr("mcp_django.context.signing.time.time", lambda: now + 24 * 3600 + 5)
     with pytest.raises(ToolError) as error:
-        Cursor(ALICE, "p").read(KEYS, cursor)
+        Cursor(ALICE, "p").read(cursor, 2)
     assert error.value.message == CURSOR_ERROR
 
 
 def test_row_205_a_cursor_survives_the_rotation_of_keys_and_dies_with_its_key() -> None:
     with override_settings(SECRET_KEY="old" * 20):
-        cursor = Cursor(ALICE, "p").write(KEYS, ["a", 1])
+        cursor = Cursor(ALICE, "p").write(["a", 1])
     with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=["old" * 20]):
-        assert Cursor(ALICE, "p").read(KEYS, cursor) == ("a", 1)
+        assert Cursor(ALICE, "p").read(cursor, 2) == ("a", 1)
     with override_settings(SECRET_KEY="new" * 20), pytest.raises(ToolError):
-        Cursor(ALICE, "p").read(KEYS, cursor)
+        Cursor(ALICE, "p").read(cursor, 2)
 
 
 def test_a_cursor_does_not_show_the_values_it_holds() -> None:
-    body = Cursor(ALICE, "p").write(KEYS, ["a hidden value", 1]).split(":")[0]
-    assert b"hidden" not in base64.urlsafe_b64decode(body + "===")
+    cursor = Cursor(ALICE, "p").write(["a hidden value", 1])
+    assert b"hidden" not in base64.urlsafe_b64decode(cursor + "===")
 
 
 def test_a_sort_value_too_long_for_a_cursor_is_refused() -> None:
     with pytest.raises(ToolError, match="Choose another ordering"):
-        Cursor(ALICE, "p").write(KEYS, ["x" * 5000, 1])
+        Cursor(ALICE, "p").write(["x" * 5000, 1])
 
 
 def test_row_68_list_cursors_are_bound_to_their_list() -> None:

@@ -262,16 +262,15 @@ def test_definitions_are_short_and_say_that_they_only_read(tool: Any) -> None:
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="Other databases store no text as a date")
 @pytest.mark.parametrize("ordering", ["-published", "-created", "-rating"])
-def test_row_211_pages_that_end_at_a_value_that_cannot_be_read_say_so(request_: Any, ordering: str) -> None:
+def test_row_211_pages_go_on_after_a_value_that_cannot_be_read(request_: Any, ordering: str) -> None:
+    books = {}
     for value in ("zzz", "garbage", "2024-01-01"):
         book = make_book()
+        books[value] = [[book.pk, book.title]]
         with connection.cursor() as cursor:
             cursor.execute(f"UPDATE testapp_book SET {ordering[1:]} = %s WHERE id = %s", [value, book.pk])
-    found = call(QUERY, request_, model="testapp.book", ordering=ordering, fields=["title"], limit=1)
-    assert "next_cursor" not in found
-    assert "there are more rows" in found["hint"]
-    assert "Choose another ordering" in found["hint"]
-    assert len(pages(request_, model="testapp.book", fields=["title"], limit=1)) == 3
+    found = pages(request_, model="testapp.book", ordering=ordering, fields=["title"], limit=1)
+    assert [page["rows"] for page in found] == [books["zzz"], books["garbage"], books["2024-01-01"]]
 
 
 def test_a_limit_above_the_maximum_says_so(request_: Any) -> None:

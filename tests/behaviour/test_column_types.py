@@ -1,0 +1,190 @@
+"""Tables that Django did not make: pages of columns whose type is not that of their field in the database."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+from django.db import connection, models
+from django.test import override_settings
+from django.test.utils import isolate_apps
+
+from mcp_django.exceptions import ToolError
+from mcp_django.tools.query_records import QueryRecords
+from tests.cases import drawn
+from tests.factories import make_superuser
+from tests.tool_calls import call, request_of, site_with
+
+# Old columns that hold naive times are what this is about.
+pytestmark = [
+    pytest.mark.postgresql,
+    pytest.mark.django_db,
+    pytest.mark.filterwarnings("ignore:DateTimeField .* received a naive datetime"),
+]
+LABEL = "testapp.inspected"
+ZONES = ("UTC", "Europe/Berlin")
+ROWS = 41
+# A night in which Berlin has the hour from two to three twice.
+MOMENTS = [datetime(2026, 10, 24, 23) + timedelta(minutes=9 * number) for number in range(ROWS)]
+# An hour that it never has.
+SPRING = [datetime(2026, 3, 29, 0) + timedelta(minutes=9 * number) for number in range(ROWS)]
+
+FIELDS: dict[str, Any] = {
+    "datetime": models.DateTimeField,
+    "date": models.DateField,
+    "time": models.TimeField,
+    "duration": models.DurationField,
+    "integer": models.IntegerField,
+    "bigint": models.BigIntegerField,
+    "float": models.FloatField,
+    "decimal": lambda **options: models.DecimalField(max_digits=8, decimal_places=2, **options),
+    "char": lambda **options: models.CharField(max_length=40, **options),
+    "text": models.TextField,
+    "uuid": models.UUIDField,
+    "boolean": models.BooleanField,
+    "ip": models.GenericIPAddressField,
+}
+NUMBERS = [number * 7 % 41 - 9 for number in range(ROWS)]
+FRACTIONS = [number * 7 % 41 / 10 - 0.9 for number in range(ROWS)]
+HEX = [f"{number * 7919 % 65521:032x}" for number in range(ROWS)]
+# Names of column types, and values that fit.
+COLUMNS: dict[str, dict[str, Sequence[Any]]] = {
+    "postgresql": {
+        "timestamp": MOMENTS,
+        "timestamp with time zone": [f"{moment}+00" for moment in MOMENTS],
+        "timestamp(0)": SPRING,
+        "date": [moment.date() + timedelta(number % 7) for number, moment in enumerate(MOMENTS)],
+        "time": [moment.time() for moment in MOMENTS],
+        "timetz": [f"{moment.time()}+02" for moment in MOMENTS],
+        "interval": [f"{number % 3} mon {number} days {number}.5 s" for number in NUMBERS],
+        "smallint": NUMBERS,
+        "bigint": [2**53 + number for number in NUMBERS],
+        "real": FRACTIONS,
+        "double precision": FRACTIONS,
+        "numeric": [f"0.1234567890123456789{number:02}" for number in range(ROWS)],
+        "money": [f"{number}.25" for number in NUMBERS],
+        "char(12)": [str(number) for number in NUMBERS],
+        "varchar": [str(number) for number in NUMBERS],
+        "text": [f"{moment:%d.%m.%Y %H:%M}" for moment in MOMENTS],
+        'varchar COLLATE "C"': ["Zz"[number % 2] + str(number) for number in NUMBERS],
+        "citext": ["aA"[number % 2] * (number % 5 + 1) for number in range(ROWS)],
+        "uuid": HEX,
+        "bytea": [bytes.fromhex(text) for text in HEX],
+        "inet": [f"10.0.{number % 3}.{number}" for number in range(ROWS)],
+        "boolean": [number % 2 == 0 for number in range(ROWS)],
+    },
+    "sqlite": {
+        "datetime": [f"{moment:%Y-%m-%d %H:%M:%S}" for moment in MOMENTS],
+        "timestamp": [f"{moment:%Y-%m-%dT%H:%M:%S}" for moment in MOMENTS],
+        "datetime not null default 0": [f"{moment:%Y-%m-%d %H:%M:%S}+02:00" for moment in SPRING],
+        "date": [f"{moment:%d.%m.%Y}" for moment in MOMENTS],
+        "integer": NUMBERS,
+        "bigint": [2**53 + number for number in NUMBERS],
+        "real": FRACTIONS,
+        "decimal": FRACTIONS,
+        "numeric": [number if number % 2 else f"x{number}" for number in NUMBERS],
+        "char(12)": [str(number) for number in NUMBERS],
+        "text": [f"{moment:%d.%m.%Y %H:%M}" for moment in MOMENTS],
+        "text collate nocase": ["aA"[number % 2] * (number % 5 + 1) for number in range(ROWS)],
+        "bool": [number % 4 for number in range(ROWS)],
+        "blob": [
+            (number, f"{number}", float(number) + 0.5, HEX[number].encode())[number % 4] for number in range(ROWS)
+        ],
+        "": [(number, f"{number}", number + 0.5)[number % 3] for number in range(ROWS)],
+    },
+}
+KINDS = COLUMNS.get(connection.vendor, {})
+
+
+@contextmanager
+def inspected(column: str, field: str, key: str = "integer", key_type: str = "integer") -> Iterator[Any]:
+    """Make a table with a column of this type, and give a model that has another field for it."""
+    if column == "citext":
+        pytest.importorskip("psycopg")
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE EXTENSION IF NOT EXISTS citext")
+    values = KINDS[column]
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE inspected (id {key_type} PRIMARY KEY, value {column})")
+        for number, value in enumerate(values):
+            # Some values are there twice, and some are NULL.
+            twice = value if number % 6 else values[number - 1]
+            stored = None if number % 11 == 5 and "not null" not in column else twice
+            cursor.execute("INSERT INTO inspected (id, value) VALUES (%s, %s)", [number, stored])
+    with isolate_apps("tests.testapp"):
+
+        class Inspected(models.Model):
+            id = FIELDS[key](primary_key=True)
+            value = FIELDS[field](null=True)
+
+            class Meta:
+                app_label = "testapp"
+                db_table = "inspected"
+                managed = False
+
+        yield request_of(make_superuser(), site_with(Inspected))
+
+
+def in_order(sign: str) -> list[str]:
+    """Return the keys of all rows as the database itself sorts them, NULL last."""
+    way = "DESC" if sign else "ASC"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT CAST(id AS text) FROM inspected ORDER BY value {way} NULLS LAST, inspected.id {way}")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def walk(request: Any, limit: int, **arguments: Any) -> tuple[list[str], str]:
+    """Return the keys of all pages, and what the last one says."""
+    found: list[str] = []
+    page = call(QueryRecords(), request, model=LABEL, limit=limit, fields=["id"], **arguments)
+    for _ in range(ROWS + 2):
+        found += [str(row[0]) for row in page["rows"]]
+        if "next_cursor" not in page:
+            return found, page.get("hint", "")
+        cursor = page["next_cursor"]
+        page = call(QueryRecords(), request, model=LABEL, limit=limit, fields=["id"], cursor=cursor, **arguments)
+    pytest.fail("The pages do not end.")
+
+
+PAIRS = [*product(KINDS, FIELDS)]
+Random(25).shuffle(PAIRS)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize(("column", "field"), PAIRS[: drawn(len(PAIRS))], ids=lambda name: str(name) or "no type")
+def test_pages_of_any_column_are_whole_whatever_its_field_says(column: str, field: str, zone: str) -> None:
+    with override_settings(TIME_ZONE=zone), inspected(column, field) as request:
+        for sign in ("", "-"):
+            found, hint = walk(request, 5, ordering=[f"{sign}value"])
+            assert (found, hint) == (in_order(sign), "")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("column", [name for name in KINDS if name.startswith(("timestamp", "datetime"))])
+def test_pages_of_times_in_the_doubled_hour_and_the_missing_one_show_each_row_once(column: str, zone: str) -> None:
+    with override_settings(TIME_ZONE=zone), inspected(column, "datetime") as request:
+        for sign, limit in product(("", "-"), (1, 4, 7)):
+            assert walk(request, limit, ordering=[f"{sign}value"])[0] == in_order(sign)
+
+
+@pytest.mark.parametrize(("key", "key_type"), [("integer", "varchar(9)"), ("char", "integer"), ("bigint", "text")])
+def test_pages_by_a_key_of_another_type_are_whole(key: str, key_type: str) -> None:
+    with inspected("boolean" if connection.vendor == "postgresql" else "bool", "boolean", key, key_type) as request:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT CAST(id AS text) FROM inspected ORDER BY inspected.id")
+            keys = [row[0] for row in cursor.fetchall()]
+        assert walk(request, 5)[0] == keys
+        assert walk(request, 5, ordering=["-pk"])[0] == keys[::-1]
+
+
+def test_a_page_that_would_begin_at_the_end_of_the_last_one_is_refused(monkeypatch: Any) -> None:
+    """A database that does not find what it has shown, such as a single-precision column of MySQL."""
+    with inspected("real", "float") as request:
+        arguments = {"model": LABEL, "ordering": ["value"], "limit": 5}
+        cursor = call(QueryRecords(), request, **arguments)["next_cursor"]
+        monkeypatch.setattr("mcp_django.orm.pagination.Segment.condition", lambda *args: models.Q(value__isnull=False))
+        with pytest.raises(ToolError, match=r"cannot be paged.*Choose another ordering"):
+            call(QueryRecords(), request, **arguments, cursor=cursor)
