@@ -112,7 +112,7 @@ def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict
 
 def test_the_rows_of_calls_are_legible_on_a_wide_screen(server: Server, node: str, chromium: str, seen: Any) -> None:
     failed = {"name": "failed", "url": f"{server.origin}/admin/mcp_django/callentry/?q=failed"}
-    task: dict[str, Any] = {"languages": ["en"], "widths": [1280], "within": OURS, "pages": [failed]}
+    task: dict[str, Any] = {"languages": ["en"], "widths": [1280], "within": OURS, "pages": [failed], **screenshots()}
     found = look_at(server, node, chromium, "admin", **task)["failed", "en"]
     assert "failed" in found["seen"]["text"]
     assert not [problem for problem in found["problems"] if "404 (Not Found)" not in problem]
