@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from .defaults import FIXED, REPLACED, SETTINGS
+from .defaults import SETTINGS
 from .value_kinds import Group
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def _fault(name: Any, value: Any) -> Problem | None:
 
     if setting is not None:
         return Problem(f"MCP_DJANGO: {name} is {value!r}.", setting.kind.hint(value))
-    if name in REPLACED:
-        remedy = f"{name} is now {REPLACED[name]}."
-    elif name in FIXED or name in vars(Settings):
+    if name in vars(Settings):
         remedy = f"{name} is fixed: leave it out."
     else:
         remedy = nearest(name, SETTINGS).strip() or "The settings are listed in docs/settings.md."

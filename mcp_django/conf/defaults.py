@@ -285,37 +285,3 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
 }
 SETTINGS: Final[dict[str, Setting]] = {name: setting for part in SECTIONS.values() for name, setting in part.items()}
 DEFAULTS: Final[dict[str, Any]] = {name: setting.default for name, setting in SETTINGS.items()}
-
-# Former settings: those that can no longer be turned off, and those that have a replacement.
-FIXED: Final = frozenset({"SESSIONS", "DOWNLOAD_LINKS", "REVOKE_ON_PASSWORD_CHANGE", "CONNECTION_INFO"})
-REPLACED: Final = {
-    "SERVER_NAME": "SERVER['name']",
-    "SERVER_TITLE": "SERVER['title']",
-    "SERVER_VERSION": "SERVER['version']",
-    "SERVER_ICON": "SERVER['icon']",
-    "SERVER_DESCRIPTION": "SERVER['description']",
-    "SERVER_WEBSITE": "SERVER['website']",
-    "SERVER_CARD": "SERVER['card']",
-    "CALL_RATE": "RATES['calls']",
-    "COMPLETION_RATE": "RATES['completions']",
-    "UPLOAD_RATE": "RATES['uploads']",
-    "REGISTRATION_RATE": "RATES['registrations']",
-    "REGISTRATION_TOTAL_RATE": "RATES['registrations_total']",
-    "CLIENT_DOCUMENT_RATE": "RATES['documents']",
-    "TOKEN_REFUSAL_RATE": "RATES['refusals']",
-    "BLOCKED_CLIENT_HOSTS": "CLIENT_DOCUMENTS['blocked']",
-    "PRIVATE_CLIENT_HOSTS": "CLIENT_DOCUMENTS['private']",
-    "CLIENT_DOCUMENT_CA": "CLIENT_DOCUMENTS['ca']",
-    "CLIENT_DOCUMENT_PROXY": "CLIENT_DOCUMENTS['proxy']",
-    "OPENTELEMETRY": "TELEMETRY['opentelemetry']",
-    "PROMETHEUS": "TELEMETRY['prometheus']",
-    "METRICS_TOKEN": "TELEMETRY['metrics_token']",
-    "SQL_COMMENTS": "TELEMETRY['sql_comments']",
-    "CALL_LOG_DAYS": "CALL_LOG['days']",
-    "CHANNEL_LAYER": "EVENTS",
-    "MAX_UPLOAD_BYTES": "MAX_FILE_BYTES",
-    "MAX_BODY_BYTES": "Django's own DATA_UPLOAD_MAX_MEMORY_SIZE",
-    "MAX_QUERY_COST": "middleware in CALL_MIDDLEWARE, see docs/deployment.md",
-    "CONNECTED_EMAIL": "a receiver of the signal client_connected, see docs/consent.md",
-    "CHATGPT_TOOLS": "site.add_chatgpt_tools() in an mcp.py",
-}
