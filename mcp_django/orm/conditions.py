@@ -310,7 +310,8 @@ class Applied(Filter):
 class Quantified(Filter):
     """A condition on how many related rows pass all of ``parts``: some, none, every one, or a count.
 
-    ``link`` is the relation. With ``count``, the number is compared by ``lookup`` with ``values``.
+    ``link`` is the relation. With ``count``, the number is compared by ``lookup`` with ``values``. ``is_path`` says
+    that the client wrote "some" as a path, which can share its row with others.
     """
 
     link: Link
@@ -318,6 +319,7 @@ class Quantified(Filter):
     parts: tuple[Filter, ...]
     lookup: str = ""
     values: tuple[int, ...] = ()
+    is_path: bool = False
     is_on_related: ClassVar[bool] = True
 
     @property

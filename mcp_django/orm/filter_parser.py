@@ -40,6 +40,7 @@ from .conditions import (
     in_fixed_order,
     left_open,
 )
+from .conditions_on_one_row import all_of, on_one_row
 from .field_comparisons import aggregate_in, aggregate_value, is_field, other_value
 from .fields import FieldPath, kind_of, parse_integer
 from .lookups import MAX_VALUES, OF_PARTS, PARTS, is_dated, parse_condition
@@ -56,6 +57,8 @@ MAX_TEXT: Final = 200
 JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
 # Members of an object that spells out one condition.
 SPELT_OUT: Final = frozenset({"field", "value"})
+# Words before an object of lookups that must not hold.
+DENIALS: Final = frozenset({"not", "$not"})
 COUNT_FIELD: Final[Any] = IntegerField()
 # Names of the argument itself: some clients write the filters within one of them.
 WRAPPERS: Final = frozenset({"filters", "filter", "where", "conditions"})
@@ -149,7 +152,8 @@ class FilterReader(FilterSuggestions):
                         found += self._spelt_otherwise(name, value, depth)
             if source is not None:
                 applied.setdefault(source, {})[name] = self._values(source, name, value)
-        return in_fixed_order([*found, *(Applied(source, values) for source, values in applied.items())])
+        found += (Applied(source, values) for source, values in applied.items())
+        return on_one_row(self.model, found) if len(found) > 1 else tuple(found)
 
     def _spelt_otherwise(self, name: str, value: Any, depth: int) -> Sequence[Filter]:
         """Parse a filter whose name is not a field: an alternative spelling, or a path to a field of a related row."""
@@ -161,14 +165,16 @@ class FilterReader(FilterSuggestions):
             pass
         return [self._behind(name, value, depth)]
 
-    def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Junction:
+    def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Filter:
         value = json_or_text(value)
         self._check_depth(depth)
         items = [value] if connector == "not" or (connector == "and" and isinstance(value, dict)) else value
         if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not items:
             expected = f"an object such as {EXAMPLE}" if connector == "not" else f"a list of objects such as {EXAMPLE}"
             raise ToolError(f'"{connector}" takes {expected}. {MISSPELT}')
-        parts = [_all_of(self.read(item, depth + 1)) for item in items[: MAX_FILTERS + 1]]
+        parts = [all_of(self.read(item, depth + 1)) for item in items[: MAX_FILTERS + 1]]
+        if connector == "and":
+            return all_of(on_one_row(self.model, parts))
         return Junction(connector, in_fixed_order(parts))
 
     def _count(self) -> None:
@@ -187,7 +193,7 @@ class FilterReader(FilterSuggestions):
         link = self.model.link(name)
         target = self.find(name) if link is not None else None
         lookups = target.lookups if target is not None else ()
-        if lookups and all(key in lookups or lookup_meant(key, item, lookups) for key, item in value.items()):
+        if lookups and _has_lookups(value, lookups):
             return None
         return link if self.exposure.get_filter_fields(self.request) is None or target is not None else None
 
@@ -203,13 +209,13 @@ class FilterReader(FilterSuggestions):
         if rest == "isnull" or (not rest and value is None):
             inner, wanted = self, {"exists": value is False}
         elif not rest:
-            inner, wanted = self, {"some": {"pk": value}}
+            inner, wanted = self, {"pk": value}
         elif word in QUANTIFIERS and find_filter(link.related, word) is not None:
             # A field of this name takes precedence over the quantifier.
-            wanted = {"some": wanted}
+            return inner._of_path(link, wanted, depth)
         elif QUANTIFIERS.get(word.lower()) == "count" and lookup:
             inner, wanted = self, {"count": {lookup: value}}
-        elif not link.to_many and (column := without_value(rest, value)):
+        elif (column := without_value(rest, value)) and not link.to_many and not _is_through_list(link.related, column):
             # A related row that is hidden or does not exist has no values, so its column is null too.
             wanted = {"none": {f"{column}__isnull": False}}
         return inner._related(link, wanted, depth)
@@ -233,8 +239,13 @@ class FilterReader(FilterSuggestions):
                 quantifier, item = ("some" if item else "none", {}) if isinstance(item, bool) else (quantifier, item)
                 parts.append(Quantified(link, quantifier, self._of_related(link, item, depth)))
         if rest:
-            parts.append(Quantified(link, "some", self._of_related(link, rest, depth)))
-        return _all_of(in_fixed_order(parts)) if parts else Quantified(link, "some", ())
+            parts.append(self._of_path(link, rest, depth))
+        return all_of(in_fixed_order(parts)) if parts else Quantified(link, "some", ())
+
+    def _of_path(self, link: Link, given: Mapping[str, Any], depth: int) -> Quantified:
+        """Return the condition that some related row passes filters, which other paths may share with these."""
+        self._check_depth(depth)
+        return Quantified(link, "some", self._of_related(link, given, depth), is_path=True)
 
     def _of_related(self, link: Link, given: Any, depth: int) -> tuple[Filter, ...]:
         """Return the filters on the related rows."""
@@ -279,14 +290,15 @@ class FilterReader(FilterSuggestions):
             lookup = "in" if isinstance(value, list) and "in" in lookups else single
         # A null value means "isnull", without a declaration of "exact".
         is_known = lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups)
-        if not is_known and isinstance(value, dict) and lookup.lower() in ("not", "$not"):
+        if not is_known and isinstance(value, dict) and lookup.lower() in DENIALS:
             denied = self._conditions(name.rpartition("__")[0] if is_path else name, value)
-            return Junction("not", (_all_of(in_fixed_order(denied)),))
+            return Junction("not", (all_of(in_fixed_order(denied)),))
         meant = None if is_known else lookup_meant(lookup, value, lookups)
         if meant is not None:
             found = self._compared(name, path, lookups, meant.lookup, meant.value, part)
             return Junction("not", (found,)) if meant.is_denied else found
-        if not is_known and is_path and path.field.is_relation and self.open_link(name.partition("__")[0]):
+        root, _, rest = name.partition("__")
+        if not is_known and (is_path or rest) and path.field.is_relation and self.open_link(root):
             # The lookup may be a field of the related row.
             raise _Unknown
         return self._compared(name, path, lookups, lookup, value, part)
@@ -305,7 +317,6 @@ class FilterReader(FilterSuggestions):
             part, _, lookup = lookup.partition("__")
         if target is None or (target.path.expression is not None and self.source_named(name) is not None):
             # There is no such filter, or it is a computed value and the project has a filter of the same name.
-            self._count()
             raise _Unknown
         if part in target.lookups:
             return target.path, OF_PARTS, lookup, part, is_path
@@ -437,5 +448,24 @@ class FilterReader(FilterSuggestions):
         return found
 
 
-def _all_of(found: tuple[Filter, ...]) -> Filter:
-    return found[0] if len(found) == 1 else Junction("and", found)
+def _is_through_list(model: ModelAccess, path: str) -> bool:
+    """Return whether a path leads through several related rows before it ends."""
+    for name in path.split("__")[:-1]:
+        link = model.link(name)
+        if link is None:
+            return False
+        if link.to_many:
+            return True
+        model = link.related
+    return False
+
+
+def _has_lookups(given: Mapping[str, Any], lookups: Sequence[str]) -> bool:
+    """Return whether an object only holds lookups of a column, which ``not`` may deny."""
+    for key, item in given.items():
+        if key.lower() in DENIALS and isinstance(item, dict):
+            if not _has_lookups(item, lookups):
+                return False
+        elif key not in lookups and lookup_meant(key, item, lookups) is None:
+            return False
+    return True

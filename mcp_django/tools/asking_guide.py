@@ -28,6 +28,8 @@ All members of an object must hold. null is `isnull`, a list is `in`, a date wit
 
 - `{"or": [{..}, {..}], "not": {..}, "and": [{..}]}`
 - related rows: `{"orders": {"some": {"status": "paid"}}}`, `none`, `every`; without orders: `{"orders": {"none": {}}}`
+- paths on one list mean one row of it, also across `and` and `or`: `{"lines.product.name": "Oak",
+  "lines.quantity__gte": 4}` is one line with both; for two rows, write two `some` in `and`
 - their number: `{"orders": {"count__gte": 3}}`, `{"orders": {"count": 1, "where": {"status": "paid"}}}`
 - another field: `{"delivered_at__gt": {"field": "shipped_at", "plus": "3d"}}`, `{"field": "quantity*unit_price"}`
 - an aggregate of all rows: `{"total__gt": {"avg": "total", "where": {..}}}`; also median, min, max

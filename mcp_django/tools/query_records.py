@@ -230,7 +230,7 @@ class QueryRecords(RecordTool):
     name = "query_records"
     title = "Query records"
     description = (
-        "Find records: filter, search, sort, page. A foreign key comes as [pk, label]. "
+        "Find records. A foreign key comes as [pk, label]. "
         "Lookups: in, isnull, gt, gte, lt, lte, contains, icontains, startswith, endswith."
     )
     example: Mapping[str, Any] | None = {
@@ -246,6 +246,7 @@ class QueryRecords(RecordTool):
                 **FREE_OBJECT,
                 "description": (
                     "or: [{..}], not: {..}; orders: {some|none|every: {..}} or {count__gte: 2}; "
+                    "lines.a, lines.b: one line; "
                     "total__gt: {field: paid, plus: 5} or {avg: total}; dates as today-30d, last month"
                 ),
             },
@@ -253,7 +254,7 @@ class QueryRecords(RecordTool):
             "ordering": {**NAMES, "description": "-field: descending"},
             "fields": {**NAMES, "description": "Columns, also customer.name, admin_url"},
             "limit": {"type": "integer", "description": "1-200, default 20"},
-            "cursor": {"type": "string", "description": "next_cursor, until it is absent"},
+            "cursor": {"type": "string", "description": "next_cursor, until absent"},
             "count": {"type": "boolean", "description": "Count all matches"},
         },
         "required": ["model"],

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 
-from mcp_django import ModelExposure
+from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
+from tests.behaviour.drawn_paths import PATHS, DrawnPaths, Leaf
 from tests.cases import drawn
 from tests.factories import make_superuser, new_book
 from tests.library import reader, site_with
@@ -79,6 +80,7 @@ class Zoo:
         self.loans = list(Loan.objects.all())
         self.authors = list(Author.objects.all())
         self.tags = {book.pk: [tag.name for tag in book.tags.all()] for book in self.books}
+        self.tag_keys = {tag.name: tag.pk for tag in tags}
         self.by_pk = {book.pk: book for book in self.books}
 
     def request(self) -> MCPRequest:
@@ -117,6 +119,16 @@ class Zoo:
     def tags_of(self, book: Book) -> list[str]:
         return [name for name in self.tags[book.pk] if self.sees(name)]
 
+    def steps(self) -> dict[str, Callable[[Any], list[Any]]]:
+        """Return what leads from one row to the related rows, by the name of the relation."""
+        return {
+            "author": lambda book: [found] if (found := self.author_of(book)) is not None else [],
+            "book": lambda loan: [found] if (found := self.book_of(loan)) is not None else [],
+            "books": self.books_of,
+            "loans": self.loans_of,
+            "tags": self.tags_of,
+        }
+
 
 @pytest.fixture(params=["all rows", "hidden rows"])
 def zoo(request: pytest.FixtureRequest) -> Zoo:
@@ -135,8 +147,8 @@ COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 class Drawing:
     """Draws filters with the test in Python that each stands for."""
 
-    def __init__(self, zoo: Zoo, seed: int) -> None:
-        self.zoo, self.draw = zoo, random.Random(seed)
+    def __init__(self, zoo: Zoo, seed: int, *, is_declared: bool = False) -> None:
+        self.zoo, self.draw, self.is_declared = zoo, random.Random(seed), is_declared
 
     def value(self, name: str) -> Any:
         values: dict[str, Sequence[Any]] = {
@@ -159,7 +171,7 @@ class Drawing:
         return {f"{name}__{word}": written}, passes
 
     def of_book(self, depth: int) -> tuple[dict[str, Any], Test]:
-        kind = self.draw.randrange(11 if depth else 5)
+        kind = self.draw.randrange(13 if depth else 5)
         if kind < 3:
             name = self.draw.choice(["pages", "price", "rating", "published"])
             return self.compared(name, lambda book: getattr(book, name))
@@ -188,10 +200,12 @@ class Drawing:
             name = self.draw.choice(NAMES)
             tags = self.zoo.tags_of
             return self.quantified("tags", tags, ({"name": name}, lambda tag: tag == name))
+        if kind < 11:
+            return self.paths("book")
         return self.joined(self.of_book, depth)
 
     def of_loan(self, depth: int) -> tuple[dict[str, Any], Test]:
-        kind = self.draw.randrange(5 if depth > 0 else 2)
+        kind = self.draw.randrange(6 if depth > 0 else 2)
         if kind < 2:
             name = self.draw.choice(NAMES[:3])
             return {"borrower": name}, lambda loan: loan.borrower == name
@@ -208,16 +222,48 @@ class Drawing:
                 return book is not None and book.published is not None and book.published < day
 
             return {"book.published__lt": day.isoformat()}, passes
+        if kind == 4:
+            return self.paths("loan")
         return self.joined(self.of_loan, depth)
 
     def of_author(self, depth: int) -> tuple[dict[str, Any], Test]:
-        kind = self.draw.randrange(4 if depth > 0 else 1)
+        kind = self.draw.randrange(6 if depth > 0 else 1)
         if kind == 0:
             chosen = self.draw.sample(NAMES, 2)
             return {"name__in": chosen}, lambda author: author.name in chosen
         if kind < 3:
             return self.quantified("books", self.zoo.books_of, self.of_book(depth - 1))
+        if kind < 5:
+            return self.paths("author")
         return self.joined(self.of_author, depth)
+
+    def paths(self, model: str) -> tuple[dict[str, Any], Test]:
+        """Draw conditions on paths through lists, which hold for one row of each list."""
+        return DrawnPaths(self.draw, self.zoo.steps(), self.leaf).drawn(PATHS[model], 2)
+
+    def leaf(self, kind: str) -> Leaf:
+        """Draw a condition on a row at the end of a path."""
+        name = self.draw.choice(NAMES)
+        if kind == "tag":
+            keys = self.zoo.tag_keys
+            number = self.draw.randrange(3)
+            if number == 0:
+                return "", keys[name], lambda tag: tag == name
+            if number == 1 and not self.is_declared:
+                return "name__ne", name, lambda tag: tag != name
+            return "name", name, lambda tag: tag == name
+        if kind == "loan":
+            if self.draw.randrange(2):
+                day = self.draw.choice(DAYS)
+                return "due__gte", day.isoformat(), lambda loan: loan.due.date() >= day
+            return "borrower", name, lambda loan: loan.borrower == name
+        if self.draw.randrange(5) == 0:
+            is_null = self.draw.choice([True, False])
+            return "rating__isnull", is_null, lambda book: (book.rating is None) == is_null
+        field = self.draw.choice(["pages", "price", "rating", "published"])
+        given, test = self.compared(field, lambda book: getattr(book, field))
+        [(key, value)] = given.items()
+        return key, value, test
 
     def quantified(
         self, name: str, related: Callable[[Any], list[Any]], inner: tuple[dict[str, Any], Test]
@@ -251,6 +297,13 @@ class Drawing:
         return label, *of_model[label](3)
 
 
+@pytest.fixture(autouse=True)
+def deep_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow questions that are larger than those of clients: trees of paths of several hops."""
+    monkeypatch.setattr("mcp_django.orm.filter_parser.MAX_DEPTH", 20)
+    monkeypatch.setattr("mcp_django.orm.filter_parser.MAX_FILTERS", 200)
+
+
 def test_filters_find_what_python_finds(zoo: Zoo) -> None:
     request, found_some = zoo.request(), 0
     for number in range(QUESTIONS):
@@ -260,6 +313,51 @@ def test_filters_find_what_python_finds(zoo: Zoo) -> None:
         assert sorted(row[0] for row in found["rows"]) == expected, (number, label, filters)
         found_some += bool(expected)
     assert found_some > QUESTIONS / 4
+
+
+@pytest.mark.parametrize("label", ["testapp.book", "testapp.author", "testapp.loan"])
+def test_paths_on_one_list_mean_one_row_of_it(zoo: Zoo, label: str) -> None:
+    request, model, found_some = zoo.request(), label.partition(".")[2], 0
+    for number in range(QUESTIONS):
+        filters, passes = Drawing(zoo, 200_000 + number).paths(model)
+        found = call(QueryRecords(), request, model=label, filters=filters, fields=["pk"], limit=200)
+        expected = sorted(row.pk for row in zoo.rows(label) if passes(row))
+        assert sorted(row[0] for row in found["rows"]) == expected, (number, label, filters)
+        found_some += bool(expected)
+    assert found_some > QUESTIONS / 4
+
+
+NUMBERS = [*COMPARED, "isnull"]
+DECLARED: dict[str, dict[str, list[str]]] = {
+    "author": {f"books__{name}": NUMBERS for name in ("pages", "price", "rating", "published")},
+    "book": {
+        "loans__borrower": ["exact"],
+        "loans__due": ["gte"],
+        "tags": ["exact"],
+        "tags__name": ["exact", "in"],
+    },
+}
+FIRST_HOPS = {"author": [(("books",), "book")], "book": [(("loans",), "loan"), (("tags",), "tag")]}
+
+
+@pytest.mark.parametrize("model", [Author, Book])
+def test_declared_paths_on_one_list_mean_one_row_of_it(zoo: Zoo, model: type[Model]) -> None:
+    name = str(model._meta.model_name)
+    site = MCPSite()
+    for other, fields in {Author: ["name"], Book: FIELDS, Loan: ["book", "borrower", "due"], Tag: ["name"]}.items():
+        exposure = ModelExposure
+        if zoo.hides and other is not Loan:
+            exposure = VisibleBook if other is Book else Visible
+        declared = {"filter_fields": DECLARED[name]} if other is model else {}
+        site.register(other, exposure, fields=fields, **declared)
+    request = reader(make_superuser(), site)
+    for number in range(QUESTIONS):
+        drawing = Drawing(zoo, 300_000 + number, is_declared=True)
+        paths = DrawnPaths(drawing.draw, zoo.steps(), drawing.leaf, is_declared=True)
+        filters, passes = paths.drawn(FIRST_HOPS[name], 2)
+        found = call(QueryRecords(), request, model=f"testapp.{name}", filters=filters, fields=["pk"], limit=200)
+        expected = sorted(row.pk for row in zoo.rows(f"testapp.{name}") if passes(row))
+        assert sorted(row[0] for row in found["rows"]) == expected, (number, filters)
 
 
 MEASURES: dict[str, Callable[[list[Book]], Any]] = {
@@ -364,8 +462,7 @@ LEAVES: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("hides", [False, True])
-def test_or_is_the_union_and_not_the_complement(hides: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.orm.filter_parser.MAX_DEPTH", 6)
+def test_or_is_the_union_and_not_the_complement(hides: bool) -> None:
     Zoo(hides=hides)
     draw = random.Random(5)
     users = [User.objects.create_user(name, last_name=name, email="a@b.c") for name in NAMES[1:]]

@@ -352,3 +352,80 @@ def test_a_path_leads_to_a_field_that_is_called_as_the_number_is(
     monkeypatch.setitem(QUANTIFIERS, "pages", "count")  # type: ignore[arg-type]
     assert [found(*path) for path in paths] == expected
     assert found("testapp.author", {"books": {"pages__gte": 2}}) == numbered
+
+
+@pytest.fixture
+def two_books_each(db: None) -> MCPRequest:
+    """Return a request of one who sees two authors with the same values, on one book and on two."""
+    for name, books in {"together": [(1, 5.0), (2, 1.0)], "apart": [(1, 1.0), (2, 5.0)]}.items():
+        author = make_author(name)
+        for pages, rating in books:
+            Loan.objects.create(
+                book=make_book("a book", author=author, pages=pages, rating=rating),
+                borrower=f"reader of {rating}",
+                due=datetime(2024, pages, 1, tzinfo=UTC),
+            )
+    return reader(make_superuser(), site_with(Author, Book, Loan, Tag))
+
+
+PAGES, RATING = {"pages": 1}, {"rating": 5.0}
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"books.pages": 1, "books.rating": 5.0},
+        {"books__pages": 1, "books__rating__gte": 5.0},
+        {"books.pages": {"exact": 1}, "books__rating": {"gte": 5.0}},
+        {"books": PAGES, "books.rating": 5.0},
+        {"books": {**PAGES, **RATING}},
+        {"books": {"some": {**PAGES, **RATING}}},
+        {"and": [{"books.pages": 1}, {"books.rating": 5.0}]},
+        [{"field": "books.pages", "value": 1}, {"field": "books.rating", "operator": ">=", "value": 5.0}],
+        {"books.pages": 1, "and": [{"books": RATING}]},
+        {"books.pages": 1, "or": [{"books.rating": 5.0}, {"books.pages": 7}]},
+        {"books.pages": 1, "or": [{"books.rating": 5.0}, {"name": "nobody"}]},
+        {"or": [{"books.pages": 1, "books.rating": 5.0}, {"name": "nobody"}]},
+        {"not": {"not": {"books.pages": 1, "books.rating": 5.0}}},
+        {"books.loans.borrower": "reader of 5.0", "books.loans.due__lt": "2024-01-15"},
+        {"books": {"loans.borrower": "reader of 5.0"}, "books.loans": {"due__lt": "2024-01-15"}},
+        {"books.loans.borrower": "reader of 5.0", "books.pages": 1},
+    ],
+    ids=str,
+)
+def test_paths_on_one_list_mean_the_same_row(two_books_each: MCPRequest, filters: Any) -> None:
+    asked = {"model": "testapp.author", "filters": filters}
+    assert names_of(two_books_each, "testapp.author", filters) == ["together"]
+    assert call(AggregateRecords(), two_books_each, **asked, aggregates=["count"])["rows"] == [[1]]
+    where = {"function": "count", "where": filters, "as": "those"}
+    if isinstance(filters, dict):
+        assert call(AggregateRecords(), two_books_each, model="testapp.author", aggregates=[where])["rows"] == [[1]]
+    # The same behind a foreign key.
+    behind = filters if isinstance(filters, dict) else {"and": filters}
+    found = call(QUERY, two_books_each, model="testapp.book", filters={"author": behind}, fields=["author"])["rows"]
+    assert {row[-1][1] for row in found} == {"together"}
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"and": [{"books": {"some": PAGES}}, {"books": {"some": RATING}}]},
+        {"books": {"some": PAGES}, "books.rating": 5.0},
+        {"or": [{"books.pages": 1}, {"books.rating": 5.0}]},
+        {"books.pages": 1, "not": {"books.rating": 7.0}},
+    ],
+    ids=str,
+)
+def test_each_some_has_a_row_of_its_own(two_books_each: MCPRequest, filters: Any) -> None:
+    assert names_of(two_books_each, "testapp.author", filters) == ["apart", "together"]
+
+
+def test_many_alternatives_on_one_list_are_refused(two_books_each: MCPRequest) -> None:
+    three = {"or": [{"books.pages": 1}, {"name": "a"}, {"name": "b"}]}
+    message = refusal(QUERY, two_books_each, model="testapp.author", filters={"and": [three] * 4})
+    assert 'put them into one {"some": {..}}' in message
+
+
+def names_of(request: MCPRequest, label: str, filters: Any) -> list[str]:
+    rows = call(QUERY, request, model=label, filters=filters, fields=["name"])["rows"]
+    return sorted(row[-1] for row in rows)

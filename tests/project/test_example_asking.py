@@ -76,7 +76,7 @@ def test_the_examples_find_something(client, call):
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_the_filters_of_the_table_work(client, text):
-    assert len(FILTERS) == 6
+    assert len(FILTERS) == 8
     answered(client, "query_records", model="shop.customer", filters=json.loads(text))
 
 
