@@ -23,6 +23,7 @@ from django.urls import URLPattern
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .functions.declared_functions import Declared, Unread, look
+from .schema.accounts import is_account
 from .schema.secrets import has_secret_key
 from .signals import models_registered
 
@@ -88,10 +89,7 @@ def is_open(model: type[Model]) -> bool:
     # Some projects register a page of settings with the admin as if it were a model: it has no rows.
     if not isinstance(model, ModelBase) or model._meta.app_label in CLOSED_APPS:
         return False
-    # settings.py may import this module, and a model cannot be imported before the apps are loaded.
-    from django.contrib.sessions.base_session import AbstractBaseSession
-
-    return not issubclass(model, AbstractBaseSession) and not has_secret_key(model)
+    return not is_account(model) and not has_secret_key(model)
 
 
 def _may_write(request: MCPRequest) -> bool:

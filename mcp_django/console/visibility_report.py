@@ -24,6 +24,7 @@ from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
 from ..protocol.versions import MODERN
 from ..rest.tools import ViewSetTool
+from ..schema.accounts import gives_rights
 from ..schema.secrets import is_sensitive
 from ..server.methods import METHODS
 from ..signin import SERVICE_ACCOUNT
@@ -364,6 +365,8 @@ def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[s
             reason = _("exclude names it")
         elif item.name not in declared and is_sensitive(item.name, exposure.model):
             reason = _("its name looks like a secret: list it in fields to show it")
+        elif item.name not in declared and gives_rights(item.name, exposure.model):
+            reason = _("it gives rights: list it in fields to show it")
         elif item.name not in declared:
             reason = _("it is not in fields or not on this user's admin page")
         elif (related := item.related_model) is not None and access_of(request).exposure_of(related) is None:

@@ -18,7 +18,7 @@ from ..context.admin_page_and_language import PAGE_FIELDS, asks_where, at_page, 
 from ..exposures.model_exposure import FIELD_HOOKS, FORM_HOOKS, ExposureOptions, Listing, ModelExposure
 from ..exposures.querysets import filterable, gives_every_row
 from ..runtime.failing_hooks import call_hook
-from ..schema.secrets import is_sensitive
+from ..schema.accounts import is_withheld
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -87,7 +87,7 @@ class AdminOptions(ExposureOptions):
             return super().form_only_fields(request, obj)
         closed = {*exposure.exclude, *exposure.get_readonly_fields(request, obj), *exposure.get_fields(request, obj)}
         names = (name for name in exposure.page_fields(request, obj) if isinstance(name, str) and name not in closed)
-        return [name for name in names if not is_sensitive(name, exposure.model)]
+        return [name for name in names if not is_withheld(name, exposure.model)]
 
     @cached_property
     def has_stable_queryset(self) -> bool:
@@ -245,7 +245,7 @@ class AdminExposure(ModelExposure):
 
     def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
         names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
-        return self.options.with_primary_key(name for name in names if not is_sensitive(name, self.model))
+        return self.options.with_primary_key(name for name in names if not is_withheld(name, self.model))
 
     def _names_of_any_row(self, request: MCPRequest) -> list[str]:
         """Return the admin exposure's fields on the page of an empty row, or those that all sample rows show."""

@@ -32,7 +32,8 @@ from ..orm.columns import Column, resolve_column
 from ..orm.compiled_queries import first_rows
 from ..orm.row_reading import show_rows
 from ..runtime.failing_hooks import call_hook
-from ..schema.secrets import clean_text, is_sensitive
+from ..schema.accounts import is_withheld
+from ..schema.secrets import clean_text
 from .page_requests import as_page
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class PageInlines:
             if own.options.has_allow_list:
                 allowed = own.get_fields(request)
                 names = [name for name in names if name in allowed]
-        kept = [name for name in names if name not in closed and not is_sensitive(name, admin.model)]
+        kept = [name for name in names if name not in closed and not is_withheld(name, admin.model)]
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:

@@ -19,7 +19,7 @@ from django.db.models import BinaryField, JSONField, Model, QuerySet, TextField
 from django.forms import ModelForm, modelform_factory
 
 from ..conf import settings
-from ..schema.secrets import is_sensitive
+from ..schema.accounts import is_withheld
 from .querysets import filterable, gives_every_row
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ExposureOptions:
         exposure = self.exposure
         names = exposure.fields or ()
         if names == "__all__":
-            names = [item.name for item in exposure.opts.concrete_fields if not is_sensitive(item.name, exposure.model)]
+            names = [item.name for item in exposure.opts.concrete_fields if not is_withheld(item.name, exposure.model)]
         return self.with_primary_key(name for name in names if name not in exposure.exclude)
 
     @cached_property
@@ -120,7 +120,7 @@ class ExposureOptions:
         exposure, form = self.exposure, self.exposure.form or self.exposure.model_admin.form
         closed = {*self.model_fields, *exposure.exclude, *exposure.get_readonly_fields(request, obj)}
         own = (name for name in form.declared_fields if name not in closed)
-        return [name for name in own if not is_sensitive(name, exposure.model)]
+        return [name for name in own if not is_withheld(name, exposure.model)]
 
     # Rows
 

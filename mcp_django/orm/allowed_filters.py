@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel
 
-from ..schema.secrets import is_sensitive
+from ..schema.accounts import is_withheld
 from .access import MAX_NAME, ModelAccess
 from .columns import Column, resolve_column
 from .conditions import COMPARISONS
@@ -146,7 +146,7 @@ def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
     An exposure with ``fields`` of its own has already said what callers may know of a row.
     """
     exposure = model.exposure
-    if exposure.fields is not None or name in exposure.exclude or is_sensitive(name, exposure.model):
+    if exposure.fields is not None or name in exposure.exclude or is_withheld(name, exposure.model):
         return False
     column = resolve_column(exposure, name)
     if column is None or not column.is_plain or column.field.model is not exposure.model:

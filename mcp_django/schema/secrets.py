@@ -25,7 +25,8 @@ MAX_NAME: Final = 200
 # Takes the place of a secret in JSON.
 HIDDEN: Final = "<hidden>"
 _SENSITIVE: Final = re.compile(
-    r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh"
+    r"(?:^|_)(?:pass(?:word|wd|phrase|code)s?[0-9]*|pwd[0-9]*|secrets?|tokens?|jwts?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt"
+    r"|hash|p256dh|(?:seed|recovery|mnemonic)_?(?:phrase|words?)s?|mnemonic|connection_?(?:string|ur[il])s?|dsn"
     r"|credentials?|session_?data|hashed_?(?:key|code)|(?:key|code)_?digest"
     r"|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery|backup|cert(?:ificate)?|client"
     r"|webhook|hmac|master|activation|verification|confirm(?:ation)?|reset|login|ping|feed|ical|invit(?:e|ation)"
@@ -102,10 +103,20 @@ def secret_columns(model: type[Model]) -> tuple[str, ...]:
     return tuple(field.attname for field in texts if is_sensitive(field.name, field.model))
 
 
+def is_of_credentials(model: type[Model]) -> bool:
+    """Return whether a model's name says that its rows are secrets, such as ``Authenticator`` or ``APIToken``."""
+    words = _words(model)
+    return bool(_HOLDER.search(words) or _SENSITIVE.search(words))
+
+
+def _words(model: type[Model]) -> str:
+    return _CAMEL.sub("_", model._meta.object_name or "").lower()
+
+
 def _holds_credentials(model: type[Model], name: str) -> bool:
-    words = _CAMEL.sub("_", model._meta.object_name or "").lower()
-    if _HOLDER.search(words) or _SENSITIVE.search(words):
+    if is_of_credentials(model):
         return True
+    words = _words(model)
     if name in ("code", "key") and _SENT.search(words) and is_long(_field(model, name)):
         return True
     fields = model._meta.concrete_fields

@@ -11,7 +11,7 @@ from django.db import DatabaseError, models
 
 from ...context.request import local_request
 from ...emulation.admin_exposure import AdminExposure
-from ...schema.secrets import is_sensitive
+from ...schema.accounts import is_withheld
 from ...sites import site
 from ..command_arguments import no_tables
 
@@ -67,7 +67,7 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 
 def _exposure(model: type[models.Model]) -> str:
     """Generate a model's class in the new ``mcp.py``: from its ``ModelAdmin`` if it has one, else from its fields."""
-    shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
+    shown = [field for field in _fields(model) if not is_withheld(field.name, model)]
     known = site.admin_site._registry.get(model) if site.admin_site is not None else None
     base = "ModelExposure" if known is None else "AdminExposure"
     lines = [f"@mcp.register({model.__name__})", f"class {model.__name__}Exposure(mcp.{base}):"]
@@ -81,7 +81,7 @@ def _exposure(model: type[models.Model]) -> str:
             lines.append(f'    ordering = ["-{model._meta.pk.name}"]' if is_simple else "    ordering = []")
     left_out = [field.name for field in _fields(model) if field not in shown]
     if left_out:
-        lines.append(f"    # Left out, because their names look like secrets: {', '.join(left_out)}")
+        lines.append(f"    # Left out, because they give rights or their names look like secrets: {', '.join(left_out)}")
     return "\n".join(lines) + "\n"
 
 

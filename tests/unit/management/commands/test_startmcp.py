@@ -88,7 +88,7 @@ class ShelfExposure(mcp.ModelExposure):
         "is_full": ["exact"],
     }
     ordering = ["-id"]
-    # Left out, because their names look like secrets: api_key
+    # Left out, because they give rights or their names look like secrets: api_key
 
 
 @mcp.register(Thing)
