@@ -23,8 +23,7 @@ from django.urls import URLPattern
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .functions.declared_functions import Declared, Unread, look
-from .schema.accounts import is_account
-from .schema.secrets import has_secret_key
+from .schema.secrets import has_secret_key, is_account
 from .signals import models_registered
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from ..orm.lookups import declared_lookups, usual_lookups
 from ..orm.ordering import declared_ordering, is_served
 from ..problems import nearest
 from ..routing import mounted_sites
-from ..schema.accounts import gives_rights
-from ..schema.secrets import is_drawn, is_long, is_sensitive
+from ..schema.secrets import gives_rights, is_drawn, is_long, is_sensitive
 from ..sites import HISTORY, MCPSite, site
 from .check_rules import Check, check, problem
 
@@ -300,7 +299,9 @@ def _check_fields(exposure: ModelExposure) -> Iterator[CheckMessage]:
             text = f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who can view "
             yield problem("W013", f"{text}{exposure.label}.", obj=where)
         elif gives_rights(name, exposure.model) and name not in exposure.readonly_fields:
-            text = f"{where.__name__}.fields names {name!r}: who can change {exposure.label} through it can give rights."
+            text = (
+                f"{where.__name__}.fields names {name!r}: who can change {exposure.label} through it can give rights."
+            )
             yield problem("W052", text, f'Put "{name}" into readonly_fields, or leave it out.', where)
 
 

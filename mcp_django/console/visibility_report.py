@@ -24,8 +24,7 @@ from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
 from ..protocol.versions import MODERN
 from ..rest.tools import ViewSetTool
-from ..schema.accounts import gives_rights
-from ..schema.secrets import is_sensitive
+from ..schema.secrets import gives_rights, is_sensitive
 from ..server.methods import METHODS
 from ..signin import SERVICE_ACCOUNT
 from ..sites import MCPSite, is_open

@@ -18,7 +18,7 @@ from ..context.admin_page_and_language import PAGE_FIELDS, asks_where, at_page, 
 from ..exposures.model_exposure import FIELD_HOOKS, FORM_HOOKS, ExposureOptions, Listing, ModelExposure
 from ..exposures.querysets import filterable, gives_every_row
 from ..runtime.failing_hooks import call_hook
-from ..schema.accounts import is_withheld
+from ..schema.secrets import is_withheld
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest

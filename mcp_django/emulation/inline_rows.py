@@ -32,8 +32,7 @@ from ..orm.columns import Column, resolve_column
 from ..orm.compiled_queries import first_rows
 from ..orm.row_reading import show_rows
 from ..runtime.failing_hooks import call_hook
-from ..schema.accounts import is_withheld
-from ..schema.secrets import clean_text
+from ..schema.secrets import clean_text, is_withheld
 from .page_requests import as_page
 
 if TYPE_CHECKING:

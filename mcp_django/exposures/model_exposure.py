@@ -19,7 +19,7 @@ from django.db.models import BinaryField, JSONField, Model, QuerySet, TextField
 from django.forms import ModelForm, modelform_factory
 
 from ..conf import settings
-from ..schema.accounts import is_withheld
+from ..schema.secrets import is_withheld
 from .querysets import filterable, gives_every_row
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel
 
-from ..schema.accounts import is_withheld
+from ..schema.secrets import is_withheld
 from .access import MAX_NAME, ModelAccess
 from .columns import Column, resolve_column
 from .conditions import COMPARISONS

@@ -1,6 +1,7 @@
 """Secrets: fields that hold a credential by their name, and texts that look like one; both are shown to nobody.
 
-An exposure that names such a field itself still shows it.
+Also models of accounts: users, what they sign in with, and the fields that give them rights. A site exposes such a
+model only if a project registers it. An exposure that names a field itself still shows it.
 """
 
 import re
@@ -8,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from django.conf import settings
 from django.core.exceptions import FieldDoesNotExist
+from django.core.signals import setting_changed
 from django.db.models import (
     BooleanField,
     CharField,
@@ -20,6 +23,8 @@ from django.db.models import (
     TextField,
     URLField,
 )
+from django.db.models.base import ModelBase
+from django.dispatch import receiver
 
 MAX_NAME: Final = 200
 # Takes the place of a secret in JSON.
@@ -128,6 +133,105 @@ def _holds_credentials(model: type[Model], name: str) -> bool:
     # The model has an e-mail address, and whether it is confirmed.
     done = any(isinstance(field, _HARMLESS) and _DONE.search(field.name) for field in fields)
     return done and any(isinstance(field, EmailField) for field in fields)
+
+
+# Accounts
+
+# Packages whose models hold what people and programs sign in with, and so do models that are derived from theirs.
+SIGN_IN_PACKAGES: Final = (
+    *("allauth", "django.contrib.auth", "django.contrib.sessions", "django_otp", "knox", "mfa", "oauth2_provider"),
+    *("passkeys", "rest_framework.authtoken", "rest_framework_api_key", "rest_framework_simplejwt", "social_django"),
+    *("two_factor", "webauthn"),
+)
+# Names of fields of users that give rights, whatever their types.
+RIGHTS: Final = frozenset(
+    {"groups", "is_admin", "is_staff", "is_superuser", "password", "permissions", "user_permissions"}
+)
+# Names of fields that say whether an address was confirmed, and that identify an account elsewhere.
+CONFIRMED: Final = frozenset({"activated", "confirmed", "is_confirmed", "is_verified", "validated", "verified"})
+IDENTIFIER: Final = frozenset({"external_id", "identifier", "openid", "sub", "subject", "uid"})
+
+
+@lru_cache(maxsize=2048)
+def is_account(model: type[Model]) -> bool:
+    """Return whether a model holds users, what they sign in with, or their rights."""
+    opts = model._meta
+    # A table that links two models belongs to the one that declares the relation.
+    owner: Any = opts.auto_created
+    if isinstance(owner, ModelBase):
+        return is_account(owner)
+    if any(_is_of_package(base.__module__) for base in model.__mro__) or is_user(model):
+        return True
+    fields = {field.name: field for field in opts.concrete_fields}
+    related = [field.related_model for field in fields.values() if field.is_relation and field.related_model]
+    if any(issubclass(other, _of_auth("Permission")) for other in related):
+        return True
+    if is_of_credentials(model) and any(is_sensitive(name, model) for name in fields):
+        return True
+    if not any(map(is_user, related)):
+        return False
+    confirmed = any(name in CONFIRMED and isinstance(fields[name], (BooleanField, DateField)) for name in fields)
+    has_address = any(isinstance(field, EmailField) for field in fields.values())
+    return (confirmed and has_address) or ("provider" in fields and not IDENTIFIER.isdisjoint(fields))
+
+
+@lru_cache(maxsize=2048)
+def is_user(model: type[Model]) -> bool:
+    """Return whether the rows of a model are users."""
+    from django.contrib.auth.base_user import AbstractBaseUser
+
+    if issubclass(model, (AbstractBaseUser, *_of_auth("PermissionsMixin"))):
+        return True
+    labels = {other._meta.label_lower for other in (model, *model._meta.all_parents)}
+    return settings.AUTH_USER_MODEL.lower() in labels
+
+
+@lru_cache(maxsize=8192)
+def gives_rights(name: str, model: type[Model]) -> bool:
+    """Return whether a field of a user or group gives rights: ``is_superuser``, ``groups``, the password.
+
+    Relations to groups and permissions count, whatever their names.
+    """
+    if not is_user(model) and not issubclass(model, _of_auth("Group")):
+        return False
+    try:
+        field: Any = model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return name in RIGHTS
+    if field.is_relation and field.concrete and field.related_model is not None:
+        return issubclass(field.related_model, _of_auth("Group", "Permission")) or name in RIGHTS
+    return name in RIGHTS
+
+
+@lru_cache(maxsize=8192)
+def is_withheld(name: str, model: type[Model]) -> bool:
+    """Return whether callers get a field only if an exposure names it: it holds a secret, or gives rights."""
+    return is_sensitive(name, model) or gives_rights(name, model)
+
+
+@receiver(setting_changed)
+def _user_model_changed(*, setting: str, **kwargs: Any) -> None:
+    if setting == "AUTH_USER_MODEL":
+        for function in (is_account, is_user, gives_rights, is_withheld):
+            function.cache_clear()
+
+
+def _is_of_package(module: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in SIGN_IN_PACKAGES)
+
+
+def _of_auth(*names: str) -> tuple[type[Model], ...]:
+    """Return classes of Django's users, which can be imported once the apps are loaded; none if it is not installed."""
+    from django.apps import apps
+
+    if not apps.is_installed("django.contrib.auth"):
+        return ()
+    from django.contrib.auth import models
+
+    return tuple(getattr(models, name) for name in names)
+
+
+# Values in JSON
 
 
 def members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:

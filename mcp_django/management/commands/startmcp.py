@@ -11,7 +11,7 @@ from django.db import DatabaseError, models
 
 from ...context.request import local_request
 from ...emulation.admin_exposure import AdminExposure
-from ...schema.accounts import is_withheld
+from ...schema.secrets import is_withheld
 from ...sites import site
 from ..command_arguments import no_tables
 
@@ -81,7 +81,8 @@ def _exposure(model: type[models.Model]) -> str:
             lines.append(f'    ordering = ["-{model._meta.pk.name}"]' if is_simple else "    ordering = []")
     left_out = [field.name for field in _fields(model) if field not in shown]
     if left_out:
-        lines.append(f"    # Left out, because they give rights or their names look like secrets: {', '.join(left_out)}")
+        reason = "they give rights or their names look like secrets"
+        lines.append(f"    # Left out, because {reason}: {', '.join(left_out)}")
     return "\n".join(lines) + "\n"
 
 

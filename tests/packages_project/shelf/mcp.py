@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.db.models.base import ModelBase
 
 import mcp_django
-from mcp_django.schema.accounts import is_account
+from mcp_django.schema.secrets import is_account
 from mcp_django.sites import CLOSED_APPS
 
 for model in admin.site._registry:

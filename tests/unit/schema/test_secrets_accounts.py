@@ -16,7 +16,7 @@ from oauth2_provider.models import AbstractApplication
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.checks.declarations import _check_fields
-from mcp_django.schema.accounts import gives_rights, is_account, is_user
+from mcp_django.schema.secrets import gives_rights, is_account, is_user
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 from tests.testapp.models import Author
@@ -41,8 +41,12 @@ def text(**options: Any) -> Any:
     return models.CharField(max_length=200, **options)
 
 
+def to(model: type[models.Model]) -> Any:
+    return models.ForeignKey(model, models.CASCADE, related_name="+")
+
+
 def of_user() -> Any:
-    return models.ForeignKey(User, models.CASCADE, related_name="+")
+    return to(User)
 
 
 def made(name: str, /, *bases: type, **fields: Any) -> type[models.Model]:
@@ -61,7 +65,7 @@ ACCOUNTS = {
     "a child of the users": lambda: made("Employee", User, desk=text()),
     "another face of the groups": lambda: made("Team", Group),
     "who is in which group": lambda: User.groups.through,
-    "which permission somebody has": lambda: made("Grant", user=of_user(), right=models.ForeignKey(Permission, models.CASCADE)),
+    "which permission somebody has": lambda: made("Grant", user=of_user(), right=to(Permission)),
     "an address to sign in with": lambda: made(
         "Address", user=of_user(), mail=models.EmailField(), verified=models.BooleanField()
     ),
@@ -77,7 +81,7 @@ ACCOUNTS = {
 OTHERS = {
     "a reader of news": lambda: made("Subscriber", mail=models.EmailField(), verified=models.BooleanField()),
     "what is told of a user": lambda: made("Profile2", user=of_user(), bio=text(), mail=models.EmailField()),
-    "what belongs to a group": lambda: made("Paper", group=models.ForeignKey(Group, models.CASCADE), title=text()),
+    "what belongs to a group": lambda: made("Paper", group=to(Group), title=text()),
     "what a provider sends": lambda: made("Parcel", user=of_user(), provider=text(), weight=models.IntegerField()),
     "an invitation to a party": lambda: made("Invitation", user=of_user(), place=text()),
     "a type of tokens": lambda: made("TokenType", name=text()),
