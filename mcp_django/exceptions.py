@@ -81,6 +81,17 @@ class CallRefused(Exception):
         self.message, self.reason = message, reason
 
 
+class MiddlewareFailed(Exception):
+    """Exception: middleware of ``CALL_MIDDLEWARE`` failed around a call; ``has_run`` says that the call had ended.
+
+    ``told`` is the text for the caller, without the error's own."""
+
+    def __init__(self, name: str, has_run: bool) -> None:
+        super().__init__(f"{name} of CALL_MIDDLEWARE failed")
+        end = ", so nothing was done" if not has_run else " after the call: look at the data before you repeat it"
+        self.told = f"The project's CALL_MIDDLEWARE failed{end}."
+
+
 class Unreadable(ToolError):
     """One of the exceptions that tools raise: a row has an unreadable value, which a write could not leave as it is."""
 

@@ -52,7 +52,9 @@ PARITY_CASES = {PYTHON: "300", PYTHON_DJANGO6: "125"}
 PACKAGES = f"{postgresql.PACKAGES} tests/behaviour/test_packages_signin.py"
 # And a project with several databases.
 DATABASES = postgresql.DATABASES
-ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES}")
+# And one with a user model of its own, whose middleware gives people their role.
+ROLES = "--ds=tests.roles_project.settings --nomigrations tests/behaviour/test_roles.py"
+ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES} {ROLES}")
 ONE_DJANGO = postgresql.marked("one_django")
 EXAMPLE_WITHOUT = "--ds=example_project.settings " + " ".join(name for name in EXAMPLE_FILES if name not in ONE_DJANGO)
 
@@ -126,6 +128,7 @@ def parts(with_django6: bool, everything: bool = False, has_postgresql: bool = T
         if is_whole:
             yield pytest(f"Packages, {django}", python, PACKAGES, 1.1 if everything else 0.6, cases)
             yield pytest(f"Several databases, {django}", python, DATABASES, 0.1, cases)
+            yield pytest(f"Roles, {django}", python, ROLES, 0.2, cases)
 
 
 def quick() -> Iterator[Part]:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from inspect import isclass
 from typing import Any, Final
 
 from django.conf import settings as django_settings
@@ -20,9 +21,10 @@ from rest_framework.authentication import SessionAuthentication
 
 from ..conf import UNKNOWN_KEY, faults, settings
 from ..conf.defaults import DEFAULTS
-from ..context.call_middleware import keeps_caller, load_middleware
+from ..context.call_middleware import load_middleware
 from ..emulation.uploaded_files import upload_storage
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
+from ..runtime.middleware_source import is_missing, setters, traits_of, traits_of_name
 from .check_rules import Check, Rule, broken, check, problem
 from .declarations import CHECKS as DECLARATION_CHECKS
 from .declarations import DEPLOYMENT_CHECKS as DECLARATION_DEPLOYMENT_CHECKS
@@ -284,18 +286,30 @@ def check_call_middleware() -> Iterator[CheckMessage]:
             hint = "Name middleware as in MIDDLEWARE; it has to be sync_capable."
             yield problem("E049", f"CALL_MIDDLEWARE: {error}", hint)
     for name in django_settings.MIDDLEWARE if mounted() else ():
-        if name not in settings.CALL_MIDDLEWARE and _keeps_caller(name):
-            text = f"{name} seems to keep the current user, but does not see the user of MCP calls."
+        if name not in settings.CALL_MIDDLEWARE and traits_of_name(name).keeps_caller:
+            text = f"{name} keeps the current user, but does not see the user of MCP calls."
             yield problem(
-                "W048", text, f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"], if its user matters: [..., "{name}"].'
+                "W048", text, f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"], if its user matters: {_added(name)}.'
             )
 
 
-def _keeps_caller(name: str) -> bool:
-    try:
-        return keeps_caller(name)
-    except ImportError:  # Django's own error says more
-        return False
+def _added(name: str) -> str:
+    return f'[..., "{name}"]'
+
+
+@check(CHECKS)
+def check_missing_attributes() -> Iterator[CheckMessage]:
+    """Check what the hooks of exposures read of the request and its user: middleware may have set it."""
+    readers: dict[str, dict[str, None]] = {}
+    for exposure in (exposure for checked in mounted() for exposure in checked.exposures.values()):
+        for item in (type(exposure), type(exposure.model_admin), *exposure.options.inlines):
+            for path in traits_of(item if isclass(item) else type(item)).reads:
+                readers.setdefault(path, {})[exposure.label] = None
+    for path, labels in sorted(readers.items()):
+        for name in setters(path) if is_missing(path) else ():
+            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+            text = f"The admin of {next(iter(labels))}{more} reads {path}, which only {name} sets."
+            yield problem("W048", text, f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"]: {_added(name)}.')
 
 
 @check(CHECKS)

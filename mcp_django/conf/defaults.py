@@ -122,7 +122,7 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             (),
             items("dotted names", TEXT),
             "Middleware that also runs around each call, with the token's user: "
-            "[audit trails](deployment.md#audit-trails)",
+            "[audit trails](deployment.md#audit-trails), [roles](deployment.md#roles-and-sessions)",
         ),
     },
     "Clients": {

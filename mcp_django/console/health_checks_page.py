@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from asgiref.sync import async_to_sync
@@ -38,6 +38,7 @@ from ..schema.secrets import without_secrets
 from ..subscriptions.bus import shared_layer
 from .console_pages import Page
 from .doctor import BUSY, Doctor, StepFailed
+from .readable_models import try_models
 
 # Apps whose tables calls need.
 APPS: Final = ("mcp_django", "oauth2_provider")
@@ -81,6 +82,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             seen = _("It was not opened: no client is registered yet, or this page is at another address.")
             findings.append(CheckResult(_("Consent page"), "info", seen))
     findings += [*of_parts(), *of_settings()]
+    findings += [item for item in of_models(request.user, seconds=PATIENCE / 2) if item.verdict != "ok"]
     findings.sort(key=lambda item: VERDICTS.index(item.verdict))
     return page.render(request, {"findings": findings, "count": Counter(item.verdict for item in findings)})
 
@@ -209,6 +211,15 @@ def _of_documents() -> Iterator[CheckResult]:
     else:
         seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
         yield CheckResult(title, "error", seen, client_documents.REMEDY)
+
+
+def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:
+    """Run the health check of the project's own code: read a row of each model that ``person`` can see."""
+    trial = try_models(person, seconds)
+    for models, cause in trial.lines():
+        yield CheckResult(models, "warning", cause)
+    if trial.read and not trial.failed:
+        yield CheckResult("Rows", "ok", f"One row of each of {trial.read} models can be read.")
 
 
 def of_settings(*, deployed: bool = True) -> Iterator[CheckResult]:

@@ -7,13 +7,11 @@ the token's user is known, and in another thread; on the fast road it does not r
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from functools import cache
 from inspect import isclass, isfunction, ismodule
-from types import ModuleType
 from typing import Any, Final, TypeVar
 
-from asgiref.local import Local
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.core.signals import request_finished, request_started, setting_changed
@@ -21,10 +19,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.module_loading import import_string
 
 from ..conf import settings
-from ..exceptions import ToolError
+from ..exceptions import CallRefused, MiddlewareFailed, ToolError
+from ..runtime.failing_hooks import REFUSALS
+from ..runtime.middleware_source import FOREIGN
 from .request import MCPRequest
 
 T = TypeVar("T")
+# Django's middleware that reads cookies: a call has its user, its session and its messages without it.
+NEEDLESS: Final = frozenset(
+    {
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+    }
+)
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
@@ -68,19 +76,40 @@ def _chain() -> GetResponse | None:
         return None
     chain: GetResponse = lambda request: request._mcp_run.respond()  # type: ignore[attr-defined]  # noqa: E731
     for name in reversed(settings.CALL_MIDDLEWARE):
-        chain = load_middleware(name, chain)
+        if name not in NEEDLESS:
+            chain = _named(name, load_middleware(name, chain))
     return chain
+
+
+def _named(name: str, middleware: GetResponse) -> GetResponse:
+    """Return call middleware whose exceptions say its name; those by which it refuses a call stay as they are."""
+
+    def respond(request: HttpRequest) -> HttpResponseBase:
+        try:
+            return middleware(request)
+        except (*REFUSALS, CallRefused, MiddlewareFailed):
+            raise
+        except Exception as error:
+            run: _Run = request._mcp_run  # type: ignore[attr-defined]
+            raise MiddlewareFailed(name, run.is_done) from error
+
+    return respond
 
 
 @cache
 def _thread_places() -> tuple[threading.local, ...]:
     """Return the thread-locals in which the call middleware keeps something."""
-    found = (place for name in settings.CALL_MIDDLEWARE for _, place in _places(name))
-    return tuple({id(place): place for place in found if isinstance(place, threading.local)}.values())
+    found = (place for name in settings.CALL_MIDDLEWARE for place in _places(name))
+    return tuple({id(place): place for place in found}.values())
 
 
 def through(request: MCPRequest, work: Callable[[], T]) -> T:
-    """Run a call within the ``CALL_MIDDLEWARE`` and return the call's result."""
+    """Run a call within the ``CALL_MIDDLEWARE`` and return the call's result.
+
+    Raises:
+        MiddlewareFailed: one of them failed.
+        ToolError: one of them answered instead of the call.
+    """
     chain = _chain()
     if chain is None:
         return work()
@@ -124,42 +153,18 @@ async def through_async(request: MCPRequest, work: Callable[[], Awaitable[T]]) -
     return await sync_to_async(within, thread_sensitive=False)()
 
 
-# Detection of middleware that keeps the caller
-
-# Parts of names that mean the caller, and names with such a part that mean something else.
-CALLER: Final = ("user", "actor", "request", "author", "current", "person", "owner")
-OTHER: Final = {"process_request", "request_started", "request_finished", "request_id", "user_agent"}
-# Packages whose code keeps no caller.
-FOREIGN: Final = {"django", "mcp_django", "asgiref", *sys.stdlib_module_names}
-STATE: Final = (threading.local, ContextVar, Local)
+# The thread-locals of middleware
 
 
-def keeps_caller(name: str) -> bool:
-    """Guess whether a middleware should run as call middleware, because it keeps the current user or request in a
-    thread-local or a context variable.
-
-    The guess is yes if its module, or one that it imports functions or classes from, has such a variable and a name
-    that means the caller. The variable may hold something else, so ``CALL_MIDDLEWARE`` is what decides.
-    """
-    modules = {module for module, _ in _places(name)}
-    named = (
-        word.lower()
-        for module in modules
-        for word, item in vars(module).items()
-        if isinstance(item, STATE) or not _is_foreign(item)
-    )
-    return any(word not in OTHER and any(part in word for part in CALLER) for word in named)
-
-
-def _places(name: str) -> Iterator[tuple[ModuleType, Any]]:
-    """Yield the thread-locals and context variables of a middleware's modules, with the module of each."""
+def _places(name: str) -> Iterator[threading.local]:
+    """Yield the thread-locals of a middleware's module, and of those that it imports functions or classes from."""
     home = sys.modules[import_string(name).__module__]
     named = [item for item in vars(home).values() if isclass(item) or isfunction(item) or ismodule(item)]
     near = [item if ismodule(item) else sys.modules.get(item.__module__) for item in named]
     for module in {item for item in (home, *near) if item is not None and not _is_foreign(item)}:
         values = list(vars(module).values())
         held = [value for item in values if isclass(item) and not _is_foreign(item) for value in vars(item).values()]
-        yield from ((module, place) for place in (*values, *held) if isinstance(place, STATE))
+        yield from (place for place in (*values, *held) if isinstance(place, threading.local))
 
 
 def _is_foreign(item: Any) -> bool:

@@ -23,6 +23,9 @@ from ..protocol.headers import PARAM_PREFIX
 from .call_record import CallRecord
 
 if TYPE_CHECKING:
+    from django.contrib.messages.storage.base import BaseStorage
+    from django.contrib.sessions.backends.base import SessionBase
+
     from ..schema.sampling_and_roots import Root, Sampled
     from .call_restrictions import Narrowing
     from .questions import Answers
@@ -311,6 +314,13 @@ class MCPRequest(HttpRequest):
     def _get_scheme(self) -> str:
         return self.connection_scheme
 
+    def forget_session(self) -> None:
+        """Forget what a call has left in its session and messages: the next call of the same request has its own."""
+        state = vars(self)
+        for name in ("session", "_messages"):
+            if name in state:
+                del state[name]
+
 
 # ``resource`` of calls without HTTP, instead of the endpoint's URL: no token or cursor of another transport matches it.
 RESOURCE: Final = "stdio:"
@@ -329,8 +339,8 @@ USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
-    """An MCP request whose query, form and files are empty, and made only when a hook reads them. Like Django's own
-    subclasses of ``HttpRequest``, it sets the attributes itself."""
+    """An MCP request whose query, form, files, session and messages are empty, and made only when a hook reads them.
+    The session is never stored. Like Django's own subclasses of ``HttpRequest``, it sets the attributes itself."""
 
     def __init__(self) -> None:
         self.COOKIES = {}
@@ -349,6 +359,19 @@ class EmptyRequest(MCPRequest):
     @cached_property
     def FILES(self) -> MultiValueDict[str, Any]:  # type: ignore[override]
         return MultiValueDict()
+
+    # Imported when they are read, because few calls read them, and few processes that import this module answer calls.
+    @cached_property
+    def session(self) -> "SessionBase":  # type: ignore[override]
+        from .session_and_messages import MemorySession
+
+        return MemorySession()
+
+    @cached_property
+    def _messages(self) -> "BaseStorage":
+        from .session_and_messages import MemoryMessages
+
+        return MemoryMessages(self)
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:

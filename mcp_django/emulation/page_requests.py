@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
-from django.contrib.messages.storage.base import BaseStorage, Message
-from django.contrib.sessions.backends.base import SessionBase
 from django.core.files.uploadedfile import UploadedFile
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
@@ -17,42 +15,10 @@ from django.utils.safestring import SafeString
 
 from ..context.admin_page_and_language import PAGE_FIELDS, move_to
 from ..context.request import MCPRequest
+from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import without_new_secrets
 from .html_forms import Pair
-
-
-class MemoryMessages(BaseStorage):
-    """Messages that live as long as the request."""
-
-    def _get(self, *args: Any, **kwargs: Any) -> tuple[list[Message], bool]:
-        return [], True
-
-    def _store(self, messages: Sequence[Any], response: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        return []
-
-
-class MemorySession(SessionBase):
-    """The session of a page request: it starts empty and is never saved."""
-
-    def exists(self, session_key: Any) -> bool:
-        return False
-
-    def create(self) -> None:
-        self.modified = True
-
-    def save(self, must_create: bool = False) -> None:
-        self.modified = True
-
-    def delete(self, session_key: Any = None) -> None:
-        self.modified = True
-
-    def load(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def clear_expired(cls) -> None:
-        pass
 
 
 def as_query(entries: Iterable[Pair]) -> QueryDict:

@@ -25,7 +25,8 @@ from rest_framework.response import Response
 
 from ..context.databases import writing
 from ..context.request import MCPRequest
-from ..emulation.page_requests import LEFT_OUT, LEFT_OUT_META, MemoryMessages, MemorySession
+from ..context.session_and_messages import MemoryMessages, MemorySession
+from ..emulation.page_requests import LEFT_OUT, LEFT_OUT_META
 from ..exceptions import ToolError
 from ..schema.json_values import to_jsonable
 from .parameters import Undecided

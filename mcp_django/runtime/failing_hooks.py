@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from django.core.exceptions import PermissionDenied
@@ -21,6 +22,9 @@ D = TypeVar("D")
 REFUSALS: Final = (PermissionDenied, NotFound, ToolError)
 # Exceptions that are raised again: an unavailable database must not look like a model without rows or fields.
 PASSING: Final = (DatabaseError, InterfaceError, Cancelled)
+# The failures of hooks in a block of ``noted_failures``: owner and name of the hook, and its exception.
+Failures = list[tuple[str, str, BaseException]]
+_noted: ContextVar[Failures | None] = ContextVar("mcp_django.failures", default=None)
 # Owner and name of each hook that was logged, at most as many as the project has hooks.
 _logged: set[tuple[str, str]] = set()
 
@@ -41,9 +45,35 @@ def note_failure(owner: str, hook: str, error: Exception) -> None:
     """Log the exception of a failing hook once, unless it is a refusal; raise database errors again."""
     if isinstance(error, PASSING):
         raise error
-    if owner and not isinstance(error, REFUSALS) and (owner, hook) not in _logged:
+    if not owner or isinstance(error, REFUSALS):
+        return
+    if (noted := _noted.get()) is not None:
+        noted.append((owner, hook, error))
+    if (owner, hook) not in _logged:
         _logged.add((owner, hook))
-        logger.warning("%s of %s failed: what depends on it is left out", hook, owner, exc_info=error)
+        why = cause_of(error)
+        logger.warning("%s of %s failed: %swhat depends on it is left out", hook, owner, why, exc_info=error)
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of a failing hook, if it reads what only the project's middleware sets, for a log message; ""
+    for any other cause."""
+    # Imported here, because few hooks fail.
+    from .middleware_source import missing_attribute
+
+    found = missing_attribute(error)
+    return f"{found}; " if found else ""
+
+
+@contextmanager
+def noted_failures() -> Iterator[Failures]:
+    """Yield a list that gets each hook of the project that fails within the block, whether it is logged or not."""
+    noted: Failures = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
 
 
 @contextmanager

@@ -23,7 +23,15 @@ from ..context.confirmation import open_state, seal_state
 from ..context.questions import Answers, Question, untangled
 from ..context.request import MCPRequest
 from ..context.tool_results import error_result
-from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, NotFound, ToolError
+from ..exceptions import (
+    CallRefused,
+    Cancelled,
+    InputRequired,
+    InsufficientScope,
+    MiddlewareFailed,
+    NotFound,
+    ToolError,
+)
 from ..operating.call_lifecycle import begin, counted, finish, underway
 from ..orm.access import access_of
 from ..protocol.client_requests import limits_of, required_capability
@@ -178,13 +186,16 @@ class Kernel:
     def _within_steps(self, work: Callable[[], Any]) -> Outcome:
         request, record = self.request, self.request.mcp.record
         with underway(request, self.call):
-            if self.call.method == "ping":
-                # A ping needs no language, no queries and no page.
-                return self._answer(work)
-            activate_language(request)
             # Other calls of a batch share this request.
-            with counted(record), own_place(request):
-                return self._answer(work)
+            try:
+                if self.call.method == "ping":
+                    # A ping needs no language, no queries and no page.
+                    return self._answer(work)
+                activate_language(request)
+                with counted(record), own_place(request):
+                    return self._answer(work)
+            finally:
+                request.forget_session()
 
     def _answer(self, work: Callable[[], Any]) -> Outcome:
         try:
@@ -237,6 +248,12 @@ class Kernel:
                 if isinstance(error, PermissionDenied):
                     record.settle("refused:permission")
                 mapped = InvalidParams("Not found")
+            case MiddlewareFailed():
+                identifier = log_failure(call.method, error, record)
+                if call.method == "tools/call":
+                    told = f"{error.told} Tell the operator the error id {identifier}."
+                    return self._reply(error_result(ToolError(told)).to_wire())
+                mapped = InternalError(error.told, data={"errorId": identifier})
             case _:
                 mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})
         record.code = mapped.code

@@ -78,7 +78,7 @@ NOISE: Final = frozenset(
         "REQUEST_METHOD",
     }
 )
-OWN: Final = frozenset({"user", "mcp", "auth"})
+OWN: Final = frozenset({"user", "mcp", "auth", "session"})
 
 Deliver = Callable[[str, Mapping[str, Any]], Any]
 
@@ -106,7 +106,7 @@ class Subscriber:
         self._attributes = {
             name: value
             for name, value in vars(request).items()
-            if name not in ("user", "mcp") and not name.startswith("_")
+            if name not in ("user", "mcp", "session") and not name.startswith("_")
         }
         # Leave out what belongs to the call that opened the stream: progress, session, answers.
         self._context = MCPContext(

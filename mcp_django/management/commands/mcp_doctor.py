@@ -16,7 +16,7 @@ from oauth2_provider.models import get_application_model
 from ...checks.oauth import login_admin
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, StepFailed
-from ...console.health_checks_page import of_parts, of_settings, session_cookies
+from ...console.health_checks_page import of_models, of_parts, of_settings, session_cookies
 from ..command_arguments import endpoint_url, find_user
 
 
@@ -53,7 +53,11 @@ class Command(BaseCommand):
             doctor.person = person.get_username(), getpass(asking) if is_asked else sys.stdin.readline().rstrip("\n")
         # These checks are about this project, even if the doctor tries another server.
         self.stdout.write("This project\n")
-        found = [*of_parts(), *of_settings(deployed=not django_settings.DEBUG)]
+        parts = list(of_parts())
+        found = [*parts, *of_settings(deployed=not django_settings.DEBUG)]
+        # Without the tables no row can be read.
+        if person is not None and all(item.verdict != "error" for item in parts):
+            found += of_models(person)
         for item in found:
             self.say(item.verdict, item.title, item.seen if item.verdict == "ok" else f"{item.seen} {item.remedy}")
         wrong = [item.remedy or item.seen for item in found if item.verdict == "error"]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ...context.call_record import CallRecord
 from ...context.questions import Question
 from ...context.request import MCPRequest
+from ...runtime.middleware_source import missing_attribute
 
 logger = logging.getLogger("mcp_django")
 
@@ -60,5 +61,7 @@ def log_failure(what: str, error: Exception, record: CallRecord | None = None) -
     found = (record.id if record is not None else uuid.uuid4()).hex
     if record is not None:
         record.error_id = found
-    logger.error("%r failed (error %s)", what[:64], found, exc_info=error, extra={"request_id": found})
+    why = missing_attribute(error)
+    text = f"%r failed: {why} (error %s)" if why else "%r failed (error %s)"
+    logger.error(text, what[:64], found, exc_info=error, extra={"request_id": found})
     return found

@@ -17,8 +17,8 @@ from django.utils.deprecation import MiddlewareMixin
 
 from mcp_django import ToolError, asgi, site
 from mcp_django.checks.settings import check_call_middleware
-from mcp_django.context.call_middleware import keeps_caller
 from mcp_django.oauth.stored_tokens import issue_token
+from mcp_django.runtime.middleware_source import traits_of_name
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser, make_user
@@ -273,9 +273,9 @@ def test_middleware_that_answers_itself_refuses_the_call(settings, saved, author
 
 
 def test_the_kinds_are_recognised_and_nothing_else_is(settings):
-    assert all(map(keeps_caller, KINDS))
-    others = [*settings.MIDDLEWARE, NUMBERED]
-    assert not any(map(keeps_caller, [*others, "django.middleware.locale.LocaleMiddleware"]))
+    assert [name for name in KINDS if not traits_of_name(name).keeps_caller] == []
+    others = [*settings.MIDDLEWARE, NUMBERED, "django.middleware.locale.LocaleMiddleware"]
+    assert [name for name in others if traits_of_name(name).keeps_caller] == []
 
 
 def test_a_check_names_middleware_that_would_not_see_the_tokens_user(settings):

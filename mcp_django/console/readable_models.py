@@ -1,0 +1,97 @@
+"""Read a row of every model that a person can see, and say which models the project's own code keeps from them."""
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from ..context.call_middleware import through
+from ..context.request import MCPRequest
+from ..exceptions import MiddlewareFailed, ToolError
+from ..orm.access import access_of
+from ..orm.query_limits import read_limits
+from ..routing import mounted_sites
+from ..runtime.failing_hooks import Failures, noted_failures
+from ..runtime.middleware_source import missing_attribute
+from ..scopes import default_scopes
+from ..sites import MCPSite
+from ..transports.local_client import LocalClient
+
+READ: Final = "query_records"
+DESCRIBE: Final = "describe_model"
+# Maximum number of models that a failure names.
+MAX_NAMED: Final = 5
+
+
+@dataclass(slots=True)
+class Trial:
+    """A trial of all models: how many were ``read`` and ``unread``, and by each cause the models that failed."""
+
+    read: int = 0
+    unread: int = 0
+    failed: dict[str, list[str]] = field(default_factory=dict)
+
+    def fail(self, label: str, cause: str) -> None:
+        """Add a model that failed."""
+        labels = self.failed.setdefault(cause, [])
+        if label not in labels:
+            labels.append(label)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the models of each cause, as one text, and the cause."""
+        lines = []
+        for cause, labels in self.failed.items():
+            more = f" and {len(labels) - MAX_NAMED} more" if len(labels) > MAX_NAMED else ""
+            lines.append((", ".join(labels[:MAX_NAMED]) + more, cause))
+        return lines
+
+
+def try_models(person: Any, seconds: float = 60.0) -> Trial:
+    """Read a row of each model of all endpoints that ``person`` can see, until ``seconds`` are over.
+
+    The reads are those of calls, but leave no trace in the log of calls.
+    """
+    trial, ends = Trial(), time.monotonic() + seconds
+    for site in mounted_sites():
+        # The middleware that such a site needs does not run here.
+        if not site.needs_middleware:
+            _try_site(site, person, trial, ends)
+    return trial
+
+
+def _try_site(site: MCPSite, person: Any, trial: Trial, ends: float) -> None:
+    client = LocalClient(site, person, default_scopes())
+    for label in sorted({exposure.label for exposure in access_of(client.new_request()).exposures}):
+        if time.monotonic() > ends:
+            trial.unread += 1
+            continue
+        trial.read += 1
+        request = client.new_request()
+        try:
+            failures = through(request, partial(_failures, request, label))
+        except MiddlewareFailed as failed:
+            # It fails around every other call too.
+            trial.fail("CALL_MIDDLEWARE", f"{failed}: {_cause(failed.__cause__ or failed)}")
+            return
+        for owner, hook, error in failures:
+            trial.fail(owner, missing_attribute(error) or f"{hook} failed: {_cause(error)}")
+
+
+def _failures(request: MCPRequest, label: str) -> Failures:
+    """Return what fails when a row of a model is read and the model is described."""
+    with noted_failures() as failures, read_limits():
+        for name, arguments in ((READ, {"model": label, "limit": 1}), (DESCRIBE, {"model": label})):
+            tool = request.mcp.site.get_tool(request, name)
+            try:
+                if tool is not None:
+                    tool.call(request, arguments)
+            except ToolError:
+                # What the project refuses, such as a query without a filter.
+                continue
+            except Exception as error:
+                failures.append((label, name, error))
+    return failures
+
+
+def _cause(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
