@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from inspect import isclass
 from typing import Any, Final
 
 from django.conf import settings as django_settings
@@ -302,8 +301,9 @@ def check_missing_attributes() -> Iterator[CheckMessage]:
     """Check what the hooks of exposures read of the request and its user: middleware may have set it."""
     readers: dict[str, dict[str, None]] = {}
     for exposure in (exposure for checked in mounted() for exposure in checked.exposures.values()):
-        for item in (type(exposure), type(exposure.model_admin), *exposure.options.inlines):
-            for path in traits_of(item if isclass(item) else type(item)).reads:
+        owners: list[Any] = [type(exposure), type(exposure.model_admin), *exposure.options.inlines]
+        for owner in owners:
+            for path in traits_of(owner).reads:
                 readers.setdefault(path, {})[exposure.label] = None
     for path, labels in sorted(readers.items()):
         for name in setters(path) if is_missing(path) else ():
