@@ -25,12 +25,15 @@ from django.forms.utils import ErrorDict
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure, is_djangos
+from ..orm.access import access_of
 from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text
 from ..orm.database_writes import blockers
+from ..orm.labels import is_key
 from .form_filling import FilledForm, keep, parse_truth, prepopulated, writable_names
 from .html_forms import Pair
 from .inline_rows import Inline, narrowing_of
+from .standing_inlines import can_stay
 from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
 # Maximum number of rows of an inline on a page, and of rows that one call can name.
@@ -56,7 +59,8 @@ class InlinePost:
     """Fills in and posts one inline formset: call :meth:`fill`, then :meth:`bind`, then :meth:`errors`.
 
     ``draft`` is the formset as the page shows it. ``inline`` is None if the caller cannot see the inline: then it posts
-    what it shows. An inline with more rows than a page can hold is not posted, and its rows do not change.
+    what it shows. An inline is not posted, and its rows do not change, if it has more rows than a page can hold, or if
+    no row is named and only Django's code would see the others.
     """
 
     formset: Any
@@ -77,6 +81,9 @@ class InlinePost:
         self.entries: list[Pair] = []
         self.rows: list[Row] = []
         self.is_left_out = False
+        # The rows that are posted, if the inline has too many for a page, and the number of the others.
+        self.narrowed: QuerySet[Any] | None = None
+        self.unposted = 0
 
     def permits(self, verb: str) -> bool:
         """Return whether the caller can add, change or delete rows of the inline formset."""
@@ -91,17 +98,21 @@ class InlinePost:
 
     def fill(self, value: Any) -> None:
         """Fill in the inline formset with a list of rows, or with None to leave it as it is."""
-        if self._is_too_long():
-            if value is not None:
-                raise ToolError(f"{self.name} has more than {MAX_ON_PAGE} rows: write them one by one. {NOT_SAVED}")
+        if value is None and self.obj is not None and can_stay(self.exposure, type(self.admin)):
             self.is_left_out = True
             return
-        for form in self.draft.initial_forms:
-            self.rows.append(Row(f"{self.name} (pk {pk_text(form.instance.pk)})", form, exists=True))
+        is_too_long = self._is_too_long()
+        if is_too_long and value is None:
+            self.is_left_out = True
+            return
         value = [] if value is None else json_or_text(value)
         if not isinstance(value, list) or len(value) > MAX_GIVEN:
             raise ToolError(f"{self.name} must be a list of at most {MAX_GIVEN} rows. {NOT_SAVED}")
         items = [json_or_text(item) for item in value]
+        if is_too_long:
+            self._narrow(items)
+        for form in self.draft.initial_forms:
+            self.rows.append(Row(f"{self.name} (pk {pk_text(form.instance.pk)})", form, exists=True))
         known = self._named_rows(items)
         for index, item in enumerate(items):
             path = f"{self.name}[{index}]"
@@ -111,7 +122,7 @@ class InlinePost:
                 self.problems.append(f"{path}: give an object, such as {{'pk': 1, 'field': value}}")
         self._check_deletions()
         new = sum(not row.exists for row in self.rows)
-        left = sum(not row.delete for row in self.rows)
+        left = sum(not row.delete for row in self.rows) + self.unposted
         if new and left > self.draft.max_num and self.permits("add"):
             self.problems.append(f"{self.name}: at most {self.draft.max_num} rows are allowed, not {left}")
         while len(self.rows) < self.draft.min_num:
@@ -134,6 +145,21 @@ class InlinePost:
         if len(first) <= MAX_ON_PAGE:
             rows._result_cache = first
         return len(first) > MAX_ON_PAGE
+
+    def _narrow(self, items: Sequence[Any]) -> None:
+        """Let the inline formset hold only the rows that the caller names, if no code of the project has to see all."""
+        rows = self.draft.get_queryset()
+        if not isinstance(rows, QuerySet) or rows.query.is_sliced or not can_stay(self.exposure, type(self.admin)):
+            own = self.exposure.site.exposures.get(self.admin.model)
+            has_own = own is not None and access_of(self.request)[own].may("change")
+            way = f"Write them as rows of {own.label}" if own and has_own else "They cannot be written here"
+            raise ToolError(f"{self.name} has more than {MAX_ON_PAGE} rows, too many for its page. {way}. {NOT_SAVED}")
+        given = [item["pk"] for item in items if isinstance(item, dict) and item.get("pk") is not None]
+        self.narrowed = rows.filter(pk__in=[key for key in given if is_key(self.admin.opts.pk, key)])
+        self.draft._queryset = self.narrowed.all()
+        # The page has made forms of all rows already if the caller may not change them.
+        vars(self.draft).pop("forms", None)
+        self.unposted = rows.count() - len(self.draft._queryset)
 
     def _named_rows(self, items: Sequence[Any]) -> dict[str, Row]:
         """Return the rows of the inline formset that the caller can name by keys, and lock the named ones."""
@@ -226,7 +252,9 @@ class InlinePost:
         """Prepare the posted inline formset for validation: every row keeps the fields that were not named."""
         self.formset = formset
         link = _link(formset)
-        if self.obj is not None and not any(row.given for row in self.rows) and is_djangos(formset.get_queryset):
+        if self.narrowed is not None:
+            formset._queryset = self.narrowed.all()
+        elif self.obj is not None and not any(row.given for row in self.rows) and is_djangos(formset.get_queryset):
             # No row was named: reuse the rows that the page has read.
             formset._queryset = self.draft.get_queryset()
         if rows := formset.get_queryset():

@@ -38,6 +38,7 @@ from .history import Journal
 from .inline_formsets import InlinePost, management_entries
 from .inline_rows import PageInlines, ShownRows
 from .page_requests import as_page, has_failed, recording, said
+from .standing_inlines import can_all_stay
 from .uploaded_files import OPENED, read_file_value, uploads_taken
 from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
@@ -210,14 +211,16 @@ class PageSaving(Saving):
             initial = None if change else exposure.get_changeform_initial_data(request)
             draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
             self.inlines = PageInlines(request, exposure, obj)
-            pairs = self.inlines.formsets(draft.instance)
-            known = {inline.admin: inline for inline in self.inlines.all}
-            self.posts = [
-                InlinePost(request, exposure, obj, admin, formset, known.get(admin)) for admin, formset in pairs
-            ]
             self.writable = writable_names(draft, self._nameable())
-            writable_posts = {post.name for post in self.posts if post.is_writable()}
             listed = self.listed_fields(draft) if change else {}
+            self.posts = []
+            if not self._leaves_inlines({*self.writable, *listed}):
+                pairs = self.inlines.formsets(draft.instance)
+                known = {inline.admin: inline for inline in self.inlines.all}
+                self.posts = [
+                    InlinePost(request, exposure, obj, admin, formset, known.get(admin)) for admin, formset in pairs
+                ]
+            writable_posts = {post.name for post in self.posts if post.is_writable()}
             named = self._named([*self.writable, *listed, *writable_posts])
             if change:
                 named = {name: value for name, value in named.items() if not self._is_as_shown(draft, name, value)}
@@ -230,6 +233,14 @@ class PageSaving(Saving):
             self.form = FilledForm(request, draft, named)
         self.entries = self.form.data + [entry for post in self.posts for entry in post.entries]
         self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
+
+    def _leaves_inlines(self, writable: Collection[str]) -> bool:
+        """Return whether saving the row can do without its inlines: the values name fields of the model alone."""
+        if self.obj is None:
+            return False
+        fields = (*self.exposure.opts.concrete_fields, *self.exposure.opts.many_to_many)
+        names = {name for field in fields if field.name in writable for name in (field.name, field.attname)}
+        return self.values.keys() <= names and can_all_stay(self.request, self.exposure, self.obj)
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
         """Return whether saving can skip a field of the row: the value to save equals the one that results show.
@@ -269,8 +280,10 @@ class PageSaving(Saving):
         """Save the row as its posted page does, in the order of ``ModelAdmin.changeform_view``."""
         request, exposure, change = self.request, self.exposure, self.obj is not None
         form = self.form.bind(self.obj, request.POST, request.FILES)
-        pairs = zip(self.posts, self.inlines.formsets(form.instance), strict=True)
-        posted = [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
+        posted: list[tuple[InlinePost, Any]] = []
+        if any(not post.is_left_out for post in self.posts):
+            pairs = zip(self.posts, self.inlines.formsets(form.instance), strict=True)
+            posted = [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
         formsets = [formset for _, formset in posted]
         form.full_clean()
         self.form.refuse(form)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.forms import BaseInlineFormSet, ModelForm
 
+from mcp_django.emulation.saving import Saving
 from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
-from tests.inlineapp.admin import LineInline
+from tests.inlineapp.admin import InvoiceInline, LabelInline, LineInline, NoteInline, OrderAdmin, RemarkInline
 from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Claim, Invoice, Label, Line, Note, Order, Product, Remark, Shipment
 from tests.tool_calls import call, refusal
@@ -289,4 +291,112 @@ def test_an_inline_of_more_rows_than_a_page_holds_stays_untouched(root: Any, mon
     call(UPDATE, root, **ORDER, pk=order.pk, values={"customer": "Bob"})
     assert Order.objects.get().customer == "Bob"
     text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [{"product": 1}]})
-    assert text == "lines has more than 2 rows: write them one by one. Nothing was saved."
+    assert text == (
+        "lines has more than 2 rows, too many for its page. Write them as rows of inlineapp.line. Nothing was saved."
+    )
+
+
+# Rows that nobody names
+
+
+class Bad(Exception):
+    """Raised by the project's code that a save must call."""
+
+
+def fail(*args: Any, **kwargs: Any) -> Any:
+    raise Bad
+
+
+class OwnForm(ModelForm):
+    clean = fail
+
+
+OWN_CODE = {
+    "form": (RemarkInline, "form", OwnForm),
+    "formset": (NoteInline, "formset", type("Own", (BaseInlineFormSet,), {"clean": fail})),
+    "get_formset": (RemarkInline, "get_formset", fail),
+    "get_min_num": (RemarkInline, "get_min_num", fail),
+    "clean of the model": (Remark, "clean", fail),
+    "validate_unique of the model": (Remark, "validate_unique", fail),
+    "save_related": (OrderAdmin, "save_related", fail),
+    "save_formset": (OrderAdmin, "save_formset", fail),
+    "construct_change_message": (OrderAdmin, "construct_change_message", fail),
+    "get_formset_kwargs": (OrderAdmin, "get_formset_kwargs", fail),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_CODE)
+def test_code_of_the_project_gets_the_rows_of_inlines_that_nobody_names(root: Any, monkeypatch: Any, kind: str) -> None:
+    order = make_order("1")
+    Remark.objects.create(target=order, text="standing")
+    Note.objects.create(order=order, text="standing")
+    monkeypatch.setattr(OrderAdmin, "inlines", [RemarkInline, LabelInline, NoteInline])
+    monkeypatch.setattr(NoteInline, "has_change_permission", NoteInline.has_delete_permission)
+    monkeypatch.setattr(*OWN_CODE[kind])
+    with pytest.raises(Bad):
+        UPDATE.call(root, {**ORDER, "pk": order.pk, "values": {"customer": "Bob"}})
+
+
+def test_a_missing_row_of_an_inline_that_nobody_names_is_asked_for(root: Any, monkeypatch: Any) -> None:
+    order = make_order("1")
+    monkeypatch.setattr(OrderAdmin, "inlines", [RemarkInline])
+    monkeypatch.setattr(RemarkInline, "min_num", 1)
+    assert "remarks[0]" in refusal(UPDATE, root, **ORDER, pk=order.pk, values={"customer": "Bob"})
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["no inline", "another inline"])
+def test_standing_rows_are_not_read_where_only_djangos_code_would_see_them(
+    root: Any, monkeypatch: Any, named: bool
+) -> None:
+    order = make_order("1")
+    for number in range(3):
+        Remark.objects.create(target=order, text=f"standing {number}")
+    monkeypatch.setattr(OrderAdmin, "inlines", [RemarkInline, InvoiceInline])
+    read: list[int] = []
+    monkeypatch.setattr(Remark, "from_db", classmethod(lambda cls, *values: read.append(1)))
+    values = {"customer": "Bob", **({"invoice": [{"text": "paid"}]} if named else {})}
+    Saving.of(root, root.mcp.site.exposures[Order], order, values, "update_record").save()
+    assert read == []
+    order.refresh_from_db()
+    assert order.customer == "Bob"
+    assert Invoice.objects.count() == named
+    assert Remark.objects.count() == 3
+
+
+@pytest.mark.parametrize("may_change", [True, False], ids=["all", "without change"])
+def test_rows_of_an_inline_with_too_many_for_its_page_are_written_one_by_one(
+    root: Any, monkeypatch: Any, may_change: bool
+) -> None:
+    monkeypatch.setattr("mcp_django.emulation.inline_formsets.MAX_ON_PAGE", 3)
+    monkeypatch.setattr(OrderAdmin, "inlines", [NoteInline])
+    if may_change:
+        monkeypatch.setattr(NoteInline, "has_change_permission", NoteInline.has_delete_permission)
+    monkeypatch.setattr(NoteInline, "max_num", 6)
+    order = make_order("1")
+    notes = [Note.objects.create(order=order, text=str(number)) for number in range(5)]
+    first, second, third, *_ = sorted(notes, key=lambda note: note.pk)
+    given = [{"pk": str(second.pk), "delete": True}, {"text": "new"}]
+    if may_change:
+        given.append({"pk": str(third.pk), "text": "changed"})
+    updated = call(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": given})
+    assert updated["changed"] == ["note_set"]
+    kept = {note.text for note in notes if note not in (second, third)}
+    texts = {"new", *kept, "changed" if may_change else third.text}
+    assert set(order.note_set.values_list("text", flat=True)) == texts
+    # The others count.
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"text": "6"}, {"text": "7"}]})
+    assert "at most 6 rows are allowed, not 7" in text
+    other = Note.objects.create(order=make_order("2"), text="of another order")
+    for wrong in (str(other.pk), "x", True, first.order_id):
+        values = {"note_set": [{"pk": wrong, "delete": True}]}
+        assert "has no row with this pk" in refusal(UPDATE, root, **ORDER, pk=order.pk, values=values)
+
+
+def test_rows_of_a_long_inline_that_cannot_be_written_say_so(root: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("mcp_django.emulation.inline_formsets.MAX_ON_PAGE", 0)
+    monkeypatch.setattr(OrderAdmin, "inlines", [NoteInline])
+    monkeypatch.setattr(NoteInline, "form", OwnForm)
+    order = make_order("1")
+    Note.objects.create(order=order, text="a")
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"text": "b"}]})
+    assert "They cannot be written here" in text
