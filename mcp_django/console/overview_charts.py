@@ -288,6 +288,8 @@ class Overview:
 
     def about(self, number: int | str) -> str:
         """Return a number of calls, or the text in its place, as the overview shows it: it may be an estimate."""
+        if self.is_about and not isinstance(number, str):
+            number = rounded(number)
         text = number if isinstance(number, str) else number_format(number, force_grouping=True)
         return _("about %s") % text if self.is_about else text
 
@@ -325,6 +327,11 @@ class Overview:
             "slow_url": query.adding(duration=now.slow).url(list_url),
             **(change(now.p95, before.p95, bad=1.5) if len(before.durations) >= FEW else {}),
         }
+
+
+def rounded(number: int) -> int:
+    """Return an estimate of the overview with its first two digits: a sample tells no more."""
+    return round(number, 2 - len(str(number)))
 
 
 def change(now: float, before: float, bad: float = 0.0) -> dict[str, Any]:

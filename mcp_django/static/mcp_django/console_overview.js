@@ -28,7 +28,10 @@
       told.textContent = figure.dataset.hint;
       return;
     }
-    const sum = name => range.reduce((total, bar) => total + Number(bar.dataset[name]), 0);
+    // An estimate has two digits, as on the page: a sample tells no more.
+    const estimate = value => Number(value.toPrecision(2));
+    const total = name => range.reduce((calls, bar) => calls + Number(bar.dataset[name]), 0);
+    const sum = name => ('about' in figure.dataset ? estimate(total(name)) : total(name));
     const { begins } = range[0].dataset;
     const { ends } = range[range.length - 1].dataset;
     const calls = sum('calls');

@@ -199,6 +199,11 @@ def test_many_calls_are_about_so_many(browser: Client, monkeypatch: pytest.Monke
     assert "estimated from one in" in text
 
 
+@pytest.mark.parametrize(("number", "text"), [(0, 0), (7, 7), (99, 99), (144, 140), (1_480, 1_500), (16_777, 17_000)])
+def test_an_estimate_has_two_digits(number: int, text: int) -> None:
+    assert module.rounded(number) == text
+
+
 def test_what_clients_call_themselves_is_inert(browser: Client) -> None:
     log(client_name=EVIL[:90], tool=EVIL[:90], username=EVIL[:90], model=EVIL[:90])
     text = page(browser)
