@@ -24,7 +24,7 @@ from ..exposures.declared_actions import SKIPPED, FunctionAction
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import resolve_path
 from ..orm.lookups import declared_lookups, usual_lookups
-from ..orm.ordering import declared_ordering, is_served
+from ..orm.ordering import declared_ordering, is_served, unsortable_entries
 from ..problems import nearest
 from ..routing import mounted_sites
 from ..schema.secrets import gives_rights, is_drawn, is_long, is_sensitive
@@ -347,9 +347,12 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
 
 @check(DEPLOYMENT_CHECKS)
 def check_orders() -> Iterator[CheckMessage]:
-    """Deployment check of declarations: exposures whose default ordering has no index."""
+    """Deployment check of declarations: exposures whose default ordering has no index, or cannot be paged."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        for entry in unsortable_entries(exposure):
+            text = f"Pages of {exposure.label} leave out a part of its order, {entry}: it gives rows no fixed place."
+            yield problem("I038", text, "Set another ordering on the exposure.", exposure.model)
         keys = declared_ordering(exposure)
         names = tuple(("-" if key.descending else "") + key.path for key in keys)
         if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in told:

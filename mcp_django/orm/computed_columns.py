@@ -66,10 +66,14 @@ def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column,
 
 
 class Reading:
-    """Decides whether a caller could read all columns and rows that a computed column is made of."""
+    """Decides whether a caller could read all columns and rows that a computed column is made of.
 
-    def __init__(self, model: ModelAccess, rows: QuerySet[Any]) -> None:
+    With ``has_own``, all columns of the row itself count as readable.
+    """
+
+    def __init__(self, model: ModelAccess, rows: QuerySet[Any], *, has_own: bool = False) -> None:
         self.model, self.access, self.exposure = model, model.access, model.exposure
+        self.has_own = has_own
         self.query: Any = rows.query
         # Aliases of the tables that hold the row itself: the model's and those of its parents.
         self.own = {self.query.get_initial_alias()}
@@ -147,6 +151,8 @@ class Reading:
                 return False
             leads_to = field.related_model
             return leads_to is not None and (issubclass(self.exposure.model, leads_to) or self._all_rows(leads_to))
+        if is_own and self.has_own:
+            return True
         there = self.exposure if is_own else self.access.exposure_of(field.model)
         if there is None or not (is_own or self.access[there].sees_every_row):
             return False

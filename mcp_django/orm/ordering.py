@@ -8,18 +8,20 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, cast
 
 from django.core.exceptions import FieldError
 from django.db import connections
 from django.db.models import BooleanField, Case, CompositePrimaryKey, F, Model, Q, UniqueConstraint, When
 from django.db.models.expressions import OrderBy
+from django.db.models.functions import Random
 
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
 from .access import MAX_NAME, access_of
 from .columns import Column
-from .computed_columns import Reading, order_source
+from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path
 from .path import Path, guarded_name, guarded_values, guards_on
 
@@ -120,41 +122,115 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
     return tuple(found)
 
 
+# Beginning of the names of expressions by which an ordering sorts.
+COMPUTED: Final = "mcp_order_"
 # Maximum number of relations that a declared ordering may follow.
 MAX_HOPS: Final = 3
 
 
-def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
-    """Return the default ordering of the exposure as keys, made total by the primary key.
+class DefaultOrder(NamedTuple):
+    """The default ordering of an exposure, as keys made total by the primary key.
 
-    An entry that is not a column with one value (an expression, ``?``, an annotation) is left out, and so is one of a
-    model that the caller may not view. The project may sort by columns that callers do not see.
+    ``leaves_out`` says that it has an entry by which no page can be sorted, for any caller: one without a place that
+    stays the same (``?``), or without a single value for each row. Entries through relations do not count: they may be
+    left out because the caller must not know of them.
     """
-    keys = _keys(exposure, exposure.get_ordering(request))
-    seen = [_guarded_key(request, exposure, key) if "__" in key.path else key for key in keys]
-    return total_order(exposure, [key for key in seen if key is not None])
+
+    keys: tuple[OrderKey, ...]
+    leaves_out: bool
+
+
+def default_order(request: MCPRequest, exposure: ModelExposure) -> DefaultOrder:
+    """Return the default ordering of the exposure, without the entries of models that the caller may not view.
+
+    The project may sort by columns that callers do not see.
+    """
+    keys: list[OrderKey] = []
+    leaves_out = False
+    entries = [
+        found for entry in exposure.get_ordering(request) for found in _own_keys(exposure.model, entry, MAX_HOPS)
+    ]
+    for place, entry in enumerate(entries):
+        if not isinstance(entry, OrderKey):
+            is_random = _is_random(entry)
+            key = None if is_random else _computed_key(request, exposure, str(place), entry, declared=True)
+            leaves_out |= key is None and not any("__" in name for name in names_in(entry))
+        elif "__" in entry.path:
+            key = _guarded_key(request, exposure, entry)
+        else:
+            key = entry
+        if key is not None:
+            keys.append(key)
+    return DefaultOrder(total_order(exposure, keys), leaves_out)
+
+
+def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
+    """Return the keys of :func:`default_order`."""
+    return default_order(request, exposure).keys
+
+
+def names_in(entry: Any) -> list[str]:
+    """Return the names that an entry of an ordering, or an expression, is made of."""
+    if isinstance(entry, str):
+        return [entry.lstrip("+-")]
+    parts: list[Any] = [part for part in parts_of(entry) if isinstance(part, F)]
+    return [part.name for part in parts]
 
 
 def declared_ordering(exposure: ModelExposure) -> tuple[OrderKey, ...]:
-    """Return the ordering that the exposure, its admin or its model declares for all callers."""
-    return total_order(exposure, _keys(exposure, exposure.options.ordering))
+    """Return the ordering that the exposure, its admin or its model declares for all callers, up to an expression."""
+    entries = (found for entry in exposure.options.ordering for found in _own_keys(exposure.model, entry, MAX_HOPS))
+    return total_order(exposure, list(takewhile(lambda entry: isinstance(entry, OrderKey), entries)))
 
 
-def _keys(exposure: ModelExposure, entries: Sequence[Any]) -> list[OrderKey]:
-    return [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)]
+def unsortable_entries(exposure: ModelExposure) -> list[str]:
+    """Return the entries of the declared ordering by which no page can be sorted, as far as the declaration tells."""
+    rows = exposure.model._default_manager.all()
+    found = [item for entry in exposure.options.ordering for item in _own_keys(exposure.model, entry, MAX_HOPS)]
+    others = [item for item in found if not isinstance(item, OrderKey)]
+    return [str(item) for item in others if _is_random(item) or _several_values(rows, item)]
 
 
-def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
-    """Return the ordering keys of a declared entry; as in Django, a relation means its model's ordering."""
+def _is_random(entry: Any) -> bool:
+    return entry == "?" or (not isinstance(entry, str) and any(isinstance(part, Random) for part in parts_of(entry)))
+
+
+def _several_values(rows: Any, entry: Any) -> bool:
+    """Return whether an entry of the ordering has several values for one row, as one through a to-many relation has."""
+    computed = _computed(rows, "several", entry)
+    if computed is None or computed.value.contains_aggregate:
+        return False
+    joins = (getattr(join, "join_field", None) for join in computed.rows.query.alias_map.values())
+    return any(field is not None and (field.one_to_many or field.many_to_many) for field in joins)
+
+
+def _own_keys(model: type[Model], entry: Any, hops: int) -> list[Any]:
+    """Return the ordering keys of a declared entry; as in Django, a relation means its model's ordering.
+
+    An entry that is not a column (an expression, an annotation, ``?``) is returned as it is.
+    """
     key = _own_key(model, entry)
     if key is None:
-        return []
+        return [entry]
     name = entry.lstrip("+-") if isinstance(entry, str) else ""
     if not hops or not key.field.is_relation or name.rpartition("__")[2] != key.field.name:
         return [key]
     related = key.field.related_model
     inner = [found for item in related._meta.ordering for found in _own_keys(related, item, hops - 1)]
-    return [_through(name, key, found) for found in inner] or [key]
+    through = [
+        _through(name, key, found) if isinstance(found, OrderKey) else _expression_through(name, key, found)
+        for found in inner
+        if not isinstance(found, str)
+    ]
+    return through or [key]
+
+
+def _expression_through(name: str, key: OrderKey, inner: Any) -> OrderBy:
+    """Return an expression of the related model's ordering as one of the model, as Django does."""
+    order: Any = inner.copy() if isinstance(inner, OrderBy) else OrderBy(inner)
+    if key.descending:
+        order.reverse_ordering()
+    return cast("OrderBy", order.prefix_references(f"{name}__"))
 
 
 def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
@@ -235,27 +311,51 @@ def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) ->
     return replace(found, descending=key.descending, nulls_last=key.nulls_last if found.nullable else None)
 
 
-def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order: Any) -> OrderKey | None:
-    """Return the ordering key of a column that is sorted by an expression or by an annotation of the queryset."""
+class _Computed(NamedTuple):
+    """An entry of an ordering that is an expression or an annotation, and the rows that have its ``value``."""
+
+    rows: Any
+    path: str
+    value: Any
+    expression: Any
+    descending: bool
+    nulls_last: bool | None
+
+
+def _computed(rows: Any, name: str, order: Any) -> _Computed | None:
+    """Annotate rows with the expression of an ordering; None if it is none of these rows, or cannot be sorted."""
     descending, nulls_last = False, None
     if isinstance(order, OrderBy):
         nulls_last = True if order.nulls_last else False if order.nulls_first else None
         descending, order = order.descending, order.expression
     if isinstance(order, str):
         descending, order = order[0] == "-", F(order.lstrip("+-"))
-    rows = exposure.get_queryset(request)
     own = getattr(order, "name", "") if isinstance(order, F) else ""
     is_annotated = own in rows.query.annotation_select and "__" not in own
-    path, expression = (own, None) if is_annotated else (f"mcp_order_{name}", order)
+    path, expression = (own, None) if is_annotated else (f"{COMPUTED}{name}", order)
     try:
         rows = rows if expression is None else rows.annotate(**{path: expression})
         found = rows.query.annotations[path]
         is_sortable = kind_of(found.output_field).sortable
     except (FieldError, TypeError, ValueError):
         return None
-    if not is_sortable or not Reading(access_of(request)[exposure], rows).allows(found, nested=True):
+    return _Computed(rows, path, found, expression, descending, nulls_last) if is_sortable else None
+
+
+def _computed_key(
+    request: MCPRequest, exposure: ModelExposure, name: str, order: Any, *, declared: bool = False
+) -> OrderKey | None:
+    """Return the ordering key of a column that is sorted by an expression or by an annotation of the queryset.
+
+    A ``declared`` order of the exposure may use columns of the row that the caller does not see.
+    """
+    found = _computed(exposure.get_queryset(request), name, order)
+    if found is None:
         return None
-    return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
+    reading = Reading(access_of(request)[exposure], found.rows, has_own=declared)
+    if not reading.allows(found.value, nested=True):
+        return None
+    return OrderKey(found.path, found.value.output_field, found.descending, True, found.nulls_last, found.expression)
 
 
 def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:

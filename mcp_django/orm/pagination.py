@@ -33,7 +33,7 @@ from .access import ModelAccess, access_of
 from .columns import Column
 from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, cached_query, with_slots
 from .conditions import Filter, filtered, plannable_params, plannable_shapes
-from .ordering import OrderKey
+from .ordering import COMPUTED, OrderKey
 from .path import GUARDED
 from .search import searched
 
@@ -202,7 +202,11 @@ class PageQuery:
         if shapes is None or self.guarded or guarded or _is_searched(listing, self.search):
             return None, params
         order = tuple([(key.path, key.descending, key.nulls_last) for key in self.ordering])
-        return (shapes, order, self.limit), params
+        # Expressions of a declared ordering have names by their places, and may depend on the request.
+        computed = tuple([key.expression for key in self.ordering if key.path.startswith(COMPUTED)])
+        if computed and not _is_hashable(computed):
+            return None, params
+        return (shapes, order, computed, self.limit), params
 
     @property
     def computed(self) -> Mapping[str, Any]:
@@ -306,6 +310,15 @@ def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[
     rows = exposure.get_queryset(request).order_by()
     params = plannable_params(conditions, rows.db)
     return _matching(access_of(request)[exposure], rows, conditions, search, params).order_by()
+
+
+def _is_hashable(expressions: Hashable) -> bool:
+    """Return whether expressions can be part of the key of a page's SQL: some are made of lists."""
+    try:
+        hash(expressions)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_searched(listing: Listing, search: str) -> bool:

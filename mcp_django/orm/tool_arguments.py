@@ -29,7 +29,7 @@ from .columns import Column
 from .conditions import Filter
 from .filter_parser import FilterReader
 from .nearest_names import Misnamed, alternatives, letters, nearest
-from .ordering import OrderKey, client_order_key, default_ordering, sortable_names, total_order
+from .ordering import OrderKey, client_order_key, default_order, sortable_names, total_order
 from .path import Path
 from .search import check_searchable
 from .suggestions import Suggestions, with_argument, with_field, with_model, with_name, without_argument
@@ -180,6 +180,8 @@ class RowArguments:
 
     def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
         self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given
+        # Whether ordering() gave the exposure's own without a part of it.
+        self.leaves_out_order = False
 
     def filters(self, clock: Callable[[], datetime] | None = None) -> tuple[Filter, ...]:
         """Read the tool argument ``filters``; the ``clock`` gives the time for relative dates."""
@@ -238,7 +240,9 @@ class RowArguments:
         value = self.given.get("ordering")
         names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
         if not names:
-            return default_ordering(self.request, self.exposure)
+            order = default_order(self.request, self.exposure)
+            self.leaves_out_order = order.leaves_out
+            return order.keys
         return total_order(self.exposure, list(map(self._order_key, names)))
 
     def _order_key(self, text: str) -> OrderKey:

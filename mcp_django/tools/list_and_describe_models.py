@@ -1,6 +1,7 @@
 """``list_models`` and ``describe_model``: the models that the caller sees, described in few words or in full."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, TypeVar
@@ -21,7 +22,7 @@ from ..orm.fields import choices_of, holds_many, kind_of
 from ..orm.filter_parser import FilterReader
 from ..orm.lookups import usual_lookups
 from ..orm.named_filters import named_filters_of
-from ..orm.ordering import default_ordering
+from ..orm.ordering import COMPUTED, OrderKey, default_order, names_in
 from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..orm.tool_arguments import check_names, exposure_argument, flag_argument
@@ -33,7 +34,7 @@ from .group_by import group_of
 from .measures_and_having import MeasureReader
 from .model_overview import MAX_LINE, Overview, may_words, may_write
 from .model_search import found_models
-from .query_records import ALWAYS_LOAD
+from .query_records import ALWAYS_LOAD, UNORDERED
 
 MAX_CHOICES: Final = 30
 # Maximum number of models that one call can name.
@@ -146,8 +147,11 @@ class Description(Overview):
             payload["search"] = True
         if left := unsearched(access_of(request)[exposure]):
             payload["not_searched"] = left
-        shown = [key for key in default_ordering(request, exposure) if key.path in own]
-        payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
+        order = default_order(request, exposure)
+        words = [(key, _order_word(key, own)) for key in order.keys]
+        payload["ordering"] = [("-" if key.descending else "") + word for key, word in words if word]
+        if order.leaves_out:
+            payload["ordering_hint"] = UNORDERED
         payload["default_columns"] = list(self.access.page_fields)
         if actions := list(self._actions()):
             payload["actions"] = actions
@@ -233,6 +237,16 @@ class Description(Overview):
                 first.append((name, arguments))
             more = {"required": schema.get("required"), "asks_for": action.asks_for}
             yield entry | {key: list(names) for key, names in more.items() if names}
+
+
+def _order_word(key: OrderKey, own: AbstractSet[str]) -> str:
+    """Return a key of an ordering as ``describe_model`` shows it: ``name`` or ``lower(name)``; "" if it is hidden."""
+    if key.path in own:
+        return key.path
+    names = names_in(key.expression) if key.expression is not None and key.path.startswith(COMPUTED) else []
+    if not names or not own >= set(names):
+        return ""
+    return f"{type(key.expression).__name__.lower()}({', '.join(names)})"
 
 
 def _one_of(pairs: Sequence[tuple[str, str]]) -> str:

@@ -22,7 +22,7 @@ from ..orm.access import access_of
 from ..orm.column_values import plain_key
 from ..orm.conditions import Condition, is_moving, opening_hint
 from ..orm.fields import kind_of
-from ..orm.ordering import client_order_key, is_served, sortable_names
+from ..orm.ordering import COMPUTED, client_order_key, is_served, sortable_names
 from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
 from ..orm.path import guarded_values
 from ..orm.query_limits import read_limits
@@ -55,6 +55,8 @@ LAST_RESORT: Final = 60
 LONG_TABLE: Final = 10_000
 KNOWN_FOR: Final = 3_600
 MAX_QUICK: Final = 3
+# Hint where the model's own order is used without a part of it.
+UNORDERED: Final = "pages cannot follow a part of the model's own order: name an ordering"
 # Share of the call's time that counting the matching rows can take.
 COUNT_SHARE: Final = 0.5
 
@@ -62,7 +64,8 @@ COUNT_SHARE: Final = 0.5
 def _cursor(query: PageQuery) -> Cursor:
     """Return the cursors of ``query_records``, bound to model, filters, ordering and search."""
     conditions = [condition.wording() for condition in query.conditions]
-    order = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
+    order: list[Any] = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
+    order += [str(key.expression) for key in query.ordering if key.path.startswith(COMPUTED)]
     digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
     return Cursor(query.request, f"{query.exposure.label}:{digest}")
 
@@ -287,7 +290,10 @@ class QueryRecords(RecordTool):
             names = names_argument(given["fields"], "fields", MAX_FIELDS)
             others = [name for name in names if name != ADMIN_URL]
             with_urls, call.given = len(others) < len(names), {**given, "fields": others or ["pk"]}
-        payload = page_payload(call.query(), count=count, notes=limit_hint(given.get("limit")))
+        query, notes = call.query(), list(limit_hint(given.get("limit")))
+        if call.leaves_out_order:
+            notes.append(UNORDERED)
+        payload = page_payload(query, count=count, notes=notes)
         if with_urls:
             pk, rows = exposure.opts.pk, payload["rows"]
             keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]

@@ -8,6 +8,8 @@ from django.contrib.auth.models import AbstractUser
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
+from django.db.models import F
+from django.db.models.functions import Lower, Random
 from django.http import HttpResponse
 from django.test import override_settings
 from django.test.utils import isolate_apps
@@ -133,6 +135,18 @@ def test_an_order_that_no_index_serves_is_named_with_the_index(exposed):
     (message,) = [message for message in check_orders() if "testapp.author, -name, -id" in message.msg]
     assert (message.id, message.level, message.obj) == ("mcp_django.I021", checks.INFO, Author)
     assert "Add models.Index(fields=['-name', '-id'], name=...)" in message.hint
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_told"),
+    [("?", True), (Random(), True), ("books__title", True), (F("books__title").asc(), True), (Lower("name"), False)],
+    ids=str,
+)
+def test_an_order_that_no_page_can_follow_is_named(exposed, entry, is_told):
+    exposed(ModelExposure, fields=["name"], ordering=[entry])
+    found = [message for message in check_orders() if message.id == "mcp_django.I038" and message.obj is Author]
+    assert bool(found) is is_told
+    assert all(str(entry).split("(")[0] in message.msg for message in found)
 
 
 def test_an_order_that_an_index_serves_is_no_matter(exposed):

@@ -1,5 +1,6 @@
 """The order of pages: of columns that the caller sees, and total."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -7,11 +8,13 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Concat, Length, Lower, TruncMonth
+from django.db.models.expressions import OrderBy
+from django.db.models.functions import Coalesce, Concat, Length, Lower, TruncMonth
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.ordering import client_order_key, declared_ordering, default_ordering, sortable_names
+from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Section
@@ -75,6 +78,88 @@ class TestOrder:
             key = client_order_key(request, site.exposures[Book], "stars", descending=descending)
             assert key is not None
             assert (key.path, key.descending, key.nulls_last) == ("rating", not descending, not descending)
+
+    @pytest.mark.parametrize(
+        ("entry", "expected"),
+        [
+            (Lower("title"), lambda book: book.title.lower()),
+            (Lower("title").desc(), lambda book: book.title.lower()),
+            (Coalesce("rating", Value(3.0)).asc(), lambda book: book.rating or 3.0),
+            (F("pages") * -1, lambda book: -book.pages),
+            (OrderBy(F("pages") % 3, descending=True), lambda book: book.pages % 3),
+            (F("published__year"), lambda book: book.published.year),
+            ("-half", lambda book: book.pages // 2),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("limit", [1, 2, 50])
+    def test_a_default_order_by_an_expression_is_that_of_the_pages(self, entry: Any, expected: Any, limit: int) -> None:
+        class Expressed(ModelExposure):
+            fields = ("title",)
+            ordering = (entry,)
+
+            def get_queryset(self, request: Any) -> Any:
+                return super().get_queryset(request).annotate(half=F("pages") / 2)
+
+        titles = ("b", "A", "a", "C", "B", "c")
+        books = [
+            make_book(
+                title=title, pages=number * 5 % 7 + 1, rating=number or None, published=date(2020 + number % 3, 1, 1)
+            )
+            for number, title in enumerate(titles)
+        ]
+        site = MCPSite()
+        site.register(Book, Expressed)
+        request = request_of(make_superuser(), site)
+        found, cursor = [], {}
+        while True:
+            page = call(QueryRecords(), request, model="testapp.book", limit=limit, **cursor)
+            assert "order" not in page.get("hint", "")
+            found += [row[0] for row in page["rows"]]
+            if "next_cursor" not in page:
+                break
+            cursor = {"cursor": page["next_cursor"]}
+        is_turned = getattr(entry, "descending", False) or str(entry)[0] == "-"
+        books.sort(key=lambda book: book.pk, reverse=is_turned)
+        books.sort(key=expected, reverse=is_turned)
+        assert found == [book.pk for book in books]
+
+    def test_a_relation_to_a_model_that_is_sorted_by_an_expression_is_sorted_by_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Author._meta, "ordering", [Lower("name").desc()])
+        site = site_with(Author)
+        site.register(Book, ModelExposure, fields=["title"], ordering=["author"])
+        books = [make_book(author=make_author(name)) for name in ("b", "A", "C")]
+        root = make_superuser()
+        rows = call(QueryRecords(), request_of(root, site), model="testapp.book")["rows"]
+        assert [row[0] for row in rows] == [books[2].pk, books[0].pk, books[1].pk]
+        # Whoever may not view authors gets no order that would tell of them.
+        reader = make_user("reader", "testapp.view_book")
+        page = call(QueryRecords(), request_of(reader, site), model="testapp.book")
+        assert [row[0] for row in page["rows"]] == [book.pk for book in books]
+        assert "hint" not in page
+
+    def test_what_no_page_can_be_sorted_by_is_said(self) -> None:
+        site = site_with(Author)
+        site.register(Book, ModelExposure, fields=["title"], ordering=[F("data"), "title"])
+        request = request_of(make_superuser(), site)
+        assert (
+            "cannot follow a part of the model's own order"
+            in call(QueryRecords(), request, model="testapp.book")["hint"]
+        )
+        assert "hint" not in call(QueryRecords(), request, model="testapp.book", ordering=["title"])
+        described = call(DescribeModel(), request, model="testapp.book", detail=True)
+        assert described["ordering"] == ["title", "id"]
+        assert "name an ordering" in described["ordering_hint"]
+
+    def test_an_expression_of_shown_columns_is_described(self) -> None:
+        site = MCPSite()
+        site.register(Author, ModelExposure, fields=["name"], ordering=[Lower("name").desc(), Lower("email")])
+        request = request_of(make_superuser(), site)
+        described = call(DescribeModel(), request, model="testapp.author", detail=True)
+        assert described["ordering"] == ["-lower(name)", "id"]
+        assert "ordering_hint" not in described
 
     def test_a_client_says_where_null_stands_of_what_may_be_null(self) -> None:
         request = request_of(make_superuser(), site_with(Book))
