@@ -129,7 +129,12 @@ def items(words: str, kind: Kind | None = None) -> Kind:
     def admits(value: Any) -> bool:
         return isinstance(value, list | tuple | set | frozenset) and (kind is None or all(map(kind.admits, value)))
 
-    return Kind(f"a list of {words}", admits, lambda value: [value] if isinstance(value, str | type) else UNKNOWN)
+    def meant(value: Any) -> Any:
+        if isinstance(value, str | type):
+            return [value]
+        return UNKNOWN
+
+    return Kind(f"a list of {words}", admits, meant)
 
 
 def own_host() -> Kind:

@@ -416,7 +416,8 @@ class ModelExposure:
         if is_djangos(type(admin).get_formsets_with_inlines):
             found = admin.get_inline_instances(request, obj)
         else:
-            found = [inline for _, inline in admin.get_formsets_with_inlines(request, *([] if obj is None else [obj]))]
+            arguments = () if obj is None else (obj,)
+            found = [inline for _, inline in admin.get_formsets_with_inlines(request, *arguments)]
         return [inline for inline in found if self.options.shows_inline(inline)]
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:

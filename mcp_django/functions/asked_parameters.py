@@ -82,9 +82,12 @@ class Asked:
             case Ask():
                 message = _text(marker.message, request, arguments)
                 form = marker.form
-                kind = (
-                    self.annotation if form is None else form if isinstance(form, type) else form(request, **arguments)
-                )
+                if form is None:
+                    kind = self.annotation
+                elif isinstance(form, type):
+                    kind = form
+                else:
+                    kind = form(request, **arguments)
                 return mcp.ask(message, kind, key=self.name, default=self.default)
             case Sample():
                 from ..schema.sampling_and_roots import Sampled

@@ -81,10 +81,14 @@ class ArgumentSchema:
         return {**others, **found}
 
     def _message(self, problems: list[tuple[str, str]]) -> str:
-        lines = [f"{path}: {cause}" if path else cause for path, cause in problems[:MAX_PROBLEMS]]
+        lines = []
+        for path, cause in problems[:MAX_PROBLEMS]:
+            lines.append(f"{path}: {cause}" if path else cause)
         if len(problems) > MAX_PROBLEMS:
             lines.append(f"and {len(problems) - MAX_PROBLEMS} more")
-        named = [f"{name} (required)" if item.required else name for name, item in self.parameters.items()]
+        named = []
+        for name, item in self.parameters.items():
+            named.append(f"{name} (required)" if item.required else name)
         text = f"Invalid arguments. {'. '.join(lines)}."
         valid = f" Valid arguments: {', '.join(named)}." if named else " There are no arguments."
         return text[: MAX_MESSAGE - min(len(valid), MAX_MESSAGE // 2)] + valid[: MAX_MESSAGE // 2]

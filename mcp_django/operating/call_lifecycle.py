@@ -97,7 +97,9 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
         record.client_host = urlsplit(record.client_id).hostname or ""
     is_local = context.resource == "stdio:"
     if not record.kind and (is_local or user is not None):
-        record.kind = "stdio" if is_local else "service" if SERVICE_ACCOUNT in context.facts else "person"
+        record.kind = "service" if SERVICE_ACCOUNT in context.facts else "person"
+        if is_local:
+            record.kind = "stdio"
     # Part of a checksum: it finds the token again, and cannot be used as one.
     record.token = getattr(auth, "checksum", "")[:16]
     record.session = getattr(context.session, "id", "")
@@ -314,6 +316,12 @@ def _result_of(body: bytes | None) -> Any:
     return result
 
 
+def _visible(char: str) -> str:
+    if char.isprintable():
+        return char
+    return json.dumps(char)[1:-1]
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -321,7 +329,7 @@ def _text(value: Any) -> str:
     text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     if not text.isprintable():
         # Escape invisible characters and those that turn the direction of a text: they can mislead the reader.
-        text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+        text = "".join(map(_visible, text))
     written = text.encode()
     return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT
 
@@ -358,8 +366,12 @@ class Blanking:
             return self.value(row)
         if not isinstance(row, list):
             return HIDDEN
-        hidden = zip(secret, row, strict=False)
-        return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
+        return [self._cell(item, is_secret) for is_secret, item in zip(secret, row, strict=False)]
+
+    def _cell(self, item: Any, is_secret: bool) -> Any:
+        if is_secret and item is not None:
+            return HIDDEN
+        return self.value(item)
 
     def _is_secret(self, name: Any) -> bool:
         """Return whether a name in what a call's lifecycle captures is a secret's, alone or with a lookup or a path."""

@@ -248,11 +248,11 @@ def store(rows: Sequence[Row]) -> None:
             CallEntry._default_manager.using(alias).bulk_create(entries, ignore_conflicts=True)
         elif connection.vendor == "sqlite":
             adapt = {"time": connection.ops.adapt_datetimefield_value, "history": json.dumps}
-            by_place = [adapt.get(column) for column in COLUMNS]
-            adapted = [
-                [value if write is None else write(value) for write, value in zip(by_place, row, strict=True)]
-                for row in rows
-            ]
+            by_place = [(place, adapt[column]) for place, column in enumerate(COLUMNS) if column in adapt]
+            adapted = [list(row) for row in rows]
+            for row in adapted:
+                for place, write in by_place:
+                    row[place] = write(row[place])
             sql = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
             with connection.cursor() as cursor:
                 cursor.executemany(sql, adapted)
@@ -288,10 +288,13 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
 
 def fitting(row: Row) -> Row:
     """Return a call log row fit for storage: texts cut to the columns' lengths, without NUL characters."""
-    return tuple(
-        value.replace("\0", "")[: getattr(field, "max_length", None)] if isinstance(value, str) else value
-        for field, value in zip(FIELDS, row, strict=True)
-    )
+    return tuple(_fitting_value(field, value) for field, value in zip(FIELDS, row, strict=True))
+
+
+def _fitting_value(field: Any, value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "")[: getattr(field, "max_length", None)]
+    return value
 
 
 _writer = Writer()

@@ -126,7 +126,13 @@ class Board:
         """
         # While another thread reloads, a call goes on with the snapshot, and waits only if that is too old.
         is_fresh = time.monotonic() < self._polled + POLL + LOOK
-        if not self._lock.acquire(timeout=-1 if self._polled < 0 else 0 if is_fresh else PATIENCE):
+        if self._polled < 0:
+            patience = -1.0
+        elif is_fresh:
+            patience = 0.0
+        else:
+            patience = PATIENCE
+        if not self._lock.acquire(timeout=patience):
             return
         try:
             now = time.monotonic()

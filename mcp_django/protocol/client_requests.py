@@ -112,9 +112,16 @@ def _shape_sampling(params: Mapping[str, Any], version: str) -> dict[str, Any]:
     wire["messages"] = [
         {"role": message["role"], "content": _block(block, version)}
         for message in params["messages"]
-        for block in (message["content"] if isinstance(message["content"], list) else [message["content"]])
+        for block in _blocks(message["content"])
     ]
     return wire
+
+
+def _blocks(content: Any) -> list[Any]:
+    """Return the blocks of a message, which has one or a list of them."""
+    if isinstance(content, list):
+        return content
+    return [content]
 
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
@@ -226,7 +233,9 @@ def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str)
             choices = _choices(field["items"])
             by_title = {title: value for value, title in choices.items()}
             texts = [text.strip() for text in found[name].split(_separator(choices))]
-            found[name] = [by_title.get(text, text) if text not in choices else text for text in texts if text]
+            # A text that is a value is meant as one, also where it is the title of another.
+            known = by_title | {value: value for value in choices}
+            found[name] = [known.get(text, text) for text in texts if text]
     return found
 
 

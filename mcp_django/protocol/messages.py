@@ -96,7 +96,9 @@ def _check_bounds(root: Any) -> None:
         seen += sum(map(len, level))
         if depth > MAX_DEPTH or seen > MAX_ITEMS:
             raise TooMuch
-        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
+        children: list[Any] = []
+        for node in level:
+            children += node.values() if isinstance(node, dict) else node
         level = [child for child in children if isinstance(child, (dict, list))]
 
 

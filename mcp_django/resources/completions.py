@@ -166,16 +166,18 @@ class ModelValues:
 
         def keys() -> Iterator[str]:
             for rows in self._rows(text, conditions):
-                read = rows.values_list(*names)[:LIMIT]
+                read = rows.values_list(*names, flat=len(names) == 1)[:LIMIT]
                 # Move the typed key to the front: a database that ignores case may return another spelling first.
-                yield from sorted((pk_text(row[0] if len(names) == 1 else row) for row in read), key=text.__ne__)
+                yield from sorted(map(pk_text, read), key=text.__ne__)
 
         return capped(keys())
 
     def _rows(self, text: str, conditions: Sequence[Condition]) -> Iterator[QuerySet[Any]]:
         request, exposure = self.request, self.exposure
-        order = default_ordering(request, exposure)
-        ordering = [("-" if key.descending else "") + key.path for key in order if key.expression is None]
+        ordering = []
+        for order in default_ordering(request, exposure):
+            if order.expression is None:
+                ordering.append(f"-{order.path}" if order.descending else order.path)
         rows = narrowed(request, exposure, conditions, "")
         if not text:
             yield rows.order_by(*ordering)
@@ -297,6 +299,12 @@ def _spelt(value: Any) -> str:
     return format(value, "f") if isinstance(value, Decimal) else pk_text(value)
 
 
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value).decode()
+
+
 def last_member(text: str) -> tuple[str, str]:
     """Split a comma-separated list before its last member, the one to complete; return both parts."""
     written, comma, member = text.rpartition(",")
@@ -372,7 +380,7 @@ class Completer:
             case Choice():
                 labels = kind.labels or ("",) * len(kind.options)
                 stored = (option for option, _ in kind.options)
-                texts = (option if isinstance(option, str) else orjson.dumps(option).decode() for option in stored)
+                texts = map(_as_text, stored)
                 return ranked(zip(texts, labels, strict=True), value.strip())
             case Boolean():
                 return ranked(BOOLEANS, value.strip())

@@ -65,13 +65,27 @@ def _lengths(field: Any) -> tuple[Any, Any]:
 
 
 def _bounds(field: Any) -> tuple[Any, Any]:
-    low, high = (bound() if callable(bound) else bound for bound in (field.min_value, field.max_value))
+    low = field.min_value
+    high = field.max_value
+    if callable(low):
+        low = low()
+    if callable(high):
+        high = high()
     return low, high
+
+
+def _boolean(field: Any) -> Shape:
+    notes = ["must be true"] if field.required else []
+    return {"type": "boolean"}, notes
 
 
 def _number(kind: str, most: float = float("inf")) -> Callable[[Any], Shape]:
     def shape(field: Any) -> Shape:
-        low, high = (bound if bound is not None and abs(bound) <= most else None for bound in _bounds(field))
+        low, high = _bounds(field)
+        if low is not None and abs(low) > most:
+            low = None
+        if high is not None and abs(high) > most:
+            high = None
         return {"type": kind, **present(minimum=low, maximum=high)}, [between(low, high)]
 
     return shape
@@ -100,8 +114,11 @@ def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
         return {"type": "string"}, [f"one of {len(options)} values"]
     # The field compares texts. If all values are integers they stay integers, because clients copy them.
     whole = all(type(value) is int for value, _ in options)
-    values = [value if whole else str(value) for value, _ in options]
-    schema = {"type": "integer", "enum": values} if whole else {"type": "string", "enum": [*values, *more]}
+    values = [value for value, _ in options]
+    if whole:
+        schema = {"type": "integer", "enum": values}
+    else:
+        schema = {"type": "string", "enum": [*map(str, values), *more]}
     return schema, [in_words(zip(values, (label for _, label in options), strict=True), MAX_LABELS)]
 
 
@@ -265,7 +282,7 @@ FORM_FIELDS: Final[Mapping[str, tuple[Callable[[Any], Shape], Ask]]] = {
     "MultipleChoiceField": (_many(_choice), _ask_choices),
     "ChoiceField": (_choice, _ask_choice),
     "NullBooleanField": (lambda field: (any_of({"type": "boolean"}, NULL), []), _ask_boolean),
-    "BooleanField": (lambda field: ({"type": "boolean"}, ["must be true" if field.required else ""]), _ask_boolean),
+    "BooleanField": (_boolean, _ask_boolean),
     "DecimalField": (_decimal, _ask_number),
     "FloatField": (_number("number"), _ask_number),
     "IntegerField": (_number("integer"), _ask_number),

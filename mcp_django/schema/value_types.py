@@ -54,9 +54,11 @@ class Invalid(Exception):
 
     def within(self, place: str) -> list[tuple[str, str]]:
         """Return the value's type problems with their paths inside a containing value."""
-        return [
-            (f"{place}{'.' if path and not path.startswith('[') else ''}{path}", cause) for path, cause in self.problems
-        ]
+        found = []
+        for path, cause in self.problems:
+            is_member = path and not path.startswith("[")
+            found.append((f"{place}.{path}" if is_member else f"{place}{path}", cause))
+        return found
 
 
 def json_type(value: Any) -> str:
@@ -87,7 +89,12 @@ def show(value: Any) -> str:
 
 def any_of(*shapes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema of a value that has one of several types."""
-    flat = [inner for shape in shapes for inner in (shape["anyOf"] if shape.keys() == {"anyOf"} else [shape])]
+    flat: list[Any] = []
+    for shape in shapes:
+        if shape.keys() == {"anyOf"}:
+            flat += shape["anyOf"]
+        else:
+            flat.append(shape)
     if not all(flat):
         return {}
     kinds = list({repr(shape): dict(shape) for shape in flat}.values())
@@ -381,14 +388,18 @@ def _datetime(text: str) -> datetime | None:
     return timezone.make_aware(found) if settings.USE_TZ else timezone.make_naive(found)
 
 
+def _uuid(text: str) -> UUID | None:
+    if _UUID.fullmatch(text):
+        return UUID(text)
+    return None
+
+
 PARSED: Final[Mapping[type, Parsed]] = {
     date: Parsed("an ISO 8601 date", "2026-07-28", parse_date, "date"),
     datetime: Parsed("an ISO 8601 date and time", "2026-07-28T14:30:00Z", _datetime, "date-time"),
     time: Parsed("a time of day", "14:30:00", parse_time),
     timedelta: Parsed("a duration", "1 12:30:00 (days, hours, minutes, seconds) or PT12H30M", parse_duration),
-    UUID: Parsed(
-        "a UUID", "123e4567-e89b-12d3-a456-426614174000", lambda text: UUID(text) if _UUID.fullmatch(text) else None
-    ),
+    UUID: Parsed("a UUID", "123e4567-e89b-12d3-a456-426614174000", _uuid),
 }
 
 
