@@ -8,6 +8,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks
+from django.core.signals import got_request_exception
 from django.utils.module_loading import autodiscover_modules
 
 
@@ -31,6 +32,7 @@ class MCPDjangoConfig(AppConfig):
             claim()
         checks.register(check)
         checks.register(check_deployment, deploy=True)
+        got_request_exception.connect(tell_of_tables)
         if faults():
             # The app does not work until its settings are right, and the checks report what is wrong.
             return
@@ -44,6 +46,15 @@ class MCPDjangoConfig(AppConfig):
             from .operating.gauges_and_query_comments import annotate_queries
 
             annotate_queries()
+
+
+def tell_of_tables(**kwargs: Any) -> None:
+    """Log missing migrations of the app as the cause, if they are why a page of it failed."""
+    from .runtime.missing_migrations import is_of_needed_tables, log_missing_migrations  # every process loads this file
+
+    error = sys.exc_info()[1]
+    if error is not None and is_of_needed_tables(error):
+        log_missing_migrations(error)
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:

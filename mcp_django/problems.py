@@ -147,6 +147,10 @@ NO_SESSION: Final = Problem(
     "the browser comes back from the login page without a session",
     "SESSION_COOKIE_PATH and SESSION_COOKIE_DOMAIN have to include this page; SESSION_COOKIE_SECURE needs https.",
 )
+LOST_SESSION: Final = Problem(
+    "the browser comes back from the login page with the cookie of a session that is not known here",
+    "Workers have to share sessions (SESSION_ENGINE, not the memory of each) and use one SECRET_KEY, not a random one.",
+)
 # Registration
 NO_REGISTRATION: Final = Problem(
     "clients cannot register themselves", "REGISTRATION is 'off': add the application in the admin."

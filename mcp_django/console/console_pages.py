@@ -19,6 +19,7 @@ from django.conf import settings as django_settings
 from django.contrib import admin, messages
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import get_template
 from django.template.response import TemplateResponse
@@ -214,8 +215,14 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
             chosen = self.find_zone(request.COOKIES.get(ZONE, "")) if django_settings.USE_TZ else None
             with timezone.override(chosen or default):
                 request.mcp_zone = {"name": str(chosen or default), "default": str(default)}  # type: ignore[attr-defined]
-                response = view(request, *args, **kwargs)
-                return response.render() if isinstance(response, TemplateResponse) else response
+                try:
+                    response = view(request, *args, **kwargs)
+                    return response.render() if isinstance(response, TemplateResponse) else response
+                except DatabaseError as error:
+                    answer = self.respond_not_migrated(request, error)
+                    if answer is None:
+                        raise
+                    return answer
 
         return viewed
 
@@ -232,6 +239,30 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
             response.delete_cookie(ZONE)
         return response
 
+    def respond_not_migrated(self, request: HttpRequest, error: DatabaseError) -> HttpResponseBase | None:
+        """Render the page that names missing migrations in place of any page of the console.
+
+        Return None if they do not explain the error.
+        """
+        from ..runtime.missing_migrations import REMEDY, tables_missing  # the admin is loaded by every process
+
+        missing = tables_missing(error)
+        if not missing:
+            return None
+        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        context = {
+            **self.admin_site.each_context(request),
+            "title": self.opts.verbose_name_plural,
+            "opts": self.opts,
+            "tabs": self.get_tabs(request, "", has_tables=False),
+            "calls_url": self.calls_url,
+            "has_breadcrumb_list": django.VERSION >= (6, 1),
+            "missing": _("Not migrated: %(names)s") % {"names": missing},
+            "remedy": REMEDY,
+        }
+        response = TemplateResponse(request, "mcp_django/console/wrong.html", context)
+        return with_policy(response.render())
+
     @property
     def calls_url(self) -> str:
         """The URL of the list of calls, which is one of the console's pages."""
@@ -242,14 +273,17 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         tabs, has_list = self.get_tabs(request, current), django.VERSION >= (6, 1)
         return {"tabs": tabs, "calls_url": self.calls_url, "has_breadcrumb_list": has_list}
 
-    def get_tabs(self, request: HttpRequest, current: str) -> list[dict[str, Any]]:
-        """Return the console's tabs that the user may open: title, URL, and whether it is open."""
+    def get_tabs(self, request: HttpRequest, current: str, *, has_tables: bool = True) -> list[dict[str, Any]]:
+        """Return the console's tabs that the user may open: title, URL, and whether it is open.
+
+        Without the app's tables there are no switches to tell.
+        """
         tabs = [
             {
                 "title": page.title,
                 "url": page.url,
                 "is_current": page.name == current,
-                "switches": page.get_switches(request),
+                "switches": page.get_switches(request) if has_tables else ([], []),
             }
             for page in self.pages
             if page.may_open(request)

@@ -24,9 +24,11 @@ from http.cookies import Morsel, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
+from django.conf import settings as django_settings
+
 from ..context.untrusted_text import plain
 from ..oauth.resource_urls import LOOPBACK, same_resource
-from ..problems import NO_SESSION, SIGNED_IN
+from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN
 from ..protocol.eras import client_meta
 from ..protocol.headers import EVENTS, JSON
 from ..protocol.versions import MODERN
@@ -42,9 +44,17 @@ NO_METADATA: Final = 'Add path("", include("mcp_django.oauth.urls")) to urls.py;
 BUSY: Final = "A server with one worker of one thread cannot call itself: run manage.py mcp_doctor beside it."
 # Nothing listens at this URL: the doctor reads the code from the redirect itself.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
+NO_HTTP: Final = (
+    'OAUTH2_PROVIDER["ALLOWED_REDIRECT_URI_SCHEMES"] has no "http": programs on the user\'s own machine, such as '
+    "Claude Code, cannot sign in."
+)
 LOGIN_FOR_ALL: Final = "The admin's login page admits only staff: set LOGIN_URL to a login page for all users."
 LEADS_BACK: Final = "The login page has to redirect to its parameter `next`, as Django's LoginView does."
 META: Final = client_meta("mcp_doctor")
+# OpenSSL's reasons for an answer that is not TLS.
+NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"})
+# The start of a path that i18n_patterns() prefixes, such as /en or /zh-hans.
+LANGUAGE: Final = re.compile(r"/[a-z]{2,3}(-[a-z0-9]{2,8})*\Z", re.IGNORECASE)
 
 
 class StepFailed(Exception):
@@ -57,12 +67,13 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP response as the doctor keeps it."""
+    """An HTTP response as the doctor keeps it, with the cookies that its request sent."""
 
     url: str
     status: int
     headers: HTTPMessage
     body: bytes
+    cookies: str = ""
 
     @property
     def kind(self) -> str:
@@ -162,13 +173,15 @@ class Agent:
                     found = next(filter(None, data), b"")
                 else:
                     found = response.read(MOST_BYTES)
-                return Answer(url, response.status, response.headers, found)
+                return Answer(url, response.status, response.headers, found, sent.get("Cookie", ""))
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 raise StepFailed(f"{url} does not answer within {patience:.1f} s.", BUSY) from None
             remedy = "Start the server, or name the URL at which it runs: manage.py mcp_doctor URL."
-            if isinstance(reason, ssl.SSLError):
+            if isinstance(reason, ssl.SSLError) and reason.reason in NOT_TLS:
+                remedy = "This port speaks http, not https: name the proxy's port, or write http://."
+            elif isinstance(reason, ssl.SSLError):
                 remedy = "Install a certificate for this host that clients trust, with its intermediates (fullchain)."
             raise StepFailed(f"{url} cannot be reached: {reason}.", remedy) from None
 
@@ -187,6 +200,8 @@ class Agent:
         """Open a page as the doctor's browser, redirects included, and require HTML with status 200."""
         answer = self.follow(url)
         if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
+            if f"{django_settings.SESSION_COOKIE_NAME}=" in answer.cookies:
+                raise StepFailed(f"{what}: {LOST_SESSION.what}.", LOST_SESSION.remedy)
             told = ", ".join(f"{name} for {host}{path}" for host, path, name in self.cookies)
             kept = f" (its cookies: {told})" if told else ""
             raise StepFailed(f"{what}: {NO_SESSION.what}{kept}.", NO_SESSION.remedy)
@@ -273,6 +288,7 @@ class Doctor:
     callback: str = CALLBACK
     doubt: str = ""
     login: Answer | None = None
+    no_tools: str = "This user has no permission to view anything."
     asked: tuple[Answer, _Form] = field(init=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
     code: str = ""
@@ -417,13 +433,15 @@ class Doctor:
 
     def register(self) -> str:
         """Doctor's step: register a client, or have one added as an administrator would."""
+        if not self.callback.startswith("http:"):
+            self.doubt = NO_HTTP
         if "registration_endpoint" not in self.server:
             assert self.add_client is not None
             self.client_id = self.add_client()
             return f"it is off; client {self.client_id} was added for this"
         body = {
             "client_name": "mcp_doctor",
-            "redirect_uris": [CALLBACK],
+            "redirect_uris": [self.callback],
             "grant_types": ["authorization_code"],
             "token_endpoint_auth_method": "none",
         }
@@ -539,7 +557,7 @@ class Doctor:
             "grant_type": "authorization_code",
             "code": self.code,
             "client_id": self.client_id,
-            "redirect_uri": CALLBACK,
+            "redirect_uri": self.callback,
             "code_verifier": self.verifier,
             "resource": self.url,
         }
@@ -551,21 +569,26 @@ class Doctor:
     def call(self) -> str:
         """List the tools."""
         answer = self._ask("tools/list", {})
+        if answer.status == 401:
+            raise _refused_token(answer)
         remedy = SEE_LOG if answer.status >= 500 else f"It says: {answer.text[:300]}"
         found = answer.document("a result", remedy)
         tools = found["result"].get("tools") if isinstance(found.get("result"), dict) else None
         if not isinstance(tools, list):
             raise StepFailed(f"It answers with an error: {found.get('error')}.", remedy)
-        return f"{len(tools)} tools" + ("" if tools else ": this user has no permission to view anything")
+        if not tools:
+            self.doubt = self.no_tools
+        return f"{len(tools)} tools"
 
     def listen(self) -> str:
         """Doctor's step: open an event stream at the endpoint and wait for the first event."""
         answer = self._ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, event=True)
+        if answer.status == 405:
+            self.doubt = "WSGI servers, such as runserver, cannot stream: serve the project with uvicorn or daphne."
+            return "it answers 405, not a stream. Calls work all the same."
         if answer.status != 200 or answer.kind != EVENTS:
-            raise StepFailed(
-                f"It answers {answer.status} with {answer.kind}, not a stream.",
-                "WSGI servers cannot stream: serve the project with uvicorn or daphne. Calls still work.",
-            )
+            seen = f"It answers {answer.status} with {answer.kind}, not a stream.{answer.message}"
+            raise StepFailed(seen, "Something in front of the endpoint answers in its place, or see the server's log.")
         if b"acknowledged" not in answer.body:
             seen = "The stream ends, or is held back, before its first event."
             raise StepFailed(seen, "Turn buffering off in the proxy.")
@@ -586,10 +609,32 @@ class Doctor:
         return self.agent.send("POST", self.url, sent, {"Content-Type": JSON, **headers}, **more)
 
 
+def _refused_token(answer: Answer) -> StepFailed:
+    """Return the failure of the doctor's call that is refused although it sends a token that was just issued.
+
+    The challenge has an error code only if the endpoint saw a token (RFC 6750, section 3.1).
+    """
+    if "error=" in answer.headers.get("WWW-Authenticate", ""):
+        seen = f"The endpoint does not accept the token that was just issued.{answer.message}"
+        return StepFailed(seen, "Do all workers use one database? The server's log says why it is refused.")
+    return StepFailed(
+        "The endpoint asks for a token although the request has one: something in front of it removes the header.",
+        "Have the proxy pass on Authorization (Apache with mod_wsgi: WSGIPassAuthorization On).",
+    )
+
+
 def _remedy_of_redirect(answer: Answer) -> str:
     """Return the doctor's remedy for an endpoint that redirects client programs."""
     target, own = answer.headers.get("Location", ""), urlsplit(answer.url).path
-    if urlsplit(target).path.rstrip("/") == own.rstrip("/"):
+    came, leads = urlsplit(answer.url), urlsplit(urljoin(answer.url, target))
+    if (came.scheme, leads.scheme) == ("http", "https") and leads.path.rstrip("/") == own.rstrip("/"):
+        seen = f"It redirects http to https ({target}), as SECURE_SSL_REDIRECT does."
+        return f"{seen} Name the https URL. Behind a proxy that has the certificate, set SECURE_PROXY_SSL_HEADER."
+    if own != "/" and leads.path.rstrip("/").endswith(own.rstrip("/")):
+        prefix = leads.path.rstrip("/").removesuffix(own.rstrip("/"))
+        if LANGUAGE.fullmatch(prefix):
+            return f"It redirects to {target}: take it, /.well-known/ and /oauth/ out of i18n_patterns() in urls.py."
+    if leads.path.rstrip("/") == own.rstrip("/"):
         return f"It redirects to {target}. Give clients that URL, or mount it without a slash."
     seen = f"It redirects to {target.partition('?')[0]}: middleware of the project, or a proxy, asks for a login before"
     return f"{seen} {own}. Have it leave out this path, /.well-known/ and /oauth/: tokens are asked for there."

@@ -21,27 +21,24 @@ from channels.layers import channel_layers
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core import checks
-from django.db import DatabaseError, connections, router
-from django.db.migrations.executor import MigrationExecutor
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext as _
 from oauth2_provider.models import get_application_model
 
 from ..conf import settings
-from ..models import CallEntry
 from ..oauth import client_documents
 from ..oauth.client_documents import takes_documents
 from ..oauth.resource_urls import resource_url, uses_oauth
 from ..routing import mounted_endpoints
 from ..runtime.cache_and_rate_limits import cache
+from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened
 from ..schema.secrets import without_secrets
 from ..subscriptions.bus import shared_layer
 from .console_pages import Page
 from .doctor import BUSY, Doctor, StepFailed
 from .readable_models import try_models
 
-# Apps whose tables calls need.
-APPS: Final = ("mcp_django", "oauth2_provider")
 OURS: Final = "mcp_django."
 # Seconds within which a message has to come back from the channel layer.
 LAYER_TIMEOUT: Final = 3
@@ -67,7 +64,8 @@ class CheckResult:
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the health checks page: the results of the health checks, errors first."""
-    findings: list[CheckResult] = []
+    # Missing tables are the first of the errors: they explain the others.
+    findings: list[CheckResult] = list(of_parts())
     ends = time.monotonic() + PATIENCE
     for path in mounted_endpoints():
         url = resource_url(request, path) if settings.BASE_URL else path
@@ -81,7 +79,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if doctor.login is not None and not doctor.client_id:
             seen = _("It was not opened: no client is registered yet, or this page is at another address.")
             findings.append(CheckResult(_("Consent page"), "info", seen))
-    findings += [*of_parts(), *of_settings()]
+    findings += of_settings()
     findings += [item for item in of_models(request.user, seconds=PATIENCE / 2) if item.verdict != "ok"]
     findings.sort(key=lambda item: VERDICTS.index(item.verdict))
     return page.render(request, {"findings": findings, "count": Counter(item.verdict for item in findings)})
@@ -133,25 +131,33 @@ def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> I
 
 
 def of_parts() -> Iterator[CheckResult]:
-    """Run the health checks of migrations, cache, client documents and channel layer."""
-    yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
+    """Run the health checks of migrations, cache, client documents and channel layer.
+
+    What needs the tables is not checked without them.
+    """
+    tables = list(of_tables())
+    yield from tables
+    has_tables = all(item.verdict == "ok" for item in tables)
     yield _of_cache()
-    if uses_oauth() and apps.is_installed("oauth2_provider"):
+    if has_tables and uses_oauth() and apps.is_installed("oauth2_provider"):
         yield from _of_documents()
     yield _of_channel_layer()
+
+
+def of_tables() -> Iterator[CheckResult]:
+    """Run the health checks of migrations: a result for each app whose tables calls need."""
+    yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
 
 
 def _of_tables(label: str) -> CheckResult:
     title = _("Tables of %(app)s") % {"app": label}
     try:
-        executor = MigrationExecutor(connections[router.db_for_write(CallEntry)])
-        targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == label]
-        missing = [migration.name for migration, _backwards in executor.migration_plan(targets)]
+        missing = missing_migrations(label)
     except DatabaseError as error:
         return CheckResult(title, "error", type(error).__name__, _("Look at the server's log."))
     if missing:
-        seen = _("Not migrated: %(names)s") % {"names": ", ".join(missing)}
-        return CheckResult(title, "error", seen, "manage.py migrate")
+        seen = _("Not migrated: %(names)s") % {"names": shortened(missing)}
+        return CheckResult(title, "error", seen, REMEDY)
     return CheckResult(title, "ok", _("All migrations are applied."))
 
 

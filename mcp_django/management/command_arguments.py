@@ -14,12 +14,26 @@ from django.db.models import Model
 from ..oauth.resource_urls import endpoints, resource_url
 from ..problems import nearest
 from ..routing import mounted_sites
+from ..runtime.missing_migrations import REMEDY, tables_missing
 from ..scopes import HIERARCHY, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
 
 
-class CallerCommand(BaseCommand):
+class TableCommand(BaseCommand):
+    """A management command that reads tables: where they do not exist, it names the missing migrations."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command; raise ``CommandError`` with the missing migrations if they are why it fails."""
+        try:
+            return super().execute(*args, **options)
+        except DatabaseError as error:
+            if not tables_missing(error):
+                raise
+            raise no_tables(error) from None
+
+
+class CallerCommand(TableCommand):
     """A management command with the shared arguments ``--user``, ``--scope`` and ``--site``."""
 
     requires_system_checks = ()
@@ -70,8 +84,10 @@ def find_superuser() -> Any:
 
 
 def no_tables(error: DatabaseError) -> CommandError:
-    """Return the error of management commands for a database without tables."""
-    return CommandError(f"The database says: {error}. If it has no tables yet, run manage.py migrate.")
+    """Return the error of management commands for a database without tables, or with some of them."""
+    if missing := tables_missing(error):
+        return CommandError(f"The database says: {error}. Not migrated: {missing}: run {REMEDY}.")
+    return CommandError(f"The database says: {error}. If it has no tables yet, run {REMEDY}.")
 
 
 def find_model(label: str) -> type[Model]:

@@ -38,6 +38,7 @@ from ..conf import settings
 from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
 from ..runtime.cache_and_rate_limits import give_back, hit_if_counted, times_as_many
+from ..runtime.missing_migrations import log_missing_migrations
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import answered, keep, questions_for, would_admit
 from .access_page import reach_of
@@ -170,10 +171,11 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
         if problems.SIGNED_IN in request.GET:
-            note(request.META, problems.NO_SESSION)
+            is_sent = bool(request.COOKIES.get(django_settings.SESSION_COOKIE_NAME))
+            note(request.META, problems.LOST_SESSION if is_sent else problems.NO_SESSION)
             log_refusal(request, 403, "login_required")
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
-            return self.render_to_response({"sign_in": login}, status=403)
+            return self.render_to_response({"sign_in": login, "is_lost": is_sent}, status=403)
         request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
         login, asked = super().handle_no_permission(), request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
@@ -357,6 +359,7 @@ class ProgramMixin:
             return _refused("invalid_grant")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
+            log_missing_migrations(error)
             note(request.META, problems.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
         if response.status_code < 400:

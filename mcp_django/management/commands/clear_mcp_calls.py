@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ...conf import settings
 from ...conf.defaults import DEFAULTS
 from ...operating.call_log_storage import clear_calls, old_calls
+from ..command_arguments import TableCommand
 
 
-class Command(BaseCommand):
+class Command(TableCommand):
     """Clear the call log from the command line: delete calls older than the days of ``CALL_LOG``, in batches."""
 
     help = "Delete calls from the log that are older than the days of CALL_LOG."

@@ -3,18 +3,19 @@
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from oauth2_provider.models import get_application_model
 
 from ...oauth.assertions_and_keys import clear_used_assertions
 from ...oauth.client_documents import clear_keys
 from ...oauth.stored_tokens import clear_token_facts, unused_clients
+from ..command_arguments import TableCommand
 
 BATCH = 500
 
 
-class Command(BaseCommand):
+class Command(TableCommand):
     """Clear unused clients from the command line, in batches, and data kept of deleted tokens and expired assertions.
     A deleted client can register again."""
 

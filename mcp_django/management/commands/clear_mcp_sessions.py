@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from ...emulation.uploaded_files import clear_uploads
 from ...server.idempotency_keys import clear_keyed_calls
 from ...server.sessions import clear_sessions
 from ...server.stored_streams import clear_streams
+from ..command_arguments import TableCommand
 
 
-class Command(BaseCommand):
+class Command(TableCommand):
     """Clear old sessions, streams, keyed calls and uploads, by SESSION_IDLE, STREAM_MAX_AGE and IDEMPOTENCY_MAX_AGE."""
 
     help = "Delete MCP sessions unused for a week, and streams, calls and uploads that are done."

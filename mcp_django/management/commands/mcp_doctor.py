@@ -1,26 +1,29 @@
 """``manage.py mcp_doctor``: check the settings, try the server as a client does, and report what is wrong."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from getpass import getpass
 from http.cookies import SimpleCookie
 from importlib import import_module
 from typing import Any
 
 from django.conf import settings as django_settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, load_backend
+from django.core.management.base import CommandError, CommandParser
 from oauth2_provider.models import get_application_model
+from oauth2_provider.settings import oauth2_settings
 
 from ...checks.oauth import login_admin
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, StepFailed
-from ...console.health_checks_page import of_models, of_parts, of_settings, session_cookies
-from ..command_arguments import endpoint_url, find_user
+from ...console.health_checks_page import CheckResult, of_models, of_parts, of_settings, of_tables, session_cookies
+from ..command_arguments import TableCommand, endpoint_url, find_user
 
 
-class Command(BaseCommand):
+class Command(TableCommand):
     """Run the doctor by command: check this project, then try each step of a client up to the first failure."""
 
     help = (
@@ -36,11 +39,13 @@ class Command(BaseCommand):
             action="store_true",
             help="ask for the user's password (or read a line of standard input), and sign in by the login page's form",
         )
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print the results as JSON")
 
     def handle(self, *args: Any, url: str | None, user: str | None, password: bool, **options: Any) -> None:
+        self.is_text = not options["as_json"]
         person = find_user(user) if user else None
         url = (url or endpoint_url("manage.py mcp_doctor URL")).strip()
-        doctor = Doctor(url, add_client=add_client, origins=settings.ALLOWED_ORIGINS)
+        doctor = Doctor(url, add_client=add_client, origins=settings.ALLOWED_ORIGINS, callback=callback())
         if not doctor.url.lower().startswith(("http://", "https://")):
             raise CommandError(f"{doctor.url!r} is not a URL: it must begin with http:// or https://.")
         doctor.shut_out = shut_out(person)
@@ -51,38 +56,71 @@ class Command(BaseCommand):
             is_asked = sys.stdin.isatty()
             asking = f"Password of {person.get_username()}: "
             doctor.person = person.get_username(), getpass(asking) if is_asked else sys.stdin.readline().rstrip("\n")
+        found: list[CheckResult] = []
         # These checks are about this project, even if the doctor tries another server.
-        self.stdout.write("This project\n")
+        self.head("This project")
+        for item in self.of_project(person):
+            found.append(item)
+            self.say(item)
+        if all(item.verdict == "ok" for item in of_tables()):
+            self.head(f"\nThe path of a client to {doctor.url}")
+            with signed_in(None if password else person) as cookies, cleaning(doctor):
+                if cookies is not None:
+                    doctor.sign_in = lambda: cookies
+                for item in steps_of(doctor):
+                    found.append(item)
+                    self.say(item)
+        wrong = [item for item in found if item.verdict == "error"]
+        if options["as_json"]:
+            checks = list(map(asdict, found))
+            self.stdout.write(json.dumps({"url": doctor.url, "ok": not wrong, "checks": checks}, indent=1))
+        if wrong:
+            raise CommandError(" ".join(dict.fromkeys(item.remedy or item.seen for item in wrong)))
+        if doctor.client_id and person is None:
+            self.head("\nAll is well so far. --user NAME goes on: consent, token, a call and a stream.")
+        else:
+            self.head("\nAll is well.")
+
+    def of_project(self, person: Any) -> Iterator[CheckResult]:
+        """Yield the results of the checks of ``mcp_doctor`` that need no server."""
         parts = list(of_parts())
-        found = [*parts, *of_settings(deployed=not django_settings.DEBUG)]
+        yield from parts
+        yield from of_settings(deployed=not django_settings.DEBUG)
         # Without the tables no row can be read.
         if person is not None and all(item.verdict != "error" for item in parts):
-            found += of_models(person)
-        for item in found:
-            self.say(item.verdict, item.title, item.seen if item.verdict == "ok" else f"{item.seen} {item.remedy}")
-        wrong = [item.remedy or item.seen for item in found if item.verdict == "error"]
-        self.stdout.write(f"\nThe path of a client to {doctor.url}\n")
-        with signed_in(None if password else person) as cookies, cleaning(doctor):
-            if cookies is not None:
-                doctor.sign_in = lambda: cookies
-            for title, step in doctor.steps():
-                try:
-                    self.say("ok", title, step())
-                except StepFailed as failed:
-                    self.say("error", title, str(failed))
-                    raise CommandError(failed.remedy) from None
-        if wrong:
-            raise CommandError(" ".join(wrong))
-        if doctor.client_id and person is None:
-            self.stdout.write("\nAll is well so far. --user NAME goes on: consent, token, a call and a stream.")
-        else:
-            self.stdout.write("\nAll is well.")
+            yield from of_models(person)
 
-    def say(self, verdict: str, title: str, text: str) -> None:
-        """Print one line of ``manage.py mcp_doctor``."""
+    def head(self, text: str) -> None:
+        """Print a line of ``mcp_doctor`` that is no result; nothing if it prints JSON."""
+        if self.is_text:
+            self.stdout.write(text)
+
+    def say(self, item: CheckResult) -> None:
+        """Print one result of ``manage.py mcp_doctor``; nothing if it prints JSON."""
+        if not self.is_text:
+            return
         styles = {"ok": self.style.SUCCESS, "error": self.style.ERROR}
-        word = {"ok": "ok", "error": "FAIL"}.get(verdict, "note")
-        self.stdout.write(f"  {styles.get(verdict, self.style.WARNING)(word)}{' ' * (6 - len(word))}{title}: {text}")
+        word = {"ok": "ok", "error": "FAIL"}.get(item.verdict, "note")
+        mark = styles.get(item.verdict, self.style.WARNING)(word)
+        text = f"{item.seen} {item.remedy}".rstrip() if item.verdict != "ok" else item.seen
+        self.stdout.write(f"  {mark}{' ' * (6 - len(word))}{item.title}: {text}")
+
+
+def steps_of(doctor: Doctor) -> Iterator[CheckResult]:
+    """Yield the results of the doctor's steps over HTTP for ``mcp_doctor``, up to the first failure."""
+    for title, step in doctor.steps():
+        doctor.doubt = ""
+        try:
+            seen = step()
+        except StepFailed as failed:
+            yield CheckResult(title, "error", str(failed), failed.remedy)
+            return
+        yield CheckResult(title, "info" if doctor.doubt else "ok", seen, doctor.doubt)
+
+
+def callback() -> str:
+    """Return the redirect URI of the doctor's client: with https if the project accepts no others."""
+    return CALLBACK if "http" in oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES else CALLBACK.replace("http:", "https:")
 
 
 def add_client() -> str:
@@ -90,7 +128,7 @@ def add_client() -> str:
     model = get_application_model()
     client = model(
         name="mcp_doctor",
-        redirect_uris=CALLBACK,
+        redirect_uris=callback(),
         client_type=model.CLIENT_PUBLIC,
         authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
     )
@@ -106,6 +144,17 @@ def shut_out(person: Any) -> str:
     return f"it is the login page of the admin, and {person.get_username()} is not staff."
 
 
+def backend_of(person: Any) -> str:
+    """Return the dotted name of the authentication backend that finds the user of a session of ``mcp_doctor``.
+
+    Others, such as one that only locks out who guesses passwords, find nobody.
+    """
+    for name in django_settings.AUTHENTICATION_BACKENDS:
+        if load_backend(name).get_user(person.pk) is not None:
+            return str(name)
+    raise CommandError(f"None of AUTHENTICATION_BACKENDS finds {person.get_username()} by key, so they cannot sign in.")
+
+
 @contextmanager
 def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
     """Sign in the ``--user`` of ``mcp_doctor`` until the block ends: yield a browser's cookies, None for nobody."""
@@ -114,7 +163,7 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
         return
     session = import_module(django_settings.SESSION_ENGINE).SessionStore()
     session[SESSION_KEY] = person._meta.pk.value_to_string(person)
-    session[BACKEND_SESSION_KEY] = django_settings.AUTHENTICATION_BACKENDS[0]
+    session[BACKEND_SESSION_KEY] = backend_of(person)
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
     session.save()
     try:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.apps import apps
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DatabaseError
 from django.db.models import Q
@@ -19,13 +19,13 @@ from ...operating.switches import active, end_switch, find_switches, known_names
 from ...problems import nearest
 from ...routing import mounted_sites
 from ...sites import site as default_site
-from ..command_arguments import find_user, no_tables
+from ..command_arguments import TableCommand, find_user, no_tables
 
 PERIODS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 PERIOD: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 
 
-class Command(BaseCommand):
+class Command(TableCommand):
     """Set, end or list switches from the command line."""
 
     help = (

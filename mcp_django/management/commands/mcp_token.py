@@ -4,20 +4,20 @@ import json
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
 from ...context.request import CONFIRM_BY_TOKEN
 from ...oauth.resource_urls import canonical, endpoints, issuer, mounted_path, resource_url
 from ...oauth.stored_tokens import create_token, facts_of_many, own_tokens
-from ..command_arguments import find_scopes, find_user
+from ..command_arguments import TableCommand, find_scopes, find_user
 
 # The fact about a token that is its name.
 NAME: Final = "name"
 
 
-class Command(BaseCommand):
+class Command(TableCommand):
     """Create a bearer token from the command line, and print it alone; list tokens so made, or revoke one."""
 
     help = "Prints a bearer token with which a client acts as USER. --list shows earlier ones, --revoke ends one."

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mcp_django.console.doctor import Agent, Doctor, StepFailed
+from mcp_django.console.doctor import CALLBACK, Agent, Doctor, StepFailed
 from tests.tls_server import Authority, serving
 
 JSON = "application/json"
@@ -275,12 +275,84 @@ def test_a_step_of_the_sign_in_that_fails_is_said(server, place, answer, step, s
     assert said in text
 
 
-def test_a_server_that_cannot_stream_is_said(server):
+def test_a_server_that_cannot_stream_is_a_note_for_calls_work_there(server):
     doctor = Doctor(f"{server.origin}/mcp", token="t")
     server.answers["/mcp"] = (405, "text/plain", "no", {})
-    with pytest.raises(StepFailed) as failed:
+    assert "Calls work all the same" in doctor.listen()
+    assert "uvicorn or daphne" in doctor.doubt
+
+
+def test_something_else_in_place_of_a_stream_is_said(server):
+    doctor = Doctor(f"{server.origin}/mcp", token="t")
+    server.answers["/mcp"] = (502, "text/html", "no", {})
+    with pytest.raises(StepFailed, match=r"answers 502 with text/html, not a stream\."):
         doctor.listen()
-    assert "uvicorn or daphne" in failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("challenge", "seen", "remedy"),
+    [
+        (
+            'Bearer resource_metadata="https://x.example/"',
+            "something in front of it removes the header",
+            "pass on Auth",
+        ),
+        (
+            'Bearer resource_metadata="https://x.example/", error="invalid_token"',
+            "does not accept the token",
+            "database",
+        ),
+    ],
+)
+def test_a_token_that_never_arrives_is_told_from_one_that_is_refused(server, challenge, seen, remedy):
+    server.answers["/mcp"] = (401, JSON, "{}", {"WWW-Authenticate": challenge})
+    with pytest.raises(StepFailed, match=seen) as failed:
+        Doctor(f"{server.origin}/mcp", token="t").call()
+    assert remedy in failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("location", "remedy"),
+    [
+        ("https://127.0.0.1/mcp", "as SECURE_SSL_REDIRECT does. Name the https URL."),
+        ("/en/mcp", "out of i18n_patterns()"),
+        ("/zh-hans/mcp", "out of i18n_patterns()"),
+        ("/mcp/", "mount it without a slash"),
+        ("/accounts/login/?next=/mcp", "asks for a login before"),
+    ],
+)
+def test_each_cause_of_a_redirect_is_named(server, location, remedy):
+    server.answers["/mcp"] = (302, "text/html", "", {"Location": location})
+    _, step, text = examine(server)
+    assert step == "Endpoint"
+    assert remedy in text
+
+
+def test_a_port_without_tls_is_told_from_a_certificate_that_nobody_trusts(server):
+    with pytest.raises(StepFailed) as failed:
+        Doctor(server.origin.replace("http:", "https:") + "/mcp").reach()
+    assert "speaks http, not https" in failed.value.remedy
+    assert "certificate" not in failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("cookie", "seen", "remedy"),
+    [("sessionid=k", "not known here", "one SECRET_KEY"), ("other=k", "without a session", "SESSION_COOKIE_PATH")],
+)
+def test_a_session_that_is_unknown_is_told_from_one_that_is_not_sent(server, cookie, seen, remedy):
+    server.answers["/back"] = (403, "text/html", "no", {})
+    agent = Agent()
+    agent.keep(f"{server.origin}/", SimpleCookie(cookie))
+    with pytest.raises(StepFailed, match=seen) as failed:
+        agent.page(f"{server.origin}/back?mcp_signed_in=1", "The consent page")
+    assert remedy in failed.value.remedy
+
+
+def test_where_redirects_have_to_be_https_the_way_is_gone_with_such_a_one_and_that_is_a_note(server):
+    doctor = Doctor(f"{server.origin}/mcp", callback=CALLBACK.replace("http:", "https:"))
+    doctor.server = {"registration_endpoint": f"{server.origin}/oauth/register"}
+    assert doctor.register() == "client c1"
+    assert "Claude Code, cannot sign in" in doctor.doubt
 
 
 def test_events_that_are_held_back_are_said(server):

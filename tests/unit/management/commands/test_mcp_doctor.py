@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
@@ -94,3 +96,47 @@ def test_who_is_no_staff_cannot_sign_in_at_the_admin(settings, login, is_out):
 def test_a_password_is_of_somebody():
     with pytest.raises(CommandError, match="--user"):
         call_command("mcp_doctor", "http://127.0.0.1:9/mcp", password=True)
+
+
+class LocksOut:
+    """A backend that only counts wrong passwords, and knows no users."""
+
+    def authenticate(self, request, **credentials):
+        return None
+
+    def get_user(self, pk):
+        return None
+
+
+def test_the_session_is_of_the_backend_that_knows_the_user(settings):
+    person = make_superuser("root")
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.LocksOut", "django.contrib.auth.backends.ModelBackend"]
+    with signed_in(person) as cookies:
+        browser = Client()
+        browser.cookies.load(dict(cookies))
+        assert browser.get("/oauth/authorized_tokens/").status_code == 200
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.LocksOut"]
+    with pytest.raises(CommandError, match="None of AUTHENTICATION_BACKENDS finds root"), signed_in(person):
+        pass
+
+
+@pytest.mark.parametrize(("schemes", "scheme"), [(["https"], "https"), (["https", "http"], "http")])
+def test_the_client_has_a_redirect_uri_that_the_project_accepts(settings, schemes, scheme):
+    settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "ALLOWED_REDIRECT_URI_SCHEMES": schemes}
+    added = Application.objects.get(client_id=add_client())
+    assert added.redirect_uris == f"{scheme}://127.0.0.1:33419/callback"
+
+
+def test_as_json_everything_that_is_seen_is_one_object(capsys, monkeypatch, settings):
+    def steps(doctor):
+        yield "Endpoint", lambda: "well"
+        yield "Stream", lambda: setattr(doctor, "doubt", "mend it") or "half well"
+
+    monkeypatch.setattr(Doctor, "steps", steps)
+    call_command("mcp_doctor", "http://127.0.0.1:9/mcp", as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["url"], printed["ok"]) == ("http://127.0.0.1:9/mcp", True)
+    assert printed["checks"][-2:] == [
+        {"title": "Endpoint", "verdict": "ok", "seen": "well", "remedy": ""},
+        {"title": "Stream", "verdict": "info", "seen": "half well", "remedy": "mend it"},
+    ]

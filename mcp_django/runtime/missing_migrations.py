@@ -1,0 +1,125 @@
+"""Missing migrations: the usual reason why everything fails where the app was just installed.
+
+Tables of the app, or of the toolkit, are missing until ``migrate`` is run. The database then names one table in an
+error. Operators are told the migrations instead.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from django.apps import apps
+from django.db import DatabaseError, connections, router
+
+logger = logging.getLogger("mcp_django")
+
+# Apps whose tables calls need.
+APPS: Final = ("mcp_django", "oauth2_provider")
+REMEDY: Final = "manage.py migrate"
+# SQLSTATEs of PostgreSQL, and error numbers of MySQL, for a table and a column that do not exist.
+STATES: Final = frozenset({"42P01", "42703"})
+NUMBERS: Final = frozenset({1146, 1054})
+SQLITE: Final = ("no such table", "no such column")
+# Maximum number of migrations of one app that are named.
+MOST: Final = 3
+# Seconds until the log names missing migrations again, in each process.
+PAUSE: Final = 60
+
+_last_told: list[float] = []
+
+
+def missing_migrations(label: str) -> list[str]:
+    """Return the names of the migrations of an app that its database lacks, in their order.
+
+    Raises ``DatabaseError`` if the database does not answer.
+    """
+    models = list(apps.get_app_config(label).get_models())
+    connection: Any = connections[router.db_for_write(models[0]) if models else "default"]
+    try:
+        return _planned(connection, label)
+    except DatabaseError:
+        if not connection.in_atomic_block:
+            raise
+    # After an error, PostgreSQL answers nothing more in the same transaction.
+    another = connection.copy()
+    try:
+        return _planned(another, label)
+    finally:
+        another.close()
+
+
+def _planned(connection: Any, label: str) -> list[str]:
+    from django.db.migrations.executor import MigrationExecutor  # only where something is wrong, or checked
+
+    executor = MigrationExecutor(connection)
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == label]
+    plan = [migration for migration, _backwards in executor.migration_plan(targets)]
+    return [migration.name for migration in plan if migration.app_label == label]
+
+
+def not_migrated(labels: Iterable[str] = APPS) -> str:
+    """Return the missing migrations of installed apps as text, "" if there are none or the database cannot tell."""
+    found: list[str] = []
+    for label in filter(apps.is_installed, labels):
+        try:
+            names = missing_migrations(label)
+        except DatabaseError:
+            return ""
+        if names:
+            found.append(f"{label} {shortened(names)}")
+    return "; ".join(found)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return names of migrations as text: the first of many, and how many there are."""
+    return ", ".join(names) if len(names) <= MOST else f"{names[0]}, … ({len(names)})"
+
+
+def tables_missing(error: BaseException) -> str:
+    """Return the missing migrations that explain an exception, "" if it is about something else.
+
+    The database is asked only if the exception, or one that caused it, says that a table or column of an app does not
+    exist. If the app is one of those that calls need, the migrations of all of them are returned.
+    """
+    named = _apps_named(error)
+    needed = APPS if named.intersection(APPS) else ()
+    return not_migrated(dict.fromkeys([*needed, *sorted(named)]))
+
+
+def _apps_named(error: BaseException) -> set[str]:
+    """Return the labels of the apps whose tables an exception, or one that caused it, says do not exist."""
+    found = list(filter(_is_of_table, _with_causes(error)))
+    words = {word for each in found for word in re.findall(r"\w+", str(each))}
+    return {model._meta.app_label for model in apps.get_models() if model._meta.db_table in words} if words else set()
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        yield error
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+
+
+def _is_of_table(error: BaseException) -> bool:
+    """Return whether an exception of a database driver says that a table or column does not exist."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    return state in STATES or number in NUMBERS or str(error).startswith(SQLITE)
+
+
+def is_of_needed_tables(error: BaseException) -> bool:
+    """Return whether an exception says that a table of the app or of the toolkit does not exist."""
+    return not _apps_named(error).isdisjoint(APPS)
+
+
+def log_missing_migrations(error: BaseException) -> None:
+    """Log the missing migrations that explain an exception: once a minute, because every call fails in the same way."""
+    now = time.monotonic()
+    if _last_told and now - _last_told[0] < PAUSE:
+        return
+    if missing := tables_missing(error):
+        _last_told[:] = [now]
+        logger.error("Not migrated: %s. Run %s.", missing, REMEDY)
