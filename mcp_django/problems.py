@@ -169,6 +169,10 @@ NO_CACHE: Final = Problem(
 MANY_REFUSALS: Final = Problem(
     "too many requests of this client or address were refused", "RATES['refusals'] sets the limit."
 )
+NOTHING_REGISTERED: Final = Problem(
+    "no model, tool, resource or prompt of the project is registered",
+    "Register something in the mcp.py of an installed app, or its models in the admin with AUTO_REGISTER on.",
+)
 NO_DATABASE: Final = Problem("the database does not answer", "The error logged before this says why.")
 
 ORDINARY: Final = frozenset({NO_TOKEN.remedy, NO_DOCUMENT})

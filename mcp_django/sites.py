@@ -91,6 +91,12 @@ def is_open(model: type[Model]) -> bool:
     return not is_account(model) and not has_secret_key(model)
 
 
+def _is_brought_along(model: type[Model]) -> bool:
+    """Return whether a model is Django's own or one of the apps that are never exposed automatically."""
+    label = model._meta.app_label
+    return label in CLOSED_APPS or apps.get_app_config(label).name.partition(".")[0] == "django"
+
+
 def _may_write(request: MCPRequest) -> bool:
     narrowing = request.mcp.narrowing
     return not (settings.READ_ONLY or (narrowing is not None and narrowing.read_only))
@@ -245,6 +251,13 @@ class MCPSite:
         if model_admin is None:
             raise NotRegistered(f"{model._meta.label} has no ModelAdmin for an AdminExposure to use.")
         return built(model, self, model_admin)
+
+    def serves_nothing(self) -> bool:
+        """Return whether nothing of the project is registered with the site: no function, and no model except those
+        that Django and this app bring along."""
+        if self._registry or self._tools or self.prompts or self.resources:
+            return False
+        return all(map(_is_brought_along, self.exposures))
 
     def may_show(self, model: type[Model]) -> bool:
         """Return whether the site may show rows of the model with those of others."""

@@ -25,7 +25,7 @@ from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.fields import resolve_path
 from ..orm.lookups import declared_lookups, usual_lookups
 from ..orm.ordering import declared_ordering, is_served, unsortable_entries
-from ..problems import nearest
+from ..problems import NOTHING_REGISTERED, nearest
 from ..routing import mounted_sites
 from ..schema.secrets import gives_rights, is_drawn, is_long, is_sensitive
 from ..sites import HISTORY, MCPSite, site
@@ -89,14 +89,9 @@ def check_modules() -> Iterator[CheckMessage]:
 @check(CHECKS)
 def check_registries() -> Iterator[CheckMessage]:
     for checked in mounted():
-        declared = checked.exposures or checked.function_tools() or checked.prompts or checked.completers
-        if not declared and not checked.resources:
-            yield problem(
-                "W031",
-                f"The site {checked.name!r} exposes nothing: no model, tool, resource or prompt.",
-                "Register something in the mcp.py of an installed app, or leave AUTO_REGISTER on for what the admin "
-                "has.",
-            )
+        if checked.serves_nothing():
+            text = f"The site {checked.name!r} exposes nothing: {NOTHING_REGISTERED.what}."
+            yield problem("W031", text, NOTHING_REGISTERED.remedy)
 
 
 @check(CHECKS)

@@ -116,6 +116,16 @@ def is_admitted(client: Any) -> bool:
     return decision_on(urlsplit(client.client_id).hostname or "") == ALLOWED
 
 
+def is_verified(client: Any) -> bool:
+    """Return whether somebody who runs this site has accepted a stored client, or the host of its document.
+
+    Clients that registered themselves have not been looked at by anybody, nor have documents where any host will do.
+    """
+    if client.registration_source == client.RegistrationSource.MANUAL or client.skip_authorization:
+        return True
+    return client.registration_source == client.RegistrationSource.CIMD and _policy() != "all"
+
+
 def forget_clients_of(host: str) -> int:
     """Delete all clients described by documents of a host, with their tokens; return their number."""
     model = get_application_model()

@@ -43,7 +43,14 @@ from ..scopes import ADMIN, WRITE, expand
 from ..signin import answered, keep, questions_for, would_admit
 from .access_page import reach_of
 from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
-from .client_documents import DocumentRefused, find_described, is_admitted, is_document_id, takes_documents
+from .client_documents import (
+    DocumentRefused,
+    find_described,
+    is_admitted,
+    is_document_id,
+    is_verified,
+    takes_documents,
+)
 from .client_registration import is_app_scheme
 from .cors_and_refusals import begin, client_id, cors, log_refusal, logged, note
 from .identity_providers import IDENTITY_GRANT, identity_token
@@ -269,14 +276,39 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().create_authorization_response(request, scopes, kept, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
-        """Redirect the browser from the consent view to the client, with ``iss`` in codes and errors (RFC 9207, 2)."""
+        """Redirect the browser from the consent view to the client, with ``iss`` in codes and errors (RFC 9207, 2).
+
+        Without a click of the user, nobody is sent to a website that anyone could have registered: a page shows where
+        the link leads (OAuth 2.1, section 7.12.2).
+        """
         parts = urlsplit(redirect_to)
         query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
         target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
+        if self.request.method == "GET" and self._is_of_a_stranger(target, application):
+            told = dict(parse_qsl(urlsplit(target).query))
+            error = {"error": told.get("error", ""), "description": told.get("error_description", "")}
+            context = {"error": error, "leads_to": target, "leads_to_host": str(shown_target(target))}
+            return self.render_to_response(context, status=400)
         # The URI was checked to be the client's own; the toolkit would only allow schemes on its list.
         if is_app_scheme(urlsplit(target).scheme):
             return HttpResponse(status=302, headers={"Location": iri_to_uri(target)})
         return super().redirect(target, application)
+
+    def _is_of_a_stranger(self, target: str, application: Any) -> bool:
+        """Return whether the consent view would send the browser to a website of a client that nobody has verified,
+        and that the user has not connected before."""
+        if shown_target(target).kind != "web":
+            return False
+        client = application
+        if client is None:
+            client = get_application_model()._default_manager.filter(client_id=self.request.GET["client_id"]).first()
+        if client is None:
+            return True
+        if is_verified(client):
+            return False
+        user = self.request.user
+        had = get_access_token_model()._default_manager.filter(application=client)
+        return not (user.is_authenticated and had.filter(live(), user=user).exists())
 
 
 def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:

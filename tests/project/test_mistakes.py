@@ -207,6 +207,16 @@ MISTAKES = [
             (MCP, '@mcp.tool(read_only=True, permissions=["shop.view_order"])\n', ""),
         ],
     ),
+    Mistake(
+        "nothing of the project is in the admin, which has Django's own models",
+        r"W031.*exposes nothing.*\n.*HINT: Register something in the mcp\.py of an installed app",
+        [
+            (ADMIN, "admin.site.register(Order)", ""),
+            (MCP, "@mcp.register(Order)\n", ""),
+            (MCP, '@mcp.tool(read_only=True, permissions=["shop.view_order"])\n', ""),
+        ],
+        fresh=True,
+    ),
     said("no fields", r"W011.*shows only its primary key", MCP, '    fields = ["number", "status"]\n', ""),
     said(
         '"__all__" misspelt', r"E023.*fields is '__al__', which is not a list", MCP, '["number", "status"]', '"__al__"'

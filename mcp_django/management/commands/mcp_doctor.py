@@ -20,6 +20,8 @@ from ...checks.oauth import login_admin
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, StepFailed
 from ...console.health_checks_page import CheckResult, of_models, of_parts, of_settings, of_tables, session_cookies
+from ...problems import NOTHING_REGISTERED
+from ...routing import mounted_sites
 from ..command_arguments import TableCommand, endpoint_url, find_user
 
 
@@ -49,6 +51,8 @@ class Command(TableCommand):
         if not doctor.url.lower().startswith(("http://", "https://")):
             raise CommandError(f"{doctor.url!r} is not a URL: it must begin with http:// or https://.")
         doctor.shut_out = shut_out(person)
+        if all(site.serves_nothing() for site in mounted_sites()):
+            doctor.no_tools = f"For nobody: {NOTHING_REGISTERED.what}. {NOTHING_REGISTERED.remedy}"
         if password:
             if person is None:
                 raise CommandError("Name the user whose password it is: --user.")

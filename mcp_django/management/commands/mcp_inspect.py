@@ -7,6 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from ...console.visibility_report import Hidden, VisibilityReport, visibility_of
 from ...operating.daily_budgets import WORDS
+from ...problems import NOTHING_REGISTERED
 from ...transports.local_client import CallFailed
 from ..command_arguments import CallerCommand, find_model
 
@@ -32,6 +33,9 @@ class Command(CallerCommand):
             self.stdout.write(json.dumps(view.as_json(), indent=1, ensure_ascii=False))
             return
         self.stdout.write(f"{view.user} with {' '.join(view.scopes)} at {view.site}")
+        if site.serves_nothing():
+            text = f"There is nothing to see for anybody: {NOTHING_REGISTERED.what}. {NOTHING_REGISTERED.remedy}"
+            self.stdout.write(self.style.WARNING(text))
         if view.off:
             self.stdout.write(self.style.WARNING(f"Every call is refused: {view.off}"))
         for kind, limits in view.budgets.items():

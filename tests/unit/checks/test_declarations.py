@@ -4,7 +4,9 @@ from functools import partial
 import pytest
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.auth.models import AbstractUser
+from django.contrib.admin import AdminSite, ModelAdmin
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import AbstractUser, Group, Permission
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
@@ -19,6 +21,7 @@ from django_filters import FilterSet
 from rest_framework.serializers import ModelSerializer
 
 from mcp_django import MCPSite, ModelExposure, action, site
+from mcp_django.checks import declarations
 from mcp_django.checks.declarations import (
     _check_hooks,
     check_completions,
@@ -32,6 +35,7 @@ from mcp_django.checks.declarations import (
     check_undeclared,
 )
 from mcp_django.checks.settings import CHECKS, DEPLOYMENT_CHECKS
+from mcp_django.models import CallEntry
 from tests.line_counts import steps_of
 from tests.testapp.models import AudioBook, Author, Book, Loan
 
@@ -407,6 +411,22 @@ def test_a_tool_that_says_nothing_or_that_nobody_can_call_is_named(tools, option
     before = ids(check_functions())
     tools(revenue, **options)
     assert ids(check_functions()) == before + [f"mcp_django.{one}" for one in expected]
+
+
+def test_what_django_and_the_app_bring_along_is_nothing_until_it_is_registered(monkeypatch):
+    admin_site = AdminSite()
+    for model in (LogEntry, Group, Permission, CallEntry):
+        admin_site.register(model, ModelAdmin)
+    mounted = MCPSite("brought", admin_site=admin_site)
+    monkeypatch.setattr(declarations, "mounted", lambda: [mounted])
+    assert mounted.exposures
+    assert ids(check_registries()) == ["mcp_django.W031"]
+    mounted.register(Group, ModelExposure, fields=["name"])
+    assert check_registries() == []
+    another = MCPSite("models", admin_site=admin_site)
+    admin_site.register(Author, ModelAdmin)
+    monkeypatch.setattr(declarations, "mounted", lambda: [another])
+    assert check_registries() == []
 
 
 def test_an_endpoint_with_nothing_behind_it_is_warned_about(exposed):

@@ -828,6 +828,21 @@ def test_a_browser_that_comes_back_without_its_session_is_told_so(
     assert "mcp_signed_in" not in flow.answer()["Location"]
 
 
+def test_a_session_that_the_site_has_lost_is_told_from_a_cookie_that_is_not_sent(
+    flow: Flow, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    log._quiet.clear()
+    browser = Client()
+    browser.cookies[settings.SESSION_COOKIE_NAME] = "of-another-worker"
+    answered = browser.get("/oauth/authorize/", flow.query(mcp_signed_in="1"))
+    assert answered.status_code == 403
+    page = answered.content.decode()
+    assert "the site no longer knows your sign-in" in page
+    assert "Allow cookies" not in page
+    assert "Workers have to share sessions" in caplog.text
+    assert "one SECRET_KEY" in caplog.text
+
+
 def test_a_client_that_would_have_its_user_sign_up_is_told_that_nobody_can(flow: Flow) -> None:
     for browser in (Client(), flow.browser):
         answer = browser.get("/oauth/authorize/", flow.query(prompt="create"))

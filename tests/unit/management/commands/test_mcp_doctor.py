@@ -1,4 +1,5 @@
 import json
+from email.message import Message
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -6,7 +7,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from oauth2_provider.models import Application
 
-from mcp_django.console.doctor import CALLBACK, Doctor
+from mcp_django import MCPSite
+from mcp_django.console.doctor import CALLBACK, Answer, Doctor
 from mcp_django.management.commands.mcp_doctor import add_client, cleaning, shut_out, signed_in
 from tests.factories import make_superuser, make_user
 
@@ -140,3 +142,19 @@ def test_as_json_everything_that_is_seen_is_one_object(capsys, monkeypatch, sett
         {"title": "Endpoint", "verdict": "ok", "seen": "well", "remedy": ""},
         {"title": "Stream", "verdict": "info", "seen": "half well", "remedy": "mend it"},
     ]
+
+
+@pytest.mark.parametrize(("nothing", "cause"), [(True, "of the project is registered"), (False, "has no permission")])
+def test_no_tools_for_want_of_anything_registered_are_told_from_no_permission(monkeypatch, capsys, nothing, cause):
+    def steps(doctor):
+        monkeypatch.setattr(doctor, "_ask", lambda *args, **more: answer)
+        yield "Call", doctor.call
+
+    answer = Answer("x", 200, Message(), b'{"result": {"tools": []}}')
+    answer.headers["Content-Type"] = "application/json"
+    monkeypatch.setattr(MCPSite, "serves_nothing", lambda site: nothing)
+    monkeypatch.setattr(Doctor, "steps", steps)
+    call_command("mcp_doctor", "http://127.0.0.1:9/mcp")
+    printed = capsys.readouterr().out
+    assert "note  Call: 0 tools" in printed
+    assert cause in printed.partition("note  Call: ")[2]

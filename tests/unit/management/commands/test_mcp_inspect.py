@@ -160,3 +160,9 @@ def test_all_of_it_is_there_as_json(capsys):
     assert [model["label"] for model in found["models"]] == ["admin.logentry", "testapp.book"]
     assert {"name": "tags", "reason": "the user does not see testapp.tag"} in found["models"][1]["missing"]
     assert found["instructions"]
+
+
+def test_a_site_where_nothing_of_the_project_is_registered_is_told_as_the_cause(capsys, monkeypatch):
+    assert "nothing to see for anybody" not in run(capsys)
+    monkeypatch.setattr(MCPSite, "serves_nothing", lambda site: True)
+    assert "There is nothing to see for anybody: no model, tool, resource or prompt of the project" in run(capsys)
