@@ -183,18 +183,20 @@ _WORDED: Final = (
     r"(?:more|greater|less)\s+than|over|under|like|ilike)"
 )
 _VALUE: Final = re.compile(rf"{_WORDED}\s*(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
-_BETWEEN: Final = re.compile(
-    r"(?:between\s+|from\s+)?(?P<first>\S+)(?:\s+(?:and|to|until)\s+|\s*\.\.+\s*|\s*/\s*)(?P<last>\S+)", re.IGNORECASE
+_RANGES: Final = (
+    re.compile(r"between\s+(?P<first>\S+)\s+and\s+(?P<last>\S+)", re.IGNORECASE),
+    re.compile(r"(?:from\s+)?(?P<first>\S+)(?:\s+(?:to|until)\s+|\s*\.\.+\s*)(?P<last>\S+)", re.IGNORECASE),
+    # Two days, as in ISO 8601.
+    re.compile(r"(?P<first>[0-9]{4}-\S+)\s*/\s*(?P<last>[0-9]{4}-\S+)"),
 )
+_LISTED: Final = re.compile(r"\s*[,|;]\s*")
 _TERM: Final = re.compile(
     r"\s*\(?\s*(?P<name>[\w.]+)\s*(?P<operator>>=|<=|!=|<>|==|=|>|<|\s(?:not\s+)?(?:like|ilike|in)\b|\sis(?:\s+not)?\b)"
     r"\s*(?P<value>'[^']*'|\"[^\"]*\"|\([^()]*\)|[^\s()'\"]+)\s*\)?\s*",
     re.IGNORECASE,
 )
-_AMOUNT: Final = re.compile(
-    r"[$€£]?\s*(?P<number>-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|[0-9]+,[0-9]{1,2}))\s*"
-    r"(?:[$€£%]|[A-Za-z]{3})?"
-)
+_CURRENCY: Final = "[$€£¥]|USD|EUR|GBP|JPY|CNY|CHF|AUD|CAD|NZD|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|KRW|TRY"
+_AMOUNT: Final = re.compile(rf"(?:{_CURRENCY})?\s*(?P<number>-?[0-9][0-9.,' ]*?)\s*(?:{_CURRENCY})?", re.IGNORECASE)
 TRUTH: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("true", "yes", "y", "on", "1", "t"), True),
     **dict.fromkeys(("false", "no", "n", "off", "0", "f"), False),
@@ -202,36 +204,58 @@ TRUTH: Final[Mapping[str, bool]] = {
 _COUNTED: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def values_meant(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the lookups and values that an alternative spelling of a filter's value can mean."""
+def values_meant(value: Any, lookup: str, *, is_key: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield the lookups and values that an alternative spelling of a filter's value can mean, "" for its own lookup.
+
+    Another lookup is only meant in place of ``exact``: ``{"total__gt": "< 5"}`` says two things. A list is also meant
+    in place of ``in``. A number with a comma is that number, and with ``is_key``, where there are none, a list.
+    """
     if not isinstance(value, str) or len(value) > MAX_NAME:
         return
-    text = value.strip()
+    text, is_plain, takes_lists = value.strip(), lookup == "exact", lookup in ("exact", "in")
     opened = json_or_text(text.replace("'", '"') if text[:1] in ("[", "{") else text)
-    if isinstance(opened, list):
+    if isinstance(opened, list) and takes_lists:
         yield "in", opened
-    elif isinstance(opened, dict) and len(opened) == 1:
+    elif isinstance(opened, dict) and len(opened) == 1 and is_plain:
         yield next(iter(opened.items()))
-    if found := _VALUE.fullmatch(text):
+    if is_plain and (found := _VALUE.fullmatch(text)):
         operator = "_".join(found["operator"].lower().split())
         yield "!=" if operator == "!" else operator, _unquoted(found["value"])
-    if found := _BETWEEN.fullmatch(text):
-        yield "range", [found["first"], found["last"]]
-    if ((found := _AMOUNT.fullmatch(text)) and found["number"] != text) or (found and "," in text):
-        number = found["number"]
-        yield "", number.replace(",", ".") if re.fullmatch("-?[0-9]+,[0-9]{1,2}", number) else number.replace(",", "")
-    elif "," in text:
-        yield "in", [part.strip() for part in text.split(",")]
-    if text.lower() in TRUTH:
+    if lookup in ("exact", "range"):
+        ranges = (pattern.fullmatch(text) for pattern in _RANGES)
+        yield from (("range", [found["first"], found["last"]]) for found in ranges if found is not None)
+    number = None if is_key else number_meant(text)
+    if number is not None:
+        yield from [("", number)] if number != text else []
+    elif takes_lists and _LISTED.search(text):
+        yield "in", _LISTED.split(text)
+    if text.lower() in TRUTH and is_plain:
         yield "", TRUTH[text.lower()]
     if text.lower() in _COUNTED:
         yield "", _COUNTED.index(text.lower())
-    if text.lower() in ("", "null", "none", "nil", "empty"):
+    if text.lower() in ("", "null", "none", "nil", "empty") and is_plain:
         yield "isnull", True
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         yield "", text[1:-1]
     if text.endswith("()"):
         yield "", text[:-2]
+
+
+def number_meant(text: str) -> str | None:
+    """Return the number that an alternative spelling means: with a currency, groups of three, or a decimal comma.
+
+    Returns None for anything else. The last of a comma and a point that both occur is the decimal sign.
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    number = found["number"]
+    for decimal, grouping in ((".", ","), (",", "."), (".", " "), (",", " "), (".", "'"), (",", "'")):
+        whole, point, rest = number.partition(decimal)
+        is_whole = re.fullmatch(rf"-?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{re.escape(grouping)}[0-9]{{3}})+)", whole)
+        if is_whole and (rest.isdigit() or not point):
+            return whole.replace(grouping, "") + ("." + rest if point else "")
+    return None
 
 
 def _unquoted(text: str) -> str:

@@ -45,7 +45,7 @@ from .field_comparisons import aggregate_in, aggregate_value, is_field, other_va
 from .fields import FieldPath, kind_of, parse_integer
 from .lookups import MAX_VALUES, OF_PARTS, PARTS, is_dated, parse_condition
 from .named_filters import NamedFilter, Offer
-from .nearest_names import Misnamed
+from .nearest_names import Misnamed, misspelt
 from .path import target_of
 from .relative_dates import local_now
 from .row_finder import RowFinder
@@ -291,11 +291,12 @@ class FilterReader(FilterSuggestions):
         # A null value means "isnull", without a declaration of "exact".
         is_known = lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups)
         if not is_known and isinstance(value, dict) and lookup.lower() in DENIALS:
-            denied = self._conditions(name.rpartition("__")[0] if is_path else name, value)
+            denied = self._like(is_denied=True)._conditions(name.rpartition("__")[0] if is_path else name, value)
             return Junction("not", (all_of(in_fixed_order(denied)),))
         meant = None if is_known else lookup_meant(lookup, value, lookups)
         if meant is not None:
-            found = self._compared(name, path, lookups, meant.lookup, meant.value, part)
+            reader = self._like(is_denied=True) if meant.is_denied else self
+            found = reader._compared(name, path, lookups, meant.lookup, meant.value, part)
             return Junction("not", (found,)) if meant.is_denied else found
         root, _, rest = name.partition("__")
         if not is_known and (is_path or rest) and path.field.is_relation and self.open_link(root):
@@ -403,7 +404,7 @@ class FilterReader(FilterSuggestions):
                 keys: Any
                 finder = RowFinder(access_of(self.request)[related])
                 if not isinstance(value, list):
-                    keys = finder.key(value, missing, by_key)
+                    keys = finder.key(value, missing, None if self.is_denied else by_key)
                 elif 0 < len(value) <= MAX_VALUES:
                     keys = [pk_text(row.pk) for row in finder.rows(value, missing)]
                 else:
@@ -439,11 +440,14 @@ class FilterReader(FilterSuggestions):
         found = source.value_of(offer, text)
         if found is None:
             told = next((known for known in source.described() if known.name == offer.name), offer)
+            stored = [stored for stored, _ in told.choices]
             raise Misnamed(
                 f"The filter {offer.name!r} has no choice {text[:60]!r}.",
                 text,
-                [stored for stored, _ in told.choices],
+                stored,
                 lambda right: with_condition(offer.name, {offer.name: right}, value, is_spelling=True),
+                misspelt(text, stored),
+                of=None,
             )
         return found
 

@@ -19,6 +19,12 @@ CLOSE: Final = 0.06
 MAX_NEAR: Final = 3
 # Minimum similarity of two words of which one is a misspelling of the other.
 TYPO: Final = 0.7
+# Minimum number of letters of a choice that one letter can differ from, and of one that two letters can.
+SHORTEST: Final = 4
+LONG: Final = 8
+# Signs that a choice can be written with or without, and signs that deny what follows.
+_EMPTY_SIGNS: Final = frozenset(" _-.:'\"`?")
+_DENYING: Final = frozenset("-!~^<>=")
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 COUNTING: Final = frozenset(("count", "counts", "cnt", "num", "number", "nr", "n"))
 # Words that a name may lack without meaning something else, and words of lookups, which never count as misspelt.
@@ -69,6 +75,52 @@ def nearest(text: Any, names: Iterable[str]) -> list[str]:
     return _alike(text.lower(), known)
 
 
+def misspelt(text: Any, names: Iterable[str]) -> list[str]:
+    """Return the names that a text misspells: it differs from them by case, signs, plural, or one or two letters.
+
+    A text that holds one of the names with more before it, such as ``unpaid``, means something else, and so does one
+    that holds another name as well.
+    """
+    if not isinstance(text, str) or not letters(text) or len(text) > MAX_COMPARED or text.strip()[0] in _DENYING:
+        return []
+    known = list(dict.fromkeys(names))
+    for form in (letters, singular):
+        if same := [name for name in known if form(name) == form(text) and _signs(name) == _signs(text)]:
+            return same
+    plain = letters(text)
+    found = [name for name in known if _signs(name) == _signs(text) and _is_typo(plain, letters(name))]
+    within = [letters(name) for name in known if letters(name) and letters(name) in plain]
+    return [name for name in found if all(other in letters(name) for other in within)]
+
+
+def _signs(text: str) -> str:
+    """Return the signs of a text that mean something: ``A+`` is not ``A``, and ``a|b`` is two."""
+    return "".join(sign for sign in text if not sign.isalnum() and sign not in _EMPTY_SIGNS)
+
+
+def _is_typo(text: str, name: str) -> bool:
+    numbers = [re.findall("[0-9]+", word) for word in (text, name)]
+    if not name or text[0] != name[0] or numbers[0] != numbers[1] or text.endswith(name) or name.endswith(text):
+        return False
+    if text.startswith(name) or name.startswith(text):
+        return min(len(text), len(name)) >= SHORTEST and abs(len(text) - len(name)) <= 2
+    most = 0 if len(name) < SHORTEST else 1 if len(name) < LONG else 2
+    return abs(len(text) - len(name)) <= most and _distance(text, name) <= most
+
+
+def _distance(one: str, other: str) -> int:
+    """Return how many letters differ: added, left out, changed, or swapped with the next (optimal string alignment)."""
+    rows = [list(range(len(other) + 1))]
+    for place, letter in enumerate(one, 1):
+        row = [place]
+        for column, wanted in enumerate(other, 1):
+            best = min(rows[-1][column] + 1, row[-1] + 1, rows[-1][column - 1] + (letter != wanted))
+            is_swap = place > 1 and column > 1 and letter == other[column - 2] and one[place - 2] == wanted
+            row.append(min(best, rows[-2][column - 2] + 1) if is_swap else best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
 def letters(text: str) -> str:
     """Return a name's letters and digits in lower case, to compare it with the nearest names."""
     return "".join(filter(str.isalnum, text)).lower()
@@ -97,7 +149,7 @@ def says_all(text: Any, name: str) -> bool:
         return True
 
     def is_same(word: str, other: str) -> bool:
-        if word == other or word in _ASKING or (word.endswith(other) and len(word) > len(other)):
+        if word == other or word in _ASKING or word[0] != other[0] or word.endswith(other) or other.endswith(word):
             return word == other
         return SequenceMatcher(a=word, b=other).ratio() >= TYPO
 

@@ -72,7 +72,8 @@ class RowFinder:
             named = "is named" if len(keys) == 1 else "are named"
             which = named if is_exact else "may be meant by"
             missing = f"{missing} Of {self.exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
-        raise ToolError(missing.strip(), repair=repair(keys[0]) if repair is not None and len(keys) == 1 else None)
+        is_meant = repair is not None and len(keys) == 1 and (is_exact or self._says(found[0], text))
+        raise ToolError(missing.strip(), repair=repair(keys[0]) if repair is not None and is_meant else None)
 
     def pick(self, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
         """Find the rows with these primary keys, as a queryset of the exposure's and as instances."""
@@ -140,6 +141,11 @@ class RowFinder:
         except ToolError:
             return []
         return self._read(rows.order_by("pk"))
+
+    def _says(self, row: Model, text: str) -> bool:
+        """Return whether the row's displayed text has each word of a text: "Ann" is not "Joanna"."""
+        label = label_of(self.exposure, row) or ""
+        return {*text.casefold().split()} <= {*label.casefold().split()}
 
     def _read(self, rows: QuerySet[Any], most: int = MAX_NAMED, *, all_or_none: bool = False) -> list[Model]:
         """Read the first rows, up to one more than ``most``, and return those that the caller may view."""

@@ -20,7 +20,7 @@ from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_m
 from .fields import TEXTUAL, FieldPath, choices_of
 from .lookups import MORE_TEXT, is_dated, parse_condition
 from .named_filters import NamedFilter, named_filters_of
-from .nearest_names import COUNTING, Misnamed, letters, nearest, singular, words
+from .nearest_names import COUNTING, Misnamed, letters, misspelt, nearest, says_all, singular, words
 from .path import MAX_HOPS, NoField
 from .relative_dates import days_meant
 
@@ -30,6 +30,9 @@ _SEPARATORS: Final = re.compile(r"__|\.|->|/|::")
 _ENDINGS: Final = frozenset(
     {*OPERATORS, *TEXTUAL, *MORE_TEXT, "asc", "desc", "exact", "gt", "gte", "lt", "lte", "in", "range", "isnull"}
 )
+# Words of totals, which are no filters.
+_TOTALS: Final = frozenset({"sum", "avg", "average", "mean", "median", "min", "max"})
+TOTALS_HINT: Final = " Totals of related rows: aggregate_records, grouped, with having."
 # Words for how many of the related rows must match.
 QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
     **dict.fromkeys(("some", "any", "exists", "has"), "some"),
@@ -110,7 +113,7 @@ class Suggestions:
                     list(self._compound(link.related, there, tail, rest))
                 ]
                 yield from (f"{head}__{path}" for paths in behind for path in paths)
-        counted = [part for part in parts if part.lower() not in {*COUNTING, "of"}]
+        counted = [part for part in parts if part.lower() not in {*COUNTING, "total", "of"}]
         if len(counted) < len(parts):
             many = [link.name for link in model.links]
             same = (name for name in many if singular(name) == singular("".join(counted)))
@@ -149,6 +152,9 @@ class FilterSuggestions(Suggestions):
     ``clock`` returns the time from which relative dates are counted.
     """
 
+    # Whether the lookup that is read is the opposite of what was written, as for ``ne``.
+    is_denied = False
+
     def __init__(self, model: ModelAccess, clock: Callable[[], datetime], prefix: str = "") -> None:
         super().__init__(model.request)
         self.model, self.exposure, self.clock, self.prefix = model, model.exposure, clock, prefix
@@ -179,13 +185,20 @@ class FilterSuggestions(Suggestions):
             yield from (offer.name for offer in named_filters_of(self.model))
             yield from ("or", "and", "not")
 
+        # A name such as "sum_total" asks for a total: the field alone would compare something else.
+        totals = _TOTALS & {word.lower() for word in words(name)}
+
+        def near() -> list[str]:
+            found = self.paths(self.model, name_meant(name) or name, self.is_filter)
+            return [path for path in found if totals <= {word.lower() for word in words(path)}]
+
         return Misnamed(
             f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}.",
             name,
             known(),
             lambda right: with_condition(name, right, prefix=self.prefix),
-            lambda: self.paths(self.model, name_meant(name) or name, self.is_filter),
-            self._by_key(name),
+            near() if totals else near,
+            self._by_key(name) or (TOTALS_HINT if totals else ""),
             of=self.exposure.opts.model_name,
         )
 
@@ -197,24 +210,28 @@ class FilterSuggestions(Suggestions):
             message = f"{message} {root} is never null."
         elif path.field.is_relation and access_of(self.request).exposure_of(path.field.related_model) is None:
             return self.unknown(f"{root}__{lookup}")
+        near = (
+            [] if is_null else [item for item in nearest(lookup, lookups) if item != lookup and says_all(lookup, item)]
+        )
         return Misnamed(
             message,
             lookup,
             lookups,
             lambda right: with_condition(name, {f"{root}__{right}": value}, value, is_spelling=True),
-            [] if is_null else [item for item in nearest(lookup, lookups) if item != lookup],
+            near,
             self._by_key(name),
         )
 
     def other_value(self, message: str, name: str, path: FieldPath, lookup: str, value: Any) -> ToolError:
         """Return the error for a value that does not fit, with a suggestion of the filter that may be meant."""
+        if self.is_denied:
+            # The right condition would have to be denied too, and a text can say that in several ways.
+            return ToolError(message)
         root = self.column(name)
         target = self.find(root)
-        choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
-        near = nearest(value, choices) if choices else []
-        choice = [("", near[0])] if near and len({*map(str.lower, near)}) == 1 else []
+        choice = [("", text) for text in self._choice(path, lookup, value)]
         # Suggest a choice only if the value has no other meaning.
-        meanings = [*values_meant(value)] or choice
+        meanings = [*values_meant(value, lookup, is_key=path.field.is_relation or path.field.primary_key)] or choice
         for word, item in meanings:
             meant = lookup_meant(word or lookup, item, target.lookups if target is not None else ())
             if meant is None:
@@ -230,6 +247,15 @@ class FilterSuggestions(Suggestions):
             return ToolError(text, repair=repair)
         days = days_meant(value) if is_dated(path.field) and isinstance(value, str) else []
         return ToolError(f"{message} Did you mean {' or '.join(days)}?" if days else message)
+
+    def _choice(self, path: FieldPath, lookup: str, value: Any) -> list[str]:
+        """Suggest the one choice of a field that a value misspells."""
+        if lookup not in ("exact", "in"):
+            return []
+        pairs = choices_of(path.field)
+        near = misspelt(value, [str(text) for pair in pairs for text in pair])
+        stored = {stored for stored, label in pairs if str(stored) in near or str(label) in near}
+        return near[:1] if len(stored) == 1 else []
 
     def column(self, name: str) -> str:
         """Return a filter's name without its lookup, for a suggestion."""
