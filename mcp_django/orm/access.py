@@ -404,8 +404,10 @@ class ModelAccess:
         none: list[Model] = []
         return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
-    def get_row(self, pk: Any) -> Model:
+    def get_row(self, pk: Any, *, lock: bool = False) -> Model:
         """Give the caller access to the row with this primary key: return it, or raise an error.
+
+        ``lock`` locks the row until the transaction ends.
 
         Raises:
                 NotFound: the caller has no access to such a row.
@@ -414,10 +416,11 @@ class ModelAccess:
         rows, key = self.exposure.get_queryset(self.request), parse_pk(self.exposure, pk)
         with all_readable():
             try:
-                found = row_by_key(rows, key)
+                found = row_by_key(rows, key) if not lock else None
             except ToolError:
                 found = []
             if found is None:
+                rows = rows.select_for_update() if lock else rows
                 found = list(rows.filter(pk=key)[:1])
         if not found or not self.may_row("view", found[0]):
             raise NotFound

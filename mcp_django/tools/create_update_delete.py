@@ -6,6 +6,7 @@ changed. The row to change or delete is locked first, if the database supports t
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 from django.db import connections, router
@@ -23,8 +24,8 @@ from ..emulation.page_requests import as_page
 from ..emulation.saving import RowPage, Saving
 from ..emulation.uploaded_files import name_of_upload, new_handle, upload_storage
 from ..emulation.validation_errors import write_refusals
-from ..exceptions import NotFound, NotPermitted, ToolError
-from ..orm.access import ModelAccess, access_of
+from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
+from ..orm.access import ModelAccess, access_of, has_every_row
 from ..orm.column_values import pk_text, render
 from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
@@ -108,11 +109,25 @@ class WriteTool(Tool):
         request, exposure, pk = model.request, model.exposure, given["pk"]
         go_to(request, exposure, self.permission, pk)
         try:
-            row = whole_row(request, exposure, pk)
+            row = self._locked(model, pk)
         except NotFound:
             pk = RowFinder(access_of(request)[exposure]).key(pk, RECORD_NOT_FOUND)
             go_to(request, exposure, self.permission, pk)
-            row = whole_row(request, exposure, pk)
+            row = self._locked(model, pk)
+        self.check_allowed(model, row)
+        RowPage(request, exposure, row).check_version(given.get("version"))
+        return row
+
+    def _locked(self, model: ModelAccess, pk: Any) -> Model:
+        """Return the row to write, locked if the database can lock rows: by one query where all rows of the table may
+        be written, or else by a query that locks between two that read."""
+        request, exposure = model.request, model.exposure
+        using = router.db_for_write(exposure.model)
+        is_plain = has_every_row(exposure) and not exposure.opts.parents and not router.routers
+        if is_plain and connections[using].features.has_select_for_update:
+            with suppress(Unreadable):
+                return model.get_row(pk, lock=True)
+        row = whole_row(request, exposure, pk)
         using = router.db_for_write(exposure.model, instance=row)
         if connections[using].features.has_select_for_update:
             rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
@@ -121,13 +136,13 @@ class WriteTool(Tool):
                 row = whole_row(request, exposure, pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
-        self.check_allowed(model, row)
-        RowPage(request, exposure, row).check_version(given.get("version"))
         return row
 
     def saved(self, saving: Saving, done: str) -> ToolResult:
-        """Save the row of ``create_record`` or ``update_record``, and return the row as the caller sees it now."""
+        """Save the row of ``create_record`` or ``update_record``, and return what the caller sees now: a new row as a
+        whole, and of an updated row what the caller named and what hooks have changed."""
         request, exposure = saving.request, saving.exposure
+        before = dict(vars(saving.obj)) if saving.obj is not None else None
         row, changed = saving.save()
         head: dict[str, Any] = {done: True, "changed": changed}
         if saving.messages:
@@ -143,8 +158,9 @@ class WriteTool(Tool):
             return ToolResult(structured=head)
         # Cut long texts: the caller knows those that it wrote, and can read others with get_record.
         record = Record(access_of(request)[exposure], found.row, found.labels, text_limit=settings.TEXT_CHARS)
-        shown = record.full(inlines=saving.values)
-        return ToolResult(structured={**head, **shown})
+        if before is None:
+            return ToolResult(structured={**head, **record.full(inlines=saving.values)})
+        return ToolResult(structured={**head, **record.changed(before, {*saving.values, *changed})})
 
 
 class CreateRecord(WriteTool):

@@ -72,25 +72,30 @@ class Record:
         self.access, self.request, self.exposure = access, access.request, access.exposure
         self.row, self.labels, self.text_limit = row, labels, text_limit
 
-    def payload(self, fields: Sequence[str] | None = None) -> dict[str, Any]:
+    def payload(self, fields: Sequence[str] | None = None, *, is_brief: bool = False) -> dict[str, Any]:
         """Return the result of ``get_record``: ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
 
-        ``fields`` are names that the caller may read, None for all.
+        ``fields`` are names that the caller may read, None for all. A brief record has no permissions and no URL of a
+        page, and repeats no key.
         """
         access, request, exposure, row, off = self.access, self.request, self.exposure, self.row, self.request.mcp.off
         names = access.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
         page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
-        may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
         payload: dict[str, Any] = {
             "model": exposure.label,
             "pk": plain_key(values[exposure.opts.pk.name]),
             "uri": row_uri(exposure, row.pk),
             "label": label_of(exposure, row),
-            "permissions": {deed: may_write and access.may_row(deed, row) for deed in ("change", "delete")},
         }
-        if (page_url := admin_url(request, exposure, row)) is not None:
-            payload[ADMIN_URL] = page_url
+        if is_brief:
+            del values[exposure.opts.pk.name]
+        else:
+            may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY
+            may_write = may_write and (off is None or off.writes is None)
+            payload["permissions"] = {deed: may_write and access.may_row(deed, row) for deed in ("change", "delete")}
+            if (page_url := admin_url(request, exposure, row)) is not None:
+                payload[ADMIN_URL] = page_url
         cut = _cut(values, request.mcp.result_chars)
         hints = list(page.notes)
         if cut:
@@ -100,9 +105,15 @@ class Record:
         payload["fields"] = values
         return payload
 
-    def full(self, fields: Sequence[str] | None = None, inlines: Collection[str] | None = None) -> dict[str, Any]:
+    def full(
+        self,
+        fields: Sequence[str] | None = None,
+        inlines: Collection[str] | None = None,
+        *,
+        is_brief: bool = False,
+    ) -> dict[str, Any]:
         """Return the record in full for ``get_record``, with its ``version`` and ``inlines``, None for all."""
-        payload = self.payload(fields)
+        payload = self.payload(fields, is_brief=is_brief)
         page = PageInlines(self.request, self.exposure, self.row)
         found = page.shown_rows()
         rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
@@ -115,6 +126,18 @@ class Record:
         if rows:
             payload["inlines"] = rows
         return payload
+
+    def changed(self, before: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
+        """Return what an update has changed of the record: ``named`` fields, and stored values that are not as
+        ``before``, which has them by attribute of the row."""
+        now, stored = vars(self.row), {field.name: field.attname for field in self.exposure.opts.concrete_fields}
+        names = []
+        for name in self.access.fields_of(self.row):
+            attribute = stored.get(name, name)
+            is_other = attribute in before and attribute in now and before[attribute] != now[attribute]
+            if name in named or attribute in named or is_other:
+                names.append(name)
+        return self.full(names, named, is_brief=True)
 
     def chosen(self, value: Any) -> dict[str, Any]:
         """Return the record for ``get_record`` with only the fields in ``value``, also of related rows and inlines."""

@@ -691,11 +691,35 @@ def test_156_consent_deletes_one_row_once():
     assert Book.objects.count() == 1
 
 
+def test_an_update_answers_what_was_named_and_what_hooks_have_changed(root, monkeypatch):
+    def save_model(self, request, obj, form, change):
+        obj.pages += 1
+        obj.save()
+
+    monkeypatch.setattr(type(admin.site.get_model_admin(Book)), "save_model", save_model)
+    book = make_book("Dune", pages=7, rating=3)
+    made = call(UPDATE, root, **BOOK, pk=book.pk, values={"price": "2.50", "rating": 3, "author_id": book.author_id})
+    version = call(GetRecord(), root, **BOOK, pk=book.pk)["version"]
+    assert made == {
+        "updated": True,
+        "changed": ["price"],
+        "model": "testapp.book",
+        "pk": book.pk,
+        "uri": f"django://testapp/book/{book.pk}",
+        "label": "Dune",
+        "version": version,
+        "fields": {"author": [book.author_id, book.author.name], "price": "2.50", "pages": 8, "rating": 3.0},
+    }
+    untouched = call(UPDATE, root, **BOOK, pk=book.pk, values={})
+    assert (untouched["changed"], untouched["fields"]) == ([], {"pages": 9})
+
+
 def test_the_result_of_a_write_has_no_long_texts_and_get_record_has():
     root = request_of(make_superuser(), site_with(Author, Profile, fields=["name", "author", "biography"]))
     values = {"author": make_author("Ada").pk, "biography": "x" * 5_000}
     made = call(CREATE, root, model="testapp.profile", values=values)
-    done = call(UPDATE, root, model="testapp.profile", pk=made["pk"], values={"author": make_author("Bob").pk})
+    values = {"author": make_author("Bob").pk, "biography": "y" * 5_000}
+    done = call(UPDATE, root, model="testapp.profile", pk=made["pk"], values=values)
     for result in (made, done):
         assert len(result["fields"]["biography"]) < 500
     whole = call(GetRecord(), root, model="testapp.profile", pk=made["pk"])
