@@ -94,6 +94,9 @@ class Settings:
     STREAM_BYTES = 4 * 1024**2
     STREAM_MAX_AGE = 600
     USER_STREAM_BYTES = 16 * 1024**2
+    # Maximum seconds that a stream of changes stays open before its client has to open another one. A worker that its
+    # server replaces waits for open streams, so none may last for ever.
+    STREAM_LIFETIME = 900
 
     @property
     def SLOW_THREADS(self) -> int:

@@ -19,6 +19,8 @@ from tests.e2e.forks import ROOT, Fork, run_code
 HOST = "127.0.0.1"
 START_TIMEOUT = 180
 STOP_TIMEOUT = 10
+# Requests after which a worker is replaced.
+REQUESTS = 8
 # Fills an empty database: small, but with several pages of everything.
 PREPARE = """
 import django
@@ -58,6 +60,7 @@ def command(server: str, application: str, port: int) -> list[str]:
         # The only one that serves static files, as in `make demo`.
         return [sys.executable, str(ROOT / "manage.py"), server, "--noreload", f"{HOST}:{port}"]
     uvicorn = ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"]
+    replacing = ["--bind", f"{HOST}:{port}", "--log-level", "warning", "--max-requests", str(REQUESTS)]
     address = {
         # As `uvicorn[standard]` chooses by itself: its timers and connections are not those of asyncio.
         "uvicorn": [*uvicorn, "--loop", "uvloop", "--http", "httptools"],
@@ -68,6 +71,11 @@ def command(server: str, application: str, port: int) -> list[str]:
         "daphne-hasty": ["-b", HOST, "-p", str(port), "-v", "0", "--application-close-timeout", "1"],
         "hypercorn": ["--bind", f"{HOST}:{port}", "--log-level", "warning"],
         "gunicorn-asgi": ["-k", "asgi", "--bind", f"{HOST}:{port}", "--log-level", "warning"],
+        # Those that replace their workers after so many requests.
+        "uvicorn-replacing": [*uvicorn, "--workers", "2", "--limit-max-requests", str(REQUESTS)],
+        "gunicorn-asgi-replacing": ["-k", "asgi", *replacing],
+        "gunicorn-uvicorn-replacing": ["-k", "uvicorn.workers.UvicornWorker", *replacing],
+        "hypercorn-replacing": ["--bind", f"{HOST}:{port}", "--workers", "2", "--max-requests", str(REQUESTS)],
         "gunicorn": ["--bind", f"{HOST}:{port}", "--threads", "4", "--log-level", "warning"],
     }
     return [sys.executable, "-m", server.partition("-")[0], *address[server], application]

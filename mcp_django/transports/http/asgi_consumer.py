@@ -6,9 +6,7 @@ reads nothing for ``WRITE_TIMEOUT`` seconds is disconnected.
 
 import asyncio
 import contextlib
-import os
 import socket
-import stat
 import struct
 import sys
 from collections import OrderedDict, defaultdict
@@ -23,7 +21,7 @@ from ...exceptions import Cancelled
 from ...protocol.server_sent_events import KEEP_ALIVE
 from ...runtime.thread_pools import give_up, in_thread
 from .http_exchange import BASE_HEADERS, SHORT_BODY, Exchange, Refused, Response
-from .stream_registry import registry
+from .stream_registry import descriptors, registry, socket_of
 
 # Seconds before the consumer starts to watch for the client disconnecting: most calls finish sooner.
 WATCH_AFTER: Final = 0.5
@@ -41,8 +39,6 @@ MAX_HELD: Final = 32 * 1024 * 1024
 LOOK_EVERY: Final = 0.05
 DAPHNE: Final = "daphne.server"
 REACTOR: Final = "twisted.internet.reactor"
-# The directory that lists the process's open file descriptors, on every system but Windows.
-DESCRIPTORS: Final = "/dev/fd"
 STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no"))
 
 
@@ -303,17 +299,12 @@ def cut_off(client: Sequence[Any] | None) -> bool:
     A server that is told to close it would wait forever for the client to read what was sent.
     """
     is_cut = False
-    with contextlib.suppress(OSError):
-        for name in os.listdir(DESCRIPTORS) if client and client[1] else ():
-            # socket.fromfd() leaks its copy of a descriptor that is not a socket.
-            with contextlib.suppress(OSError):
-                if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                    continue
-                with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as found:
-                    if tuple(found.getpeername()[:2]) == tuple(client[:2]):  # type: ignore[index]
-                        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                        found.shutdown(socket.SHUT_RDWR)
-                        is_cut = True
+    for descriptor in descriptors() if client and client[1] else ():
+        with contextlib.suppress(OSError), socket_of(descriptor) as found:
+            if found is not None and tuple(found.getpeername()[:2]) == tuple(client[:2]):  # type: ignore[index]
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                found.shutdown(socket.SHUT_RDWR)
+                is_cut = True
     return is_cut
 
 

@@ -11,6 +11,7 @@ client's current connection: from the log if the call runs in this worker, other
 import asyncio
 import contextlib
 import logging
+import random
 import secrets
 import time
 from collections import deque
@@ -58,6 +59,14 @@ GRACE: Final = 1.0
 LOOK_EVERY: Final = 2.0
 # Seconds that a running call has to finish when its worker stops.
 LAST_WORDS: Final = 2.0
+
+
+def lifetime() -> float:
+    """Return the seconds after which a stream of changes ends, so that no worker has to wait for it for ever.
+
+    They differ by a third, so that clients whose streams began together do not all come back together.
+    """
+    return settings.STREAM_LIFETIME * random.uniform(2 / 3, 1)
 
 
 class Lease:
@@ -190,12 +199,14 @@ class ChangeStream:
         exchange = self.exchange
         stream = OpenStream.of(exchange.request, exchange.session, self.method)
         leave_registry = registry.enter(self.mailbox.end, stream)
+        limit = asyncio.get_running_loop().call_later(lifetime(), self.mailbox.end)
         watch = asyncio.ensure_future(self._watch())
         try:
             # Use a task, so that a notification does not resume the whole chain of coroutines from the server to here.
             await asyncio.ensure_future(relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY))
         finally:
             leave_registry()
+            limit.cancel()
             watch.cancel()
         if not self.is_gone:
             await self.goodbye()
@@ -493,6 +504,9 @@ class Tail:
                 self.after, quiet_since = number, self.loop.time()
             if found.is_over:
                 return not self.is_taken
+            # Where the worker is being replaced, only a call that runs in it keeps the connection.
+            if not found.messages and registry.has_stopped_listening and self.stream_id not in registry.logs:
+                return False
             if not found.messages and not self.is_leaving:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.wake.wait(), LOOK_EVERY)

@@ -4,6 +4,9 @@ At shutdown, servers wait for connections to close, or cut them, without telling
 is not always available. So the first request of a process installs a handler for SIGTERM and SIGINT in front of the
 server's. It writes the call log (some servers exit on the signal), ends streams and calls, and then runs the server's.
 
+A worker that is replaced after a number of requests gets no signal, but its server stops listening. While streams are
+open, the registry looks at the listening socket, and ends streams when it is gone; running calls go on to their end.
+
 Open streams are not stored anywhere. To list them, the registry asks through the bus, and each worker that has streams
 answers. Without a shared channel layer, only this process answers.
 """
@@ -15,9 +18,10 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from types import FrameType
@@ -40,6 +44,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 # Seconds that streams have to end before the server gets the signal, and seconds between checks whether they have.
 PATIENCE: Final = 3.0
 LOOK_EVERY: Final = 0.05
+
+# Seconds between two looks at the server's listening socket. A worker that stops serves nobody until its streams end.
+LISTENING_EVERY: Final = 1.0
+# The directory that lists the process's open file descriptors, on every system but Windows.
+DESCRIPTORS: Final = "/dev/fd"
 
 TOPIC: Final = "roll"
 # Maximum number of streams that one worker lists, so that its answer fits into one message of the bus.
@@ -108,6 +117,53 @@ class Entry:
             self.loop.call_soon_threadsafe(self.end)
 
 
+def descriptors() -> list[int]:
+    """Return the numbers of this process's open file descriptors, lowest first; none where the system has no list."""
+    try:
+        return sorted(map(int, os.listdir(DESCRIPTORS)))
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def socket_of(descriptor: int) -> Iterator[socket.socket | None]:
+    """Yield a copy of the socket with this descriptor, closed afterwards; None if it is something else."""
+    # socket.fromfd() leaks its copy of a descriptor that is not a socket.
+    is_socket = False
+    with contextlib.suppress(OSError):
+        is_socket = stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    if not is_socket:
+        yield None
+        return
+    with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as found:
+        yield found
+
+
+class ListeningSocket:
+    """The socket on which the server of this process accepts connections, as far as it can be seen.
+
+    A server whose socket belongs to another process never counts as stopped.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor: int | None = None
+
+    def has_closed(self) -> bool:
+        """Return whether the server listens no more, although it did at an earlier call."""
+        if self.descriptor is not None and _is_listening(self.descriptor):
+            return False
+        found = next(filter(_is_listening, descriptors()), None)
+        if found is not None:
+            self.descriptor = found
+        return found is None and self.descriptor is not None
+
+
+def _is_listening(descriptor: int) -> bool:
+    with contextlib.suppress(OSError), socket_of(descriptor) as found:
+        return found is not None and bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    return False
+
+
 class Registry:
     def __init__(self) -> None:
         # Tasks that outlive their connection: the event loop only has weak references to them.
@@ -121,6 +177,10 @@ class Registry:
         self._open: dict[Entry, None] = {}
         self._lock = threading.Lock()
         self._unsubscribe: Callable[[], None] | None = None
+        # Whether the server has stopped listening, as far as this is known; the loop on which the registry looks.
+        self.has_stopped_listening = False
+        self._looks_on: asyncio.AbstractEventLoop | None = None
+        self._listening = ListeningSocket()
 
     def keep(self, task: "asyncio.Future[Any]") -> None:
         self.tasks.add(task)
@@ -141,6 +201,9 @@ class Registry:
         # Look after the entry is in the registry: the signal ends what is there when it comes.
         if self.is_closing:
             entry.end_soon()
+        if self._looks_on is not entry.loop:
+            self._looks_on, self._listening = entry.loop, ListeningSocket()
+            self._look(entry.loop)
 
         def leave() -> None:
             unsubscribe = None
@@ -208,6 +271,20 @@ class Registry:
         elif previous == signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+    # Workers that are replaced without a signal
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the registered streams if the server has stopped listening, and look again soon."""
+        if self._looks_on is not loop:
+            return
+        self.has_stopped_listening = self._listening.has_closed()
+        if self._listening.descriptor is None:
+            return
+        if self.has_stopped_listening:
+            for _, entry in self._streams():
+                entry.end_soon()
+        loop.call_later(LISTENING_EVERY, self._look, loop)
 
     # The streams of all workers
 

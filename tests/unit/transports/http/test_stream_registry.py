@@ -1,6 +1,8 @@
 """Streams that are open are known to whoever asks, and can be ended, in this worker and in others."""
 
 import asyncio
+import socket
+import threading
 from os import getpid
 from socket import gethostname
 
@@ -14,11 +16,13 @@ from mcp_django import site
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.subscriptions.bus import bus
+from mcp_django.transports.http import event_streams, stream_registry
 from mcp_django.transports.http.http_with_sse import as_application as with_sse
-from mcp_django.transports.http.stream_registry import MAX_NAME, TOPIC, OpenStreams, registry
+from mcp_django.transports.http.stream_registry import MAX_NAME, TOPIC, ListeningSocket, OpenStreams, registry
 from tests.asgi_client import Exchange, http_scope
+from tests.configured import configured
 from tests.factories import make_superuser, make_user
-from tests.session_client import EventStream, SessionClient
+from tests.session_client import ELICITATION, EventStream, SessionClient
 from tests.unit.transports.http.test_event_streams import listen
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -156,3 +160,82 @@ async def test_a_stream_that_was_being_opened_when_the_signal_came_ends_too(toke
             pass
         await stream.exchange.over()
     assert not registry._open
+
+
+# Streams that hold up a worker which is being replaced
+
+
+def test_a_server_that_was_never_seen_to_listen_has_not_stopped():
+    assert ListeningSocket().has_closed() is False
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])
+def test_the_socket_of_the_server_is_seen_to_close_whatever_its_kind(family, tmp_path):
+    seen = ListeningSocket()
+    with socket.socket(family) as server:
+        server.bind(str(tmp_path / "socket") if family == socket.AF_UNIX else ("localhost", 0))
+        assert seen.has_closed() is False
+        server.listen()
+        assert seen.has_closed() is False
+        assert seen.descriptor == server.fileno()
+    assert seen.has_closed() is True
+    # A file or connection that gets the number of the closed socket does not listen.
+    with socket.socket() as other:
+        assert other.fileno() == seen.descriptor
+        assert seen.has_closed() is True
+
+
+@pytest.mark.parametrize("opened", [listening, changes_of_a_session, http_with_sse])
+async def test_a_stream_ends_when_the_server_listens_no_more(token, monkeypatch, opened):
+    monkeypatch.setattr(stream_registry, "LISTENING_EVERY", 0.01)
+    monkeypatch.setattr(registry, "_looks_on", None)
+    monkeypatch.setattr(registry, "has_stopped_listening", False)
+    with socket.create_server(("127.0.0.1", 0)):
+        stream = await opened(token)
+        while not registry._open:
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while await stream.block() is not None:
+            pass
+        await stream.exchange.over()
+
+
+async def test_a_call_goes_on_while_its_worker_is_replaced_but_waits_for_no_answer_there(token, tools, monkeypatch):
+    """What it asks is answered at another worker, which then runs the call."""
+    go_on = threading.Event()
+
+    def greet(request) -> str:
+        """Greet."""
+        request.mcp.progress(1)
+        go_on.wait(20)
+        return f"Hello {request.mcp.ask('Who is there?', str, key='name')}"
+
+    monkeypatch.setattr(event_streams, "LOOK_EVERY", 0.01)
+    tools(greet)
+    client = SessionClient(token, capabilities=ELICITATION)
+    await client.initialize()
+    stream = await client.call("greet", progress="p")
+    assert (await stream.message())["method"] == "notifications/progress"
+    monkeypatch.setattr(registry, "has_stopped_listening", True)
+    go_on.set()
+    assert (await stream.message())["method"] == "elicitation/create"
+    assert await stream.message() is None
+    # The client is told when to come back for the rest.
+    assert stream.retry is not None
+
+
+@pytest.mark.parametrize("opened", [listening, changes_of_a_session])
+async def test_a_stream_of_changes_ends_after_its_time_and_its_client_can_open_another(token, opened):
+    with configured(STREAM_LIFETIME=0.2):
+        stream = await opened(token)
+        while await stream.block() is not None:
+            pass
+        await stream.exchange.over()
+    again = await opened(token)
+    assert again.status == 200
+    await again.close()
+
+
+def test_streams_that_began_together_do_not_end_together():
+    drawn = [event_streams.lifetime() for _ in range(100)]
+    assert 600 <= min(drawn) < 700 < 800 < max(drawn) <= 900
