@@ -63,10 +63,7 @@ class Declined(ToolError):
 
     def __init__(self, action: str = "decline") -> None:
         said = "dismissed the question" if action == "cancel" else "declined"
-        super().__init__(
-            f"The user {said}. Nothing was changed. Do not ask again unless the user wants it. (Clients that run "
-            "without a person need a token that their operator makes with mcp_token --confirm-by-token.)"
-        )
+        super().__init__(f"The user {said}. Nothing was changed.")
         self.action = action
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .resources.completions import Completer
     from .resources.function_resources import FunctionResource
     from .resources.prompts import Prompt
-    from .tools.action_tools import ActionTools
+    from .tools.action_tools import ActionTool, ActionTools
     from .tools.base import Tool
 
 T = TypeVar("T")
@@ -419,16 +419,18 @@ class MCPSite:
         from .orm.access import access_of
 
         access = access_of(request)
-        # The actions of all models are needed in any case.
-        actions = self._admitted(request, self._action_tools.of_caller(access.models))
         found = [
             tool
             for tool in known
             if (access.may_any(tool.permission) if tool.permission else tool.has_permission(request))
         ]
-        # Clients cannot hold a list over the budget; run_action runs the same actions.
-        if len(found) + len(actions) > settings.TOOL_BUDGET:
-            return found
+        # Clients cannot hold a list over the budget; run_action runs the same actions. Other models are not asked then.
+        actions: list[ActionTool] = []
+        for model in access.each_model():
+            if offered := self._action_tools.of_caller([model]):
+                actions += self._admitted(request, offered)
+                if len(found) + len(actions) > settings.TOOL_BUDGET:
+                    return found
         return [*found, *self._action_tools.listed(actions)]
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:

@@ -18,6 +18,7 @@ from .oauth.stored_tokens import issue_token
 from .protocol.client_requests import ELICITATION
 from .protocol.eras import client_meta
 from .protocol.versions import MODERN
+from .schema.consent import CONFIRM, YES
 from .scopes import READ, WRITE
 
 __all__ = ["MCPClient", "MCPError", "ToolCall"]
@@ -48,7 +49,8 @@ class MCPClient:
 
     ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted; ``name`` is the name of
     the client. ``answers`` are given, by key, to the questions of a call until it has none left: the content of a form,
-    None to decline it, or for another question the client's whole result. Only clients of 2026-07-28 are asked here.
+    True to confirm, None to decline, or for another question the client's whole result. Only clients of 2026-07-28 are
+    asked here.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class MCPClient:
         answer = self.answers[key]
         if question["method"] != ELICITATION:
             return answer
-        return {"action": "decline"} if answer is None else {"action": "accept", "content": answer}
+        if answer is None:
+            return {"action": "decline"}
+        return {"action": "accept", "content": {CONFIRM: YES} if answer is True else answer}
 
     def send(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call an MCP method from a test and return Django's response, whatever it is."""

@@ -185,13 +185,13 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def tools() -> Iterator[Callable[..., None]]:
-    """Make functions tools of the default site while a test runs."""
+    """Make functions tools of the default site while a test runs, declared harmless unless the test says otherwise."""
     from mcp_django import site
 
     added = []
 
     def add(function: Callable[..., Any], **options: Any) -> None:
-        site.add_tool(function, **options)
+        site.add_tool(function, **{"destructive": False, **options})
         added.append(options.get("name", function.__name__))
 
     yield add

@@ -15,6 +15,9 @@ def accept(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
+YES = accept(_confirm="yes")
+
+
 def sampled(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m", "stopReason": "endTurn"}
 

@@ -1,4 +1,4 @@
-"""The shop's admin. Nothing here knows of MCP, but for the progress of one slow action."""
+"""The shop's admin. Nothing here knows of MCP, but for what actions say of themselves, and the progress of one."""
 
 import csv
 from collections.abc import Sequence
@@ -134,6 +134,8 @@ class OrderAdmin(OwnCountryAdmin):
         message = ngettext("%d order was marked as shipped.", "%d orders were marked as shipped.", shipped)
         self.message_user(request, message % shipped, messages.SUCCESS)
 
+    mark_shipped.mcp_destructive = False  # type: ignore[attr-defined]
+
     @admin.action(description="Cancel selected orders", permissions=["change"])
     def cancel_orders(self, request: HttpRequest, queryset: QuerySet[Order]) -> None:
         selected = queryset.count()
@@ -189,6 +191,8 @@ class OrderAdmin(OwnCountryAdmin):
         writer.writerows(queryset.values_list(*columns).iterator())
         return response
 
+    export_csv.mcp_destructive = False  # type: ignore[attr-defined]
+
     @admin.action(description="Recalculate totals of selected orders", permissions=["change"])
     def recalculate_totals(self, request: HttpRequest, queryset: QuerySet[Order]) -> None:
         total = queryset.count()
@@ -199,6 +203,8 @@ class OrderAdmin(OwnCountryAdmin):
                 mcp.progress(done, total)
         message = ngettext("%d total was recalculated.", "%d totals were recalculated.", total) % total
         self.message_user(request, message, messages.SUCCESS)
+
+    recalculate_totals.mcp_destructive = False  # type: ignore[attr-defined]
 
 
 @admin.register(Shipment)

@@ -402,7 +402,6 @@ def check_undeclared() -> Iterator[CheckMessage]:
 
 def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
     """Yield the missing declarations of an exposure: the object, the consequence, and how to declare it."""
-    of_admin = isinstance(exposure, AdminExposure)
     for owner in (type(exposure), type(exposure.model_admin)):
         if decides_by_row(owner):
             text = f"{owner.__name__} may decide for each row who sees {exposure.label}, so {HISTORY} leaves it out."
@@ -412,12 +411,30 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
         if getattr(inline, "mcp_readable", None) is None and not is_djangos(hook):
             text = f"The rows of {inline.__name__} are not exposed, because its get_queryset may need the page."
             yield inline, text, "Set mcp_readable on it: True if it does not, False if it does."
-    declared = exposure.model_admin._get_base_actions() if of_admin else ()
-    functions = [(function, name) for function, name, _ in map(action_parts, declared) if name != "delete_selected"]
-    unsaid = [name for function, name in functions if AdminAction(exposure, name, function, "").may_show_a_page]
+    unsaid = [action.name for action in _admin_actions(exposure) if action.may_show_a_page]
     if unsaid:
         text = f"Actions of {exposure.label} may show a page that asks for something: {', '.join(unsaid)}."
         yield "actions", text, "Annotate each as -> None, or set its mcp_form to the form class of its page, or None."
+
+
+@check(DEPLOYMENT_CHECKS)
+def check_destructive() -> Iterator[CheckMessage]:
+    """Deployment check of declarations: actions of an admin that do not say whether they can destroy something."""
+    told = set()
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        unsaid = [action.name for action in _admin_actions(exposure) if action.confirms and not action.is_declared]
+        if unsaid and exposure.label not in told:
+            told.add(exposure.label)
+            text = f"Actions of {exposure.label} ask for confirmation on each call: {', '.join(unsaid)}."
+            hint = "Set mcp_destructive on each: False if it can do no harm, True to keep the question."
+            yield problem("I163", text, hint, exposure.model)
+
+
+def _admin_actions(exposure: ModelExposure) -> list[AdminAction]:
+    """Return the actions that the exposure's ``ModelAdmin`` declares, without Django's own."""
+    declared = exposure.model_admin._get_base_actions() if isinstance(exposure, AdminExposure) else ()
+    parts = [(name, function) for function, name, _ in map(action_parts, declared) if name != "delete_selected"]
+    return [AdminAction(exposure, name, function, "") for name, function in parts]
 
 
 def _names(exposure: ModelExposure, option: str) -> list[str]:

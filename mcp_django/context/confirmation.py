@@ -15,9 +15,9 @@ A question names the rows. The answer counts once, and only while the call would
 import hashlib
 import json
 import logging
+import re
 import secrets
 import time
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,7 +29,9 @@ from ..conf import settings
 from ..exceptions import NotConfirmed, ToolError
 from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
-from .questions import CLOCK_SKEW, STATE_ERROR, Question, answer_schema, use_up
+from ..schema.consent import CONFIRM, CONSENT, is_refused, with_consent
+from ..schema.secrets import escaped
+from .questions import CLOCK_SKEW, STATE_ERROR, UNATTENDED, Question, answer_schema, declined, use_up
 from .request import MCPRequest
 from .signing import seal, unseal
 from .tool_results import ToolResult
@@ -45,18 +47,17 @@ MAX_TOKEN_CHARS: Final = 200
 MAX_STATE_CHARS: Final = 64 * 1024
 # Members of ``params`` that a state is not bound to, because they differ from round to round.
 UNBOUND: Final = frozenset({"_meta", "inputResponses", "requestState"})
-# The key of the question for consent.
-CONFIRM: Final = "_confirm"
-CONSENT: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
 MAX_MESSAGE: Final = 4_000
 # Maximum number of rows that a question names, and of characters of each quoted value.
 MAX_LABELS: Final = 20
 MAX_QUOTED: Final = 100
-# Unicode categories of control and format characters.
-UNSEEN: Final = frozenset({"Cc", "Cf"})
+CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 QUOTES: Final = str.maketrans("“”„«»", "'''''")
-# Clients that cannot show a form accept it unfilled, without their user having seen it.
-UNFILLED: Final = "Nothing was entered: fill in the form, or decline."
+# What every preview says of the next step, with the arguments that the repeated call needs besides those of this call.
+REPEAT: Final = (
+    "Nothing has been changed yet. Show this to the user. After their yes, call again with the same arguments and {}."
+)
+NOT_FILLED_IN: Final = "Nobody filled in the form that was shown to confirm this. Nothing was changed."
 CHANGED: Final = (
     "Nothing was changed: the call would no longer do what was shown, or confirm_token was used, has expired or "
     "belongs to another call. This is what it would do now."
@@ -99,9 +100,12 @@ class Confirmation:
         return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
     def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
-        """Return the question by which the user confirms a call on these very objects, with a form of ``schema``."""
+        """Return the question by which the user confirms a call on these very objects, with a form of ``schema``.
+
+        A form without a required field gets a yes or no.
+        """
         text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
-        params = {"message": text, "requestedSchema": schema}
+        params = {"message": text, "requestedSchema": with_consent(schema)}
         return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
 
     def ask(self, message: str) -> None:
@@ -109,11 +113,12 @@ class Confirmation:
         settle(self.request, self.question(CONFIRM, message))
 
     def confirm(
-        self, token: Any, message: str, told: str, shown: Mapping[str, Any], repeat: str, *, again: bool = False
+        self, token: Any, message: str, told: str, shown: Mapping[str, Any], *, again: bool = False
     ) -> ToolResult | None:
         """Ask for confirmation: return the preview to confirm, None once exactly these objects are confirmed.
 
-        A client that can ask its user shows ``told``. With ``again``, an invalid token gives a new preview, no error.
+        A client that can ask its user shows ``told``. With ``again``, an invalid token gives a new preview, no error;
+        a client that can ask gets no token instead of its user's answer.
         """
         errors = {}
         if token is not None:
@@ -125,18 +130,19 @@ class Confirmation:
                 errors = {"errors": [CHANGED]}
             else:
                 return None
-        elif can_ask(self.request):
+        if can_ask(self.request):
             self.ask(told)
             return None
-        return self.preview(message, {**errors, **shown}, repeat)
+        return self.preview(message, {**errors, **shown})
 
-    def preview(self, message: str, shown: Mapping[str, Any], repeat: str, **more: Any) -> ToolResult:
-        """Return the preview of a call with a confirmation token; ``repeat`` says how the call goes on."""
+    def preview(self, message: str, shown: Mapping[str, Any], needed: str = "confirm_token", **more: Any) -> ToolResult:
+        """Return the preview of a call with a confirmation token; ``needed`` are the arguments with which to repeat
+        the call."""
         question = {
             "confirmation_required": True,
             "message": message,
             **shown,
-            "next": repeat,
+            "next": REPEAT.format(needed),
             "confirm_token": self.token(),
             "expires_in": settings.CONFIRMATION_MAX_AGE,
             **more,
@@ -200,15 +206,14 @@ def can_ask(request: MCPRequest) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Make a confirmation's text one line, without characters that are invisible or change direction."""
-    parts = text.split()
-    return " ".join("".join(char for char in part if unicodedata.category(char) not in UNSEEN) for part in parts)
+    """Make a confirmation's text one line; characters that are invisible or change direction become escapes."""
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], escaped(" ".join(text.split())))
 
 
-def quoted(value: Any) -> str:
+def quoted(value: Any, limit: int = MAX_QUOTED) -> str:
     """Quote a value in the text of a confirmation, so that nobody takes it for the confirmation's own words."""
-    text = one_line(str(value)[: 10 * MAX_QUOTED]).translate(QUOTES)
-    return f"“{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
+    text = one_line(str(value)[: 10 * limit]).translate(QUOTES)
+    return f"“{text if len(text) <= limit else f'{text[:limit]}…'}”"
 
 
 def listed(labels: Sequence[str], total: int) -> str:
@@ -218,13 +223,12 @@ def listed(labels: Sequence[str], total: int) -> str:
 
 
 def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
-    """Return what the user entered into the form of a confirmation."""
+    """Return what the user entered into the form of a confirmation; raise ``Declined`` if they did not say yes."""
 
     def read(content: dict[str, Any]) -> dict[str, Any]:
-        form = question.params["requestedSchema"]
-        if form["properties"] and not form.get("required") and not content:
-            raise ValueError(UNFILLED)
-        return content
+        if is_refused(question.params["requestedSchema"], content):
+            raise declined("decline")
+        return {name: value for name, value in content.items() if name != CONFIRM}
 
     answer: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, read)
     return answer
@@ -236,7 +240,17 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
     These are clients that cannot ask their user, and clients that have answered without showing a form.
     """
     forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
-    return forms and (not request.mcp.can("elicitation") or any(question.by_result for question in questions))
+    return forms and (not can_ask(request) or any(question.by_result for question in questions))
+
+
+def check_asked(request: MCPRequest) -> None:
+    """Raise ``NotConfirmed`` if the client can ask its user, but has accepted a form that nobody filled in.
+
+    A call that may destroy something is not confirmed by the client's model in place of its user.
+    """
+    if can_ask(request):
+        logger.info("Not confirmed: the client accepted a form unfilled. %s", UNATTENDED)
+        raise NotConfirmed(NOT_FILLED_IN)
 
 
 def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ..exceptions import Declined, InputRequired, ToolError
 from ..protocol.client_requests import ELICITATION, read_result, shape
 from ..protocol.errors import InvalidParams
 from ..runtime.cache_and_rate_limits import required_cache
+from ..schema.consent import CONFIRM, YES, is_consent
 from .call_record import CURRENT
 
 logger = logging.getLogger("mcp_django")
@@ -37,6 +38,8 @@ CLOCK_SKEW: Final = 60
 UNKNOWN_NONCE: Final = (
     "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in a few seconds."
 )
+# For the operator's log, never for a model: it would lead the model past its user.
+UNATTENDED: Final = "Clients that run without a person need a token made with mcp_token --confirm-by-token."
 # One text for all causes; only the log says which it was.
 STATE_ERROR: Final = (
     "Invalid params: requestState is not valid: it was used, has expired, or belongs to another call. "
@@ -95,6 +98,15 @@ class Question:
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
         return {"method": self.method, "params": params}
+
+
+def declined(action: str) -> Declined:
+    """Return the exception for a question that the client's user declined ("decline") or dismissed ("cancel").
+
+    The log says how a client without a user goes on.
+    """
+    logger.info("A question was answered with %s. %s", action, UNATTENDED)
+    return Declined(action)
 
 
 def use_up(purpose: str, nonce: str, max_age: float) -> bool:
@@ -209,13 +221,13 @@ class Answers:
     def _content(self, question: Question, answer: Any, version: str) -> dict[str, Any]:
         if self._direct:
             properties: Mapping[str, Any] = question.params["requestedSchema"]["properties"]
-            if not properties:
+            if is_consent(question.params["requestedSchema"]):
                 said = answer.lower() if isinstance(answer, str) else answer
-                if said is False or said == "false":
-                    raise Declined
-                if said is not True and said != "true":
+                if said is False or said in ("false", "no"):
+                    raise declined("decline")
+                if said is not True and said not in ("true", YES):
                     raise ValueError("expected true or false")
-                return {}
+                return {CONFIRM: YES}
             if isinstance(answer, Mapping):
                 return dict(answer)
             if len(properties) > 1:
@@ -228,7 +240,7 @@ class Answers:
         if question.method != ELICITATION:
             return result
         if result["action"] != "accept":
-            raise Declined(result["action"])
+            raise declined(result["action"])
         content: dict[str, Any] = result["content"]
         return content
 
@@ -294,7 +306,7 @@ def answer_schema(question: Question) -> dict[str, Any]:
     form = question.params["requestedSchema"]
     properties: Mapping[str, Any] = form["properties"]
     message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))
-    if not properties:
+    if is_consent(form):
         return {"type": "boolean", "description": f"{message} (true to confirm)"}
     if len(properties) > 1:
         return {**form, "description": message}

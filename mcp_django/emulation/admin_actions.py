@@ -1,8 +1,9 @@
 """Actions of a ``ModelAdmin``, and one call of an action: permissions of every row, confirmation, the action, its page.
 
-An action can have attributes: ``mcp_destructive`` (True: it needs confirmation; False: clients are told that it is
-harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions),
-``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that it has no such page).
+An action can have attributes: ``mcp_destructive`` (False: it is harmless and needs no confirmation; True: it needs
+confirmation, also with the view permission alone), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it
+manages its own transactions), ``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that
+it has no such page).
 
 An action and its history entries share one transaction. It is rolled back if the action answers with a page that asks
 something, if it refuses, or if its client has cancelled the call: a question never changes anything.
@@ -11,7 +12,7 @@ Rows picked by a query are shown before the action runs, unless it only reads.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from ..context.confirmation import (
     answers_schema,
     can_ask,
     can_be_direct,
+    check_asked,
     listed,
     quoted,
     settle,
@@ -40,7 +42,7 @@ from ..context.databases import Mode
 from ..context.questions import Answers, Question, answered_together
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..exceptions import InputRequired, ToolError
+from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.model_exposure import ModelExposure
 from ..functions.asked_parameters import finished
@@ -59,7 +61,7 @@ from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive
 from ..schema.value_types import is_empty
 from ..signals import rows_changed
-from .action_responses import ActionPage, own_view, read_response
+from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
 from .bulk_writes import EVERYTHING, Selection, labels_of, refusal
 from .form_filling import changing_choices, field_entries, visible_choices
 from .history import Journal, has_history
@@ -109,6 +111,17 @@ class AdminAction(Action):
             return signature_of(self.function).return_annotation not in (None, "None")
         except (TypeError, ValueError):
             return True
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the author of the admin action says if it can destroy something."""
+        return self.options.destructive is not None
+
+    @property
+    def asks_by_page(self) -> bool:
+        """Whether the page that the admin action declares confirms it. A result without it can be undone."""
+        declared = getattr(self.function, "mcp_form", None) is not None
+        return declared and self.options.destructive is None and self.atomic
 
     @cached_property
     def fields(self) -> Mapping[str, Field | None]:
@@ -190,7 +203,7 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
     permissions = tuple(getattr(function, "allowed_permissions", None) or ("change",))
     return ActionOptions(
         permissions=permissions,
-        # An action that needs only the delete permission is confirmed like any deletion.
+        # An action that needs only the delete permission is confirmed like any deletion, whatever its page asks.
         destructive=getattr(function, "mcp_destructive", True if permissions == ("delete",) else None),
         read_only=getattr(function, "mcp_read_only", False),
         atomic=getattr(function, "mcp_atomic", True),
@@ -226,45 +239,87 @@ class ActionCall:
             raise refusal(self.exposure, f"run {action.name} on", refused)
         self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
         # Nobody has named the rows that a query picks: show them first.
-        self.confirms = action.confirms or (self.by_query and not action.only_looks)
+        self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
+        if self.form and not action.has_form:
+            raise ToolError(f"{action.name} has no form. Nothing was changed. Leave form out.")
         try:
             return self._run()
         except InputRequired as asked:
             if not can_be_direct(request, asked.questions):
                 raise
+            if action.destructive:
+                check_asked(request)
             return self._ask_directly(asked.questions)
 
     def _run(self) -> ToolResult:
-        values, entries = self.action.validate(self.request, self.arguments)
-        steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
-        needs_token = self.confirms and self.confirm_token is None and not can_ask(self.request)
-        if self.confirm_token is not None:
-            try:
-                self.confirmation.redeem(self.confirm_token)
-            except ToolError:
-                if not self.by_query:
-                    raise
-                return self._ask(self._consent, errors=[CHANGED])
-            self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
-        elif self.form:
-            raise ToolError("form answers a question: call without it first, then with it and confirm_token.")
-        elif self.confirms and not needs_token:
-            steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
+        request = self.request
+        values, entries = self.action.validate(request, self.arguments)
+        asks_user = can_ask(request)
+        is_confirmed = self.confirm_token is not None and self._redeem()
+        steps: list[Callable[[], Any]] = [lambda: self.action.answers(request, values)]
+        if asks_user and not is_confirmed:
+            # The user fills in the form, whatever the model has put into it.
+            self.form = {}
+            if self.confirms:
+                steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
+        elif self.form or is_confirmed:
+            request.mcp.answers = Answers(self.form, direct=True, trusted=True)
         answers, *_ = answered_together(steps)
-        if needs_token:
-            return self._ask(self._consent)
+
+        # A client that cannot ask shows to its user what it has to confirm.
+        if not is_confirmed and not asks_user:
+            if self.confirm_token is not None:
+                return self._ask(self._consent, errors=[CHANGED])
+            is_filled_in = bool(self.form and request.mcp.answers.seen)
+            if self.confirms or is_filled_in:
+                return self._ask_filled_in(self._consent) if self.form else self._ask(self._consent)
+            request.mcp.answers = Answers()
+
         values = {**values, **answers}
-        outcome = self._attempt(values, [*changelist_entries(self.action.name, self.rows), *entries])
+        # The page of an action confirms it, if it shows the page that it declares.
+        needs_page = self.action.confirms and not self.confirms and not is_confirmed
+        entries = [*changelist_entries(self.action.name, self.rows), *entries]
+        outcome = self._attempt(values, entries, needs_page=needs_page)
         if isinstance(outcome, ToolResult):
+            if needs_page:
+                self.confirms = True
+                return self._run()
             return outcome
-        return self._ask_page(outcome, values) if self.confirm_token is None else self._answer(outcome, values)
+        return self._answer(outcome, values) if is_confirmed else self._ask_page(outcome, values)
+
+    def _redeem(self) -> bool:
+        """Redeem the ``confirm_token``; return False if the rows that a query picks have to be shown again."""
+        if self.form:
+            with suppress(NotConfirmed):
+                self._filled_in().redeem(self.confirm_token)
+                return True
+        try:
+            self.confirmation.redeem(self.confirm_token)
+        except NotConfirmed:
+            if not self.by_query:
+                raise
+            return False
+        return True
+
+    def _filled_in(self) -> Confirmation:
+        """Return the confirmation of the call with exactly this form."""
+        bound = {"arguments": self.arguments, "form": self.form}
+        return Confirmation(self.request, self.action.key, bound, self.rows)
 
     # Running
 
     def _attempt(
-        self, values: Mapping[str, Any], entries: Sequence[Pair], page: ActionPage | None = None
+        self,
+        values: Mapping[str, Any],
+        entries: Sequence[Pair],
+        page: ActionPage | None = None,
+        *,
+        needs_page: bool = False,
     ) -> ToolResult | ActionPage:
-        """Run the action once as the admin does, in its transaction; return its result, or the page that asks."""
+        """Run the action once as the admin does, in its transaction; return its result, or the page that asks.
+
+        With ``needs_page`` a result is undone, because nobody has confirmed it.
+        """
         request, action, exposure, rows = self.request, self.action, self.exposure, self.rows
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
@@ -290,7 +345,7 @@ class ActionCall:
                     if inspect.isgenerator(value):
                         value = finished(posting, value)
             outcome = self._read(posting, value, len(rows))
-            if isinstance(outcome, ActionPage):
+            if isinstance(outcome, ActionPage) or needs_page:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif action.is_logged:
@@ -346,11 +401,17 @@ class ActionCall:
 
     def _ask(self, message: str, **more: Any) -> ToolResult:
         """Let the admin action ask for its confirmation, by a result with a ``confirm_token``."""
-        repeat = "form with these fields, and confirm_token" if "form" in more else "confirm_token"
-        again = f"Nothing has been changed yet. If it is right, call again with the same arguments and {repeat}."
+        needed = "form with the user's answers, and confirm_token" if "form" in more else "confirm_token"
+        return self._preview(self.confirmation, message, needed, more)
+
+    def _ask_filled_in(self, message: str, **more: Any) -> ToolResult:
+        """Let the admin action ask for confirmation of its form as the call has filled it in."""
+        return self._preview(self._filled_in(), message, "confirm_token", {**more, "filled_in": dict(self.form)})
+
+    def _preview(self, confirmation: Confirmation, message: str, needed: str, more: Mapping[str, Any]) -> ToolResult:
         shown = {"action": self.action.name, "model": self.exposure.label, **more}
         labels = labels_of(self.exposure, self.rows)
-        return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
+        return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
         """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
@@ -361,18 +422,28 @@ class ActionCall:
         more = {"errors": failed} if failed else {}
         return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
 
+    def _page_message(self, page: ActionPage) -> str:
+        """Return the question of the admin action's page: the server's sentence, then what the page says, quoted."""
+        said = f"\nIts page says: {quoted(page.message, MAX_PAGE_TEXT)}" if page.message else ""
+        return f"{self._consent}{said}"
+
     def _ask_page(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
         """Ask the questions of the admin action's page: by elicitation if the client supports it, or by the result."""
+        if self.form:
+            wrong = page.entries(self.request, self.form)[1]
+            return self._page_result(page, wrong) if wrong else self._ask_filled_in(self._page_message(page))
         schema = page.question(self.request) if can_ask(self.request) else None
         if schema is None:
             return self._page_result(page)
-        self.asked = self.confirmation.question("_form", self._shown(page.message or self.action.title), schema)
+        self.asked = self.confirmation.question("_form", self._shown(self._page_message(page)), schema)
         try:
             self.form = settle(self.request, self.asked)
         except InputRequired as unanswered:
             [question] = unanswered.questions
             if not can_be_direct(self.request, [question]):
                 raise
+            if self.action.destructive:
+                check_asked(self.request)
             self.asked = None
             return self._page_result(page, [question.reason])
         return self._answer(page, values)
@@ -383,7 +454,7 @@ class ActionCall:
         schema = page.schema()
         form = {"form": schema} if schema["properties"] else {}
         failed = {"errors": list(errors)} if errors else {}
-        return self._ask(page.message or self.action.title, **failed, **form)
+        return self._ask(self._page_message(page), **failed, **form)
 
     def _answer(self, page: ActionPage, values: Mapping[str, Any]) -> ToolResult:
         """Post the admin action's page as a browser would, with the caller's values in its form."""

@@ -44,7 +44,6 @@ MAX_REFUSED: Final = 5
 MAX_REASON: Final = 200
 # Maximum characters of a value in a preview.
 MAX_VALUE: Final = 200
-NEXT: Final = "Nothing has been changed yet. If it is right, call again with the same arguments and confirm_token."
 
 
 class Selection:
@@ -193,7 +192,7 @@ class BulkWrite:
         token, rows = self.arguments.get("confirm_token"), f"{shown['model']} ({shown['rows']})"
         told = f"{message}\n\n{rows}: {listed(shown['objects'], shown['rows'])}"
         confirmation = Confirmation(self.request, self.tool, arguments, objects)
-        return confirmation.confirm(token, message, told, shown, NEXT, again=True)
+        return confirmation.confirm(token, message, told, shown, again=True)
 
     def _save_all(self, rows: Sequence[Model], values: Mapping[str, Any]) -> dict[str, Any]:
         """Save all rows of the bulk write; return which fields changed, and in how many rows."""

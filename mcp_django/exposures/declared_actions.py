@@ -25,7 +25,8 @@ class ActionOptions:
     """The options of a declared action on selected rows, by which its :class:`Action` decides who can run it, and how.
 
     ``permissions`` are names for ``has_<name>_permission``; as in the admin, a caller needs one of them, here for every
-    selected row. ``destructive``: True asks before the action runs, False declares it harmless, None is unknown.
+    selected row. ``destructive``: True asks before the action runs, False declares it harmless. None, which an
+    action of an admin has that says nothing, asks unless the action needs only the view permission.
     ``atomic`` runs the action in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
     """
 
@@ -82,8 +83,8 @@ class Action:
 
     @property
     def destructive(self) -> bool:
-        """Whether the declared action may destroy something, as far as is known."""
-        return self.options.destructive is not False and not self.only_looks
+        """Whether the declared action may destroy something: its author has not said that it is harmless."""
+        return self.options.destructive is not False and not self.read_only
 
     @property
     def only_looks(self) -> bool:
@@ -92,8 +93,13 @@ class Action:
 
     @property
     def confirms(self) -> bool:
-        """Whether the declared action needs confirmation before it runs."""
-        return self.options.destructive is True and not self.read_only
+        """Whether the declared action needs confirmation before it runs: it may change something and destroy it."""
+        return self.destructive and not self.only_looks
+
+    @property
+    def asks_by_page(self) -> bool:
+        """Whether the declared action is confirmed by a page of its own."""
+        return False
 
     @property
     def is_logged(self) -> bool:

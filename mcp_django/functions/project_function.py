@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -210,6 +210,8 @@ class ProjectFunction:
         self.permissions = tuple(permissions)
         self.permission = permission
         self.asked = asked_parameters(function, REQUEST)
+        # Asks the client's user to confirm a call with these arguments, None if a call needs no confirmation.
+        self.confirm: Callable[[MCPRequest, Mapping[str, Any]], None] | None = None
         skipped = (*REQUEST, *(item.name for item in self.asked))
         if input_schema is not None:
             self.arguments = raw_schema(input_schema, function, skipped)
@@ -241,8 +243,19 @@ class ProjectFunction:
             return finish(value)
 
     def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answers that this project function needs for its call, besides its validated ``arguments``."""
-        return answers_of(self.asked, request, arguments) if self.asked else {}
+        """Return the answers that this project function needs for its call, besides its validated ``arguments``.
+
+        The user confirms the call in the same round.
+        """
+        if self.confirm is None:
+            return answers_of(self.asked, request, arguments) if self.asked else {}
+        from ..context.questions import answered_together
+
+        found: dict[str, Any]
+        found, _ = answered_together(
+            [partial(answers_of, self.asked, request, arguments), partial(self.confirm, request, arguments)]
+        )
+        return found
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
         with speaking_plainly():
@@ -250,7 +263,7 @@ class ProjectFunction:
                 given = await sync_to_async(self.arguments.validate)(arguments, request)
             else:
                 given = self.arguments.validate(arguments, request)
-            if self.asked:
+            if self.asked or self.confirm is not None:
                 # A form may query the database.
                 given |= await sync_to_async(self.answers)(request, given)
             with request.mcp.record.in_own_code():

@@ -81,13 +81,18 @@ class Access:
         """
         verdict = self._verdicts.get(deed)
         if verdict is None:
-            known = self.__dict__.get("models")
-            models = (model for model in map(self.__getitem__, self._exposed.values()) if model.is_there)
             verdict = self._verdicts[deed] = any(
                 deed == "view" or (bool(model.actions) if deed == "run" else model.may(deed))
-                for model in (models if known is None else known)
+                for model in self.each_model()
             )
         return verdict
+
+    def each_model(self) -> "Iterable[ModelAccess]":
+        """Return the models that the caller has access to, in the site's order; each is checked when it is reached."""
+        known: list[ModelAccess] | None = self.__dict__.get("models")
+        if known is not None:
+            return known
+        return (model for model in map(self.__getitem__, self._exposed.values()) if model.is_there)
 
     @cached_property
     def models(self) -> "list[ModelAccess]":

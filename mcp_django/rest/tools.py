@@ -45,7 +45,6 @@ NOTES: Final[Mapping[str, str]] = {
     "partial_update": "Fields that are left out keep their values.",
 }
 ASKS: Final = "The first call changes nothing: it shows the row and gives a confirm_token; repeat the call with it."
-NEXT: Final = "Nothing has been done yet. If it is right, call again with the same arguments and confirm_token."
 MAX_DESCRIPTION: Final = 1_000
 MAX_SHOWN: Final = 2_000
 
@@ -72,9 +71,12 @@ class ViewSetTool(Tool):
             self.title = f"{called}{method} ({route.registration.name})"
         self.read_only = route.method == "get"
         self.scopes = frozenset({READ if self.read_only else WRITE})
-        self.destructive = not self.read_only and route.action != "create"
+        harmless = route.action == "create" or getattr(route.handler, "mcp_destructive", None) is False
+        self.destructive = not self.read_only and not harmless
         self.idempotent = route.method in ("get", "put", "delete")
-        self.confirms = route.method == "delete" or route.action in route.registration.confirm
+        # As in the admin, a change of one row needs no confirmation, but any other action that may destroy something.
+        own_action = self.destructive and not route.is_standard
+        self.confirms = route.method == "delete" or own_action or route.action in route.registration.confirm
         # The docstrings of REST framework's mixins are about code, not about the tool.
         own = not getattr(route.handler, "__module__", "").startswith("rest_framework.")
         text = inspect.getdoc(route.handler) if own else None
@@ -145,7 +147,7 @@ class ViewSetTool(Tool):
         message = f"{self.title}: this cannot be undone by itself."
         confirmation = Confirmation(request, self.name, own, [told])
         asked = f"{message}\n\n{one_line(told)[:MAX_SHOWN]}"
-        return confirmation.confirm(token, message, asked, {"shown": shown}, NEXT)
+        return confirmation.confirm(token, message, asked, {"shown": shown})
 
 
 logger = logging.getLogger("mcp_django")

@@ -17,9 +17,11 @@ from typing import Any, Final
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
+from ..exceptions import Declined
 from ..protocol.client_requests import requested_schema
 from ..protocol.versions import MODERN
 from .annotations import members_of, parameter, unwrap
+from .consent import CONSENT, is_refused
 from .container_types import MISSING, Array, Nullable, Object, Parameter, object_schema
 from .form_schemas import plain_number, question_schema, read_form
 from .json_values import to_jsonable
@@ -60,7 +62,7 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
     If there is only one field, ``key`` is its name and ``default`` its initial value.
     """
     if kind is None:
-        return QuestionForm({"type": "object", "properties": {}}, lambda content: True)
+        return QuestionForm(CONSENT, _consented)
     if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
         form = kind() if isinstance(kind, type) else kind
         schema = question_schema(form)
@@ -83,6 +85,12 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
         return _of_annotation(kind, name)
     except ImproperlyConfigured as error:
         raise ImproperlyConfigured(f"{name} cannot be a question: {error}") from None
+
+
+def _consented(content: Mapping[str, Any]) -> bool:
+    if is_refused(CONSENT, content):
+        raise Declined
+    return True
 
 
 @lru_cache(maxsize=256)

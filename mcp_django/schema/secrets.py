@@ -256,7 +256,13 @@ _MEMBER: Final = re.compile(r"""(["'])([A-Za-z_][\w.-]{0,80})\1\s{0,8}:\s{0,8}([
 _QUOTED: Final = {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "\"'"}
 _BRACKETS: Final = re.compile(r"""[\[\]{}]|"(?:[^\\"]|\\.)*+"?|'(?:[^\\']|\\.)*+'?""", re.DOTALL)
 _USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]{0,200}:)[^\s/?#@"'<>]{1,500}(?=@)""")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+# Code points that UTF-8 cannot hold, and characters that a person does not see but a model reads: zero-width and tag
+# characters, and those that change the direction of text. Joiners and direction marks are needed between letters of
+# some scripts and in emoji, so only others count.
+_UNSEEN: Final = re.compile(
+    "[\ud800-\udfff\u180e\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<![^\x00-\x7f\u200b-\u200f])[\u200c-\u200f]"
+)
 # Words that may be generated secrets, and the nouns that announce them.
 _GENERATED: Final = re.compile(r"[\w.~+/=-]{12,}")
 _ANNOUNCED: Final = re.compile(
@@ -303,14 +309,25 @@ def _end_of_value(text: str, opening: str, start: int) -> int:
 def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
     """Hide the secrets in a text and cut it to ``limit`` characters, with a note of how much is missing.
 
-    Code points that UTF-8 cannot hold are replaced.
+    Code points that UTF-8 cannot hold are replaced, and characters that nobody sees become escapes.
     """
     left = len(text) - limit if limit is not None else 0
     text = without_secrets(text[:limit] if left > 0 else text)
     if left > 0:
         note = f"; {hint}" if hint else ""
         text = f"{text}…(+{left} chars{note})"
-    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() or not _UNSEEN.search(text) else _UNSEEN.sub(_escape, text)
+
+
+def escaped(text: str) -> str:
+    """Return a text with escapes in the place of characters that a person does not see, such as ``\\u202e``."""
+    return _UNSEEN.sub(_escape, text)
+
+
+def _escape(found: "re.Match[str]") -> str:
+    if "\ud800" <= found[0] <= "\udfff":
+        return "\ufffd"
+    return found[0].encode("ascii", "backslashreplace").decode()
 
 
 def without_new_secrets(text: str) -> str:

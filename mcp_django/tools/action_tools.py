@@ -52,7 +52,7 @@ class ActionTool(Tool):
         self.action = action
         self.name = action_tool_name(action.name, opts)
         self.title = f"{action.title} ({action.exposure.label})"
-        asked = [*action.asks_for, *(["confirmation"] if action.confirms else [])]
+        asked = [*action.asks_for, *(["confirmation"] if action.confirms and not action.asks_by_page else [])]
         asks = f" Asks for {', '.join(asked)} first." if asked else ""
         required = ", ".join(action.schema.get("required", ()))
         needs = f" Needs {required}." if required else ""

@@ -48,7 +48,6 @@ CHANGES: Final = {
 }
 VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
-NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
 UNSTORED: Final = "The project has stored no row of this model. It may have stored something else instead."
 GONE: Final = "It was saved, but is not among the rows that you can see."
 
@@ -262,7 +261,7 @@ class DeleteRecord(WriteTool):
             goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
             named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
             told = f"{warning} With all that goes with it: {goes}.\n\n{named}"
-            if asked := confirmation.confirm(given.get("confirm_token"), warning, told, shown, NEXT):
+            if asked := confirmation.confirm(given.get("confirm_token"), warning, told, shown):
                 return asked
             messages: list[dict[str, str]] = []
             with as_page(request, "POST", [("post", "yes")], messages):

@@ -11,7 +11,19 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
-from ..context.confirmation import REFUSED, answers_schema, can_be_direct, open_state, repeated, seal_state
+from ..context.confirmation import (
+    CONFIRM,
+    REFUSED,
+    REPEAT,
+    Confirmation,
+    answers_schema,
+    can_be_direct,
+    check_asked,
+    open_state,
+    quoted,
+    repeated,
+    seal_state,
+)
 from ..context.questions import Answers, use_up
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -36,9 +48,10 @@ class FunctionTool(Tool):
 
     The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
     whether the result is sent as structured content: by default when the return annotation is neither text nor
-    content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says that
-    the function uses ``request.mcp.ask()``: the schema then has arguments for the answers of clients that cannot ask
-    their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``.
+    content blocks. A call is confirmed first, unless the tool is ``read_only`` or declared harmless by
+    ``destructive=False``. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says
+    that the function uses ``request.mcp.ask()``: the schema then has arguments for the answers of clients that cannot
+    ask their user. A parameter of :class:`~mcp_django.functions.asked_parameters.Ask` implies ``asks``.
     """
 
     def __init__(
@@ -72,8 +85,11 @@ class FunctionTool(Tool):
         )
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
-        self.input_schema = self._read_schema(asks, read_only)
         self.read_only, self.destructive = read_only, destructive
+        self.confirms = destructive and not read_only
+        self.input_schema = self._read_schema(asks)
+        if self.confirms:
+            self.function.confirm = self._confirm
         self.idempotent, self.open_world = idempotent, open_world
         self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
         self.meta = dict(meta or {})
@@ -92,18 +108,32 @@ class FunctionTool(Tool):
         if structured or (structured is None and not plain):
             self.output_schema = output_schema(annotation)
 
-    def _read_schema(self, asks: bool, read_only: bool) -> Mapping[str, Any]:
+    def _read_schema(self, asks: bool) -> Mapping[str, Any]:
         """Return the input schema of the function tool, with arguments for answers if the function asks the user."""
         schema = self.function.arguments.schema
-        clashing = self.function.arguments.parameters.keys() & RESERVED.keys()
-        self.takes_answers = not clashing
         own = schema.get("properties", {}).keys() | self.function.arguments.parameters.keys()
-        self.takes_key = not read_only and "idempotency_key" not in own
-        if not asks and not any(isinstance(item.marker, Ask) for item in self.function.asked):
-            return schema
-        if clashing:
-            raise ImproperlyConfigured(f"{self.name} asks and cannot have a parameter named {min(clashing)}")
-        return {**schema, "properties": {**schema.get("properties", {}), **RESERVED}}
+        self.takes_key = not self.read_only and "idempotency_key" not in own
+        # The names of arguments that belong to answers, not to the function.
+        self.reserved = RESERVED.keys() - own
+
+        more: Mapping[str, Any] = {}
+        if asks or any(isinstance(item.marker, Ask) for item in self.function.asked):
+            more = RESERVED
+        elif self.confirms:
+            more = {"confirm_token": {"type": "string"}}
+        if clashing := more.keys() - self.reserved:
+            what = "asks" if more is RESERVED else "needs confirmation, not being declared with destructive=False,"
+            raise ImproperlyConfigured(f"{self.name} {what} and cannot have a parameter named {min(clashing)}")
+        return {**schema, "properties": {**schema.get("properties", {}), **more}} if more else schema
+
+    def _confirm(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """Return once the client's user has confirmed the call of the function tool with these arguments."""
+        given = "; ".join(f"{name} = {quoted(value)}" for name, value in arguments.items())
+        told = f"\nWith {given}" if given else ""
+        bound = {name: str(value) for name, value in arguments.items()}
+        Confirmation(request, self.name, bound, ()).ask(
+            f"{self.title}: this cannot be undone by itself. Confirm it.{told}"
+        )
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may use the function tool, by its permissions and its own condition."""
@@ -175,17 +205,14 @@ def _holds_blocks(annotation: Any) -> bool:
 # after ``QUESTION_TIMEOUT`` seconds and can be used once.
 
 METHOD: Final = "tools/call"
-NEXT: Final = (
-    "Nothing has been changed yet. Ask the user; then call again with the same arguments, answers and confirm_token."
-)
+ANSWERS: Final = "the user's answers as answers, and confirm_token"
 
 
 def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a function tool's own arguments, after taking the user's direct answers out of them."""
-    if not tool.takes_answers:
-        return dict(arguments)
-    own = {name: value for name, value in arguments.items() if name not in RESERVED}
-    token, given = arguments.get("confirm_token"), as_object(arguments.get("answers") or None, "answers")
+    own = {name: value for name, value in arguments.items() if name not in tool.reserved}
+    reserved = {name: value for name, value in arguments.items() if name in tool.reserved}
+    token, given = reserved.get("confirm_token"), as_object(reserved.get("answers") or None, "answers")
     if not token:
         if given:
             then = "the result has the questions and a confirm_token to send with the answers"
@@ -197,24 +224,35 @@ def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapp
         raise NotConfirmed(REFUSED) from None
     if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
         raise NotConfirmed(REFUSED)
+    if CONFIRM in state["asked"]:
+        # The token itself confirms the call.
+        given = {**given, CONFIRM: True}
     request.mcp.answers = Answers(given, state, direct=True)
     return own
 
 
 def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], asked: InputRequired) -> ToolResult:
-    """Ask the user by a function tool's result; raise ``asked`` for clients that ask in their own way."""
-    takes_answers = getattr(tool, "takes_answers", False)
-    if not takes_answers or not can_be_direct(request, asked.questions):
+    """Ask the user by a function tool's result; raise ``asked`` for clients that ask in their own way.
+
+    Raises ``NotConfirmed`` if such a client answers for its user and the tool may destroy something.
+    """
+    if not isinstance(tool, FunctionTool) or not can_be_direct(request, asked.questions):
         raise asked
+    schema = answers_schema(request, asked.questions, without=CONFIRM)
+    needed = {"answers", "confirm_token"} if schema["properties"] else {"confirm_token"}
+    if not needed <= tool.reserved:
+        raise asked
+    if tool.confirms:
+        check_asked(request)
     failed = [question.reason for question in asked.questions if question.reason]
     request.mcp.record.settle("asked")
     state = request.mcp.answers.state(repeated(request, asked.questions).values())
     result = {
-        "input_required": True,
+        **({"input_required": True} if schema["properties"] else {"confirmation_required": True}),
         "message": "\n".join(str(question.params["message"]) for question in asked.questions),
         **({"errors": failed} if failed else {}),
-        "answers": answers_schema(request, asked.questions),
-        "next": NEXT,
+        **({"answers": schema} if schema["properties"] else {}),
+        "next": REPEAT.format(ANSWERS if schema["properties"] else "confirm_token"),
         "confirm_token": seal_state(request, METHOD, {"name": tool.name, "arguments": dict(arguments)}, state),
         "expires_in": settings.QUESTION_TIMEOUT,
     }

@@ -15,6 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import include, path
 
 from mcp_django import MCPSite
+from mcp_django.context.confirmation import NOT_FILLED_IN
 from mcp_django.functions.asked_parameters import Ask
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http.streamable_http import as_application
@@ -48,7 +49,7 @@ class OptionalForm(forms.Form):
 
 
 class AuthorAdmin(admin.ModelAdmin):
-    actions = ["refund", "refund_by_html", "pay", "remark"]
+    actions = ["refund", "refund_by_html", "pay", "remark", "pay_for_good", "erase"]
 
     def done(self, request: Any, queryset: Any, value: Any) -> None:
         queryset.update(name=str(value))
@@ -70,6 +71,14 @@ class AuthorAdmin(admin.ModelAdmin):
     def pay(self, request: Any, queryset: Any) -> Any:
         return self.by_form(request, queryset, AmountForm, "pay")
 
+    def pay_for_good(self, request: Any, queryset: Any) -> Any:
+        return self.by_form(request, queryset, AmountForm, "pay_for_good")
+
+    pay_for_good.mcp_form = AmountForm  # type: ignore[attr-defined]
+
+    def erase(self, request: Any, queryset: Any) -> None:
+        queryset.delete()
+
     def remark(self, request: Any, queryset: Any) -> Any:
         return self.by_form(request, queryset, OptionalForm, "remark")
 
@@ -78,6 +87,9 @@ class AuthorAdmin(admin.ModelAdmin):
             return self.done(request, queryset, request.POST["reason"])
         return self.ask(request, "refund_by_html", queryset, more=SELECT + '<input name="note">')
 
+
+for harmless in ("refund", "refund_by_html", "pay", "remark"):
+    getattr(AuthorAdmin, harmless).mcp_destructive = False
 
 admin_site = admin.AdminSite(name="admin")
 admin_site.register(Author, AuthorAdmin)
@@ -92,13 +104,20 @@ class Parcel:
     note: str = ""
 
 
+def burn(request: Any, what: str) -> str:
+    """Burn something, which nobody has declared harmless."""
+    shipped.append(what)
+    return "ashes"
+
+
 def ship(request: Any, parcel: Annotated[Parcel, Ask("Which parcel?")]) -> str:
     """Ship a parcel."""
     shipped.append(parcel)
     return f"{parcel.carrier} {parcel.weight}"
 
 
-own.add_tool(ship)
+own.add_tool(ship, destructive=False)
+own.add_tool(burn)
 urlpatterns = [path("mcp", own.urls), path("", include("mcp_django.oauth.urls"))]
 ACTIONS = ["refund", "refund_by_html", "pay", "remark"]
 FORMS: dict[str, dict[str, Any]] = {
@@ -117,6 +136,11 @@ def pks() -> list[int]:
 
 def names() -> list[str]:
     return list(Author.objects.order_by("pk").values_list("name", flat=True))
+
+
+def text_of(result: Any) -> str:
+    text: str = result["content"][0]["text"]
+    return text
 
 
 def picked(action: str, pks: list[int]) -> dict[str, Any]:
@@ -192,25 +216,88 @@ def test_a_form_that_was_accepted_unfilled_runs_nothing(pks: Any, version: str, 
 
 
 @VERSIONS
-@pytest.mark.parametrize("answer", EMPTY[:2], ids=IDS[:2])
-def test_a_form_in_which_nothing_is_required_is_not_filled_in_by_the_page(pks: Any, version: str, answer: Any) -> None:
+@pytest.mark.parametrize("answer", [*EMPTY[:2], {"action": "accept", "content": {"note": "fraud"}}])
+def test_a_form_in_which_nothing_is_required_needs_a_yes(pks: Any, version: str, answer: Any) -> None:
     program = Program(version, answer)
     result = program.call("run_action", **picked("remark", pks))
     assert names() == ["A1", "A2"]
-    assert "Nothing was entered" in program.asked[1]["message"]
-    assert result["structuredContent"]["confirmation_required"] is True
-    program = Program(version, {"action": "accept", "content": {"note": "fraud"}})
+    assert (text_of(result), len(program.asked)) == (DECLINED, 1)
+    program = Program(version, {"action": "accept", "content": {"note": "fraud", "_confirm": "yes"}})
     program.call("run_action", **picked("remark", pks))
     assert names() == ["fraud", "fraud"]
 
 
+DECLINED = "The user declined. Nothing was changed."
+# One call of each kind that is confirmed, by the name of a tool.
+CONFIRMED: dict[str, Any] = {
+    "delete_record": lambda pks: {"model": "testapp.author", "pk": pks[0]},
+    "delete_record of several": lambda pks: {"model": "testapp.author", "pks": pks},
+    "update_record of several": lambda pks: {"model": "testapp.author", "pks": pks, "values": {"name": "x"}},
+    "run_action": lambda pks: picked("erase", pks),
+    "run_action of a query": lambda pks: {"model": "testapp.author", "action": "refund", "all": True},
+    "erase_testapp_author": lambda pks: {"pks": pks},
+    "burn": lambda pks: {"what": "letters"},
+}
+# What clients answer by themselves, and what a person may answer who does not want it.
+NO = [*EMPTY, {"action": "accept", "content": {"_confirm": "no"}}, {"action": "accept", "content": {"_confirm": ""}}]
+
+
+@VERSIONS
+@pytest.mark.parametrize("answer", [*NO, {"action": "decline"}])
+@pytest.mark.parametrize("kind", CONFIRMED)
+def test_78_nothing_but_a_yes_is_a_yes(pks: Any, version: str, answer: Any, kind: str) -> None:
+    program = Program(version, answer)
+    result = program.call(kind.partition(" ")[0], **CONFIRMED[kind](pks))
+    assert (text_of(result), result["isError"]) == (DECLINED, True)
+    assert (names(), shipped) == (["A1", "A2"], [])
+    [asked] = program.asked
+    field = {"type": "string", "title": "Confirm", "enum": ["yes", "no"]}
+    assert asked["requestedSchema"] == {"type": "object", "properties": {"_confirm": field}, "required": ["_confirm"]}
+
+
+@VERSIONS
+@pytest.mark.parametrize("kind", CONFIRMED)
+def test_77_a_yes_is_enough(pks: Any, version: str, kind: str) -> None:
+    program = Program(version, {"action": "accept", "content": {"_confirm": "yes"}})
+    result = program.call(kind.partition(" ")[0], **CONFIRMED[kind](pks))
+    if "refund" in str(CONFIRMED[kind](pks)):
+        # Its page has a question of its own.
+        assert len(program.asked) > 1
+        return
+    assert (result.get("isError", False), len(program.asked)) == (False, 1)
+    assert (names(), shipped) != (["A1", "A2"], [])
+
+
+@VERSIONS
+@pytest.mark.parametrize("kind", CONFIRMED)
+def test_78_a_client_that_can_ask_gets_no_token_for_one_that_is_not_valid(pks: Any, version: str, kind: str) -> None:
+    program = Program(version, {"action": "decline"})
+    result = program.call(kind.partition(" ")[0], **CONFIRMED[kind](pks), confirm_token="x:y:z")
+    assert result["isError"]
+    assert "confirm_token" not in (result.get("structuredContent") or {})
+    assert (names(), shipped) == (["A1", "A2"], [])
+
+
+@VERSIONS
+@pytest.mark.parametrize("answer", EMPTY, ids=IDS)
+def test_78_the_form_of_a_destructive_action_is_not_left_to_the_model(pks: Any, version: str, answer: Any) -> None:
+    program = Program(version, answer)
+    result = program.call("run_action", **picked("pay_for_good", pks))
+    assert (result["isError"], len(program.asked)) == (True, 2)
+    assert text_of(result) == NOT_FILLED_IN
+    assert names() == ["A1", "A2"]
+
+
 @VERSIONS
 @pytest.mark.parametrize("action", ["cancel", "decline"])
-def test_a_program_without_a_person_learns_how_to_go_on(pks: Any, version: str, action: str) -> None:
+def test_a_refusal_tells_the_model_no_way_round_and_the_operator_one(
+    pks: Any, version: str, action: str, caplog: Any
+) -> None:
+    caplog.set_level("INFO", "mcp_django")
     program = Program(version, {"action": action})
     result = program.call("delete_record", model="testapp.author", pk=pks[0])
-    assert result["isError"]
-    assert "mcp_token --confirm-by-token" in result["content"][0]["text"]
+    assert text_of(result) in (DECLINED, "The user dismissed the question. Nothing was changed.")
+    assert "mcp_token --confirm-by-token" in caplog.text
     assert Author.objects.count() == 2
 
 

@@ -21,7 +21,7 @@ WATCHED = "test://watched-resource"
 # Log messages
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 async def test_tool_with_logging(request):
     """Logs three messages while it works."""
     request.mcp.log("info", "Tool execution started")
@@ -32,7 +32,7 @@ async def test_tool_with_logging(request):
     return "Logged three messages."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_logging_tool(request):
     """Logs one message, which only those see who asked for it."""
     request.mcp.log("info", "A message of the logging tool", logger="conformance")
@@ -53,7 +53,7 @@ def is_on(name):
     return lambda request: cache.get(f"on:{name}") is not None
 
 
-@mcp.tool(permission=is_on("tool"))
+@mcp.tool(permission=is_on("tool"), destructive=False)
 def sometimes_a_tool(request):
     """Comes and goes."""
     return "I am here."
@@ -65,7 +65,7 @@ def sometimes_a_prompt(request):
     return "I am here."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_trigger_tool_change(request):
     """Adds a tool, or removes it again."""
     toggle("tool")
@@ -73,7 +73,7 @@ def test_trigger_tool_change(request):
     return "The list of tools has changed."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_trigger_prompt_change(request):
     """Adds a prompt, or removes it again."""
     toggle("prompt")
@@ -102,7 +102,7 @@ def watched_resource(request):
     return f"It was changed {cache.get('changes', 0)} times."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def change_watched_resource(request):
     """Changes a resource that is no row."""
     cache.add("changes", 0, HOUR)
@@ -111,13 +111,13 @@ def change_watched_resource(request):
     return "The resource has changed."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def write_note(request, title: str) -> Written:
     """Adds a row."""
     return written(Note.objects.create(title=title))
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def change_note(request, note: Note, title: str) -> Written:
     """Changes a row."""
     note.title = title
@@ -128,7 +128,7 @@ def change_note(request, note: Note, title: str) -> Written:
 # Time
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 async def wait_for_cancellation(request, name: str):
     """Waits until it is cancelled, and leaves a mark under a name."""
     cache.set(f"wait:{name}", "started")
@@ -141,13 +141,13 @@ async def wait_for_cancellation(request, name: str):
     return "Nobody cancelled it."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def look_for_cancellation(request, name: str):
     """What has become of the call that waits under this name: nothing, started, cancelled or finished."""
     return cache.get(f"wait:{name}", "nothing")
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 async def test_reconnection(request):
     """Closes its own stream; the client comes back for the result."""
     request.mcp.close_stream()

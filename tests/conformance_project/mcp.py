@@ -59,31 +59,31 @@ CONTACT_SCHEMA: dict[str, Any] = {
 # Tools
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_simple_text(request):
     """Answers with one line of text."""
     return "This is a simple text response for testing."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_image_content(request):
     """Answers with an image of one pixel."""
     return mcp.Image(PNG)
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_audio_content(request):
     """Answers with a sound of no length."""
     return mcp.Audio(WAV)
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_embedded_resource(request):
     """Answers with a resource and its contents."""
     return mcp.EmbeddedResource("test://embedded-resource", "This is an embedded resource content.")
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_multiple_content_types(request):
     """Answers with text, an image and a resource."""
     document = json.dumps({"test": "data", "value": 123})
@@ -96,13 +96,13 @@ def test_multiple_content_types(request):
     )
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_error_handling(request):
     """Fails in a way that a model may read."""
     raise mcp.ToolError("This tool intentionally returns an error for testing")
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 async def test_tool_with_progress(request):
     """Tells of its progress three times."""
     request.mcp.progress(0, 100)
@@ -115,25 +115,25 @@ async def test_tool_with_progress(request):
     return "Done."
 
 
-@mcp.tool(input_schema=CONTACT_SCHEMA)
+@mcp.tool(input_schema=CONTACT_SCHEMA, destructive=False)
 def json_schema_2020_12_tool(request, **contact):
     """Takes what its JSON Schema of 2020-12 describes."""
     return f"Received {', '.join(sorted(contact)) or 'nothing'}."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_x_mcp_header(request, region: Annotated[str, mcp.Header("Region")]):
     """Takes an argument that clients mirror in the header Mcp-Param-Region."""
     return f"Region: {region}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_structured(request, city: str) -> Weather:
     """Answers with an object."""
     return Weather(city, 21.5, ["sunny", "windy"])
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_resource_link(request):
     """Answers with the URI of a resource."""
     return mcp.ResourceLink("test://static-text", "static_text", mime_type="text/plain")

@@ -47,7 +47,7 @@ def ask_name(request, key="user_name"):
 # Tools of the scenario server-stateless
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_missing_capability(request):
     """Refuses clients that did not declare sampling."""
     if "sampling" not in request.mcp.capabilities:
@@ -55,7 +55,7 @@ def test_missing_capability(request):
     return "The client can sample."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_streaming_elicitation(request):
     """Answers without asking the client anything."""
     return "Nothing was asked."
@@ -64,57 +64,57 @@ def test_streaming_elicitation(request):
 # One question
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_elicitation(request, message: str):
     """Asks the user for a name and an address."""
     return f"User response: {json.dumps(request.mcp.ask(message, PERSON))}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_elicitation_sep1034_defaults(request):
     """Asks with a form that is filled in already."""
     return f"User response: {json.dumps(request.mcp.ask('Please look this over.', DEFAULTS))}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_elicitation_sep1330_enums(request):
     """Asks for choices of every kind."""
     return f"User response: {json.dumps(request.mcp.ask('Please choose.', CHOICES))}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_sampling(request, prompt: str):
     """Asks the model of the client."""
     return f"LLM response: {request.mcp.sample(prompt, max_tokens=MAX_TOKENS).text}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_elicitation(request):
     """Asks the user for a name."""
     return f"Hello, {ask_name(request)}!"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_sampling(request):
     """Asks the model of the client for a capital."""
     answer = request.mcp.sample("What is the capital of France?", max_tokens=MAX_TOKENS, key="capital_question")
     return f"LLM response: {answer.text}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_list_roots(request):
     """Asks the client for its roots."""
     return f"Roots: {', '.join(root.uri for root in request.mcp.roots(key='client_roots'))}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_request_state(request):
     """Asks for a confirmation that comes back with a state."""
     request.mcp.ask("Please confirm.", OK, key="confirm")
     return "state-ok"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_tampered_state(request):
     """Asks for a confirmation, whose state may not be changed on the way."""
     request.mcp.ask("Please confirm.", OK, key="confirm")
@@ -131,7 +131,7 @@ class Name:
     name: str
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_multiple_inputs(
     request,
     user_name: Annotated[Name, mcp.Ask("What is your name?")],
@@ -142,7 +142,7 @@ def test_input_required_result_multiple_inputs(
     return f"{user_name.name} was greeted with {greeting!r} in {len(client_roots)} roots."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_multi_round(request):
     """Asks for a name, and then for a colour."""
     name = ask_name(request, key="step1")
@@ -150,7 +150,7 @@ def test_input_required_result_multi_round(request):
     return f"{name} likes {colour['color']}."
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def test_input_required_result_capabilities(request):
     """Asks the user where the client can, and else the model."""
     if request.mcp.can("elicitation"):

@@ -85,6 +85,8 @@ def answering(make: Any, method: str = "get", detail: bool = False, paged: bool 
         def answer(self, request, pk=None):
             return make()
 
+        answer.mcp_destructive = False
+
     paged = {"page": {"type": "integer"}} if paged else {}
     site = fresh_site("things", Answering, parameters={"answer": paged})
     return site._tools["answer_things"], request_of(User(pk=1), site)

@@ -98,12 +98,16 @@ class OrderViewSet(viewsets.ModelViewSet):
         order.save()
         return Response(self.get_serializer(order).data)
 
+    mark_paid.mcp_destructive = False
+
     @action(detail=True, methods=["post"], serializer_class=serializers.RefundSerializer)
     def refund(self, request, pk=None):
         order = self.get_object()
         data = serializers.RefundSerializer(data=request.data)
         data.is_valid(raise_exception=True)
         return Response({"refunded": data.data["amount"], "order": order.pk}, status=202)
+
+    refund.mcp_destructive = False
 
     @action(detail=True, methods=["post", "delete"])
     def favourite(self, request, pk=None):
@@ -136,6 +140,8 @@ class OrderViewSet(viewsets.ModelViewSet):
     def atomic(self, request):
         Order.objects.create(number=request.data["number"], owner=request.user)
         raise Conflict("No more.")
+
+    atomic.mcp_destructive = False
 
     @action(detail=False)
     def elsewhere(self, request):

@@ -79,10 +79,14 @@ class BookAdmin(admin.ModelAdmin):
         count = queryset.update(status=Book.Status.PUBLISHED)
         self.message_user(request, f"{count} published.", messages.SUCCESS)
 
+    publish.mcp_destructive = False  # type: ignore[attr-defined]
+
     @admin.action(description="Withdraw the selected books", permissions=["change"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Book]) -> None:
         count = queryset.update(status=Book.Status.WITHDRAWN)
         self.message_user(request, f"{count} withdrawn.", messages.WARNING)
+
+    withdraw.mcp_destructive = False  # type: ignore[attr-defined]
 
     @admin.action(description="Export the selected books", permissions=["view"])
     def export(self, request: HttpRequest, queryset: QuerySet[Book]) -> HttpResponse:

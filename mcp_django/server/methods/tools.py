@@ -158,7 +158,10 @@ class ToolCall:
         request, tool, record = self.request, self.tool, self.request.mcp.record
         match error:
             case InputRequired():
-                return ask_by_result(request, tool, self.arguments, error).to_wire()
+                try:
+                    return ask_by_result(request, tool, self.arguments, error).to_wire()
+                except ToolError as refused:
+                    return refusal_of(request, tool, self.arguments, refused)
             case ProtocolError() | CallRefused():
                 raise error
             case ToolError():

@@ -19,7 +19,7 @@ STEP = 0.1
 asgi_consumer.WRITE_TIMEOUT = django_views.WRITE_TIMEOUT = 5.0  # type: ignore[misc]
 
 
-@mcp.tool(permissions=["shop.change_product"])
+@mcp.tool(permissions=["shop.change_product"], destructive=False)
 def raise_prices(request: MCPRequest, seconds: float) -> str:
     """Adds one to the price of each product and keeps the transaction open."""
     with transaction.atomic():

@@ -24,7 +24,7 @@ def talk(request) -> str:
     return "talked"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def greet(request, place: str) -> str:
     """Ask who is there, and say in a file that it was done."""
     name = request.mcp.ask("Who is there?", str, key="name")
@@ -33,7 +33,7 @@ def greet(request, place: str) -> str:
     return f"Hello {name}"
 
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def wait_for(request, place: str) -> str:
     """Tell of progress until a file is there."""
     done = 0

@@ -72,6 +72,8 @@ class LogAdmin(admin.ModelAdmin):
         self._note(request, request.method)
         self.message_user(request, "stamped", messages.SUCCESS)
 
+    stamp.mcp_destructive = False  # type: ignore[attr-defined]
+
 
 class LoanInline(admin.TabularInline):
     """Asks on whose page it is, which nothing else of its page does."""

@@ -6,7 +6,7 @@ from mcp_django.context.confirmation import Confirmation, can_ask, listed, quote
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Declined, InputRequired
 from tests.factories import make_author, make_user
-from tests.question_rounds import DECLINE, ELICITS, accept
+from tests.question_rounds import DECLINE, ELICITS, YES, accept
 from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def test_rows_are_named_up_to_a_number():
     [
         ("two\nlines\r\n\r\nof\u2028text", "“two lines of text”"),
         ("he said “yes” and „no”", "“he said 'yes' and 'no'”"),
-        ("\u202eDNE\u202c \x1b[2J\x00a\u200bb", "“DNE [2Jab”"),
+        ("\u202eDNE\u202c \x1b[2J\x00a\u200bb", r"“\u202eDNE\u202c \x1b[2J\x00a\u200bb”"),
         ("x" * 1_000, f"“{'x' * 100}…”"),
         ("", "“”"),
         (5, "“5”"),
@@ -80,8 +80,8 @@ def test_78_consent_is_given_or_not(user):
         go_on(request)
     [question] = error.value.questions
     state = request.mcp.answers.state([question])
-    assert go_on(asker(user, Answers({"_confirm": accept()}, state))) is None
-    for answers in (Answers({"_confirm": accept()}), Answers({}, state)):
+    assert go_on(asker(user, Answers({"_confirm": YES}, state))) is None
+    for answers in (Answers({"_confirm": YES}), Answers({}, state)):
         with pytest.raises(InputRequired):
             go_on(asker(user, answers))
     with pytest.raises(Declined):
@@ -90,5 +90,5 @@ def test_78_consent_is_given_or_not(user):
 
 def test_what_was_entered_is_the_answer(user):
     question = rows_question([], "?", {"type": "object", "properties": {"a": {"type": "string"}}})
-    answers = Answers({"k": accept(a="x")}, Answers().state([question]))
+    answers = Answers({"k": accept(a="x", _confirm="yes")}, Answers().state([question]))
     assert settle(asker(user, answers), question) == {"a": "x"}

@@ -17,6 +17,7 @@ from mcp_django.context.questions import (
 from mcp_django.exceptions import Declined, InputRequired, ToolError
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.schema.consent import CONSENT
 
 VERSION = "2026-07-28"
 
@@ -301,13 +302,14 @@ def test_a_form_with_several_fields_is_answered_by_an_object() -> None:
 
 
 def test_77_consent_is_answered_by_true() -> None:
-    asked = Question(key="sure", method=ELICITATION, params={"message": "Sure?", "requestedSchema": {"properties": {}}})
+    asked = Question(key="sure", method=ELICITATION, params={"message": "Sure?", "requestedSchema": CONSENT})
     assert answer_schema(asked)["type"] == "boolean"
-    assert settle(Answers({"sure": True}, direct=True), asked) == {}
-    for refusal in (False, "false"):
+    for consent in (True, "true", "yes"):
+        assert settle(Answers({"sure": consent}, direct=True), asked) == {"_confirm": "yes"}
+    for refusal in (False, "false", "no"):
         with pytest.raises(Declined):
             settle(Answers({"sure": refusal}, direct=True), asked)
-    for other in ("no", 1, {}, [], "", {"value": True}):
+    for other in (1, 0, {}, [], "", {"value": True}):
         assert asks(Answers({"sure": other}, direct=True), asked).reason == "expected true or false"
 
 

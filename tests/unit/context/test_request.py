@@ -9,8 +9,9 @@ from mcp_django.context.questions import Answers
 from mcp_django.context.request import CAPABILITIES, LOG_LEVELS, MCPContext, MCPRequest
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
+from mcp_django.schema.consent import CONSENT
 from mcp_django.sites import MCPSite
-from tests.question_rounds import EVERYTHING, accept, sampled
+from tests.question_rounds import EVERYTHING, YES, accept, sampled
 
 
 def context(**options):
@@ -230,11 +231,19 @@ def test_a_default_is_shown_and_stands_in_for_what_is_left_out():
 
 def test_77_consent_with_proof_counts_only_for_what_was_asked():
     question = question_of(asker().ask, "Delete 5 rows?", None, key="sure", proof=True)
-    assert question.params["requestedSchema"]["properties"] == {}
+    assert question.params["requestedSchema"] == CONSENT
     state = Answers().state([question])
-    assert question_of(asker({"sure": accept()}).ask, "Delete 5 rows?", None, key="sure", proof=True)
-    assert question_of(asker({"sure": accept()}, state).ask, "Delete 6 rows?", None, key="sure", proof=True)
-    assert asker({"sure": accept()}, state).ask("Delete 5 rows?", None, key="sure", proof=True) is True
+    assert question_of(asker({"sure": YES}).ask, "Delete 5 rows?", None, key="sure", proof=True)
+    assert question_of(asker({"sure": YES}, state).ask, "Delete 6 rows?", None, key="sure", proof=True)
+    assert asker({"sure": YES}, state).ask("Delete 5 rows?", None, key="sure", proof=True) is True
+
+
+@pytest.mark.parametrize("answer", [accept(), accept(_confirm="no"), accept(_confirm="x"), accept(sure="yes")])
+def test_78_an_acceptance_without_a_yes_is_a_no(answer):
+    question = question_of(asker().ask, "Delete 5 rows?", None, key="sure", proof=True)
+    state = Answers().state([question])
+    with pytest.raises(Declined):
+        asker({"sure": answer}, state).ask("Delete 5 rows?", None, key="sure", proof=True)
 
 
 def test_a_user_can_be_sent_to_a_page():

@@ -24,10 +24,11 @@ from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.protocol.errors import InvalidParams
+from mcp_django.schema.consent import CONSENT
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import RunAction
 from tests.factories import make_author, make_superuser, make_user
-from tests.question_rounds import CANCEL, DECLINE, ELICITS, accept
+from tests.question_rounds import CANCEL, DECLINE, ELICITS, YES, accept
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import call, history_page, refusal, request_of, result_of
 
@@ -65,7 +66,7 @@ class AuthorAdmin(admin.ModelAdmin):
     actions = [
         *["shout", "whisper", "fail_at_seven", "refuse", "forbid", "rename", "clear", "ask_raw", "wizard", "elsewhere"],
         *["report", "destroy", "reports", "loud_progress", "own_transactions", "change_page"],
-        *["step_by_step", "complain", "half_well", "to_first", "listed", "rename_plain"],
+        *["step_by_step", "complain", "half_well", "to_first", "listed", "rename_plain", "destroy_plainly"],
     ]
     seen: Any = None
 
@@ -157,6 +158,9 @@ class AuthorAdmin(admin.ModelAdmin):
 
     destroy.mcp_destructive = True  # type: ignore[attr-defined]
 
+    def destroy_plainly(self, request, queryset) -> None:
+        queryset.delete()
+
     def reports(self, request, queryset):
         queryset.update(name="changed")
         return HttpResponseRedirect("/admin/reports/?secret=1")
@@ -206,6 +210,9 @@ class AuthorAdmin(admin.ModelAdmin):
         transaction.on_commit(lambda: pytest.fail("a question was committed"))
         return self.page(request, "change_page", queryset[:1])
 
+
+for harmless in {*AuthorAdmin.actions} - {"destroy", "destroy_plainly"}:
+    getattr(AuthorAdmin, harmless).mcp_destructive = False
 
 admin_site = admin.AdminSite(name="admin")
 admin_site.register(Author, AuthorAdmin)
@@ -558,7 +565,9 @@ def test_a_page_becomes_a_question_and_changes_nothing(root):
     pks = authors()
     question = run(root, "rename", pks)
     assert question["confirmation_required"] is True
-    assert question["message"].startswith("Authors: Rename 2 authors: A1 A2")
+    assert question["message"] == (
+        "Rename: Confirm it for these rows.\nIts page says: “Authors: Rename 2 authors: A1 A2”"
+    )
     assert set(question["form"]["properties"]) == {"name", "style", "when"}
     assert question["form"]["required"] == ["name", "style"]
     assert question["objects"] == ["A1", "A2"]
@@ -624,8 +633,34 @@ def test_wrong_answers_are_told_with_a_new_token(root):
     assert names() == ["ADA", "ADA"]
 
 
-def test_an_answer_without_its_question_is_refused(root):
-    assert "call without it first" in refused(root, "rename", authors(), form={"name": "Ada", "style": "loud"})
+def test_a_form_that_is_filled_in_at_once_is_shown_and_then_posted(root):
+    pks, form = authors(), {"name": "Ada", "style": "loud"}
+    preview = run(root, "rename", pks, form=form)
+    assert (preview["confirmation_required"], preview["filled_in"]) == (True, form)
+    assert "Show this to the user" in preview["next"]
+    assert names() == ["A1", "A2"]
+    # The token is for exactly this form.
+    other = {"name": "Bob", "style": "loud"}
+    assert refused(root, "rename", pks, form=other, confirm_token=preview["confirm_token"]) == REFUSED
+    assert run(root, "rename", pks, form=form, confirm_token=preview["confirm_token"])["done"]
+    assert names() == ["ADA", "ADA"]
+
+
+def test_a_form_that_is_filled_in_wrongly_at_once_is_asked_for(root):
+    arguments = {"model": "testapp.author", "action": "rename", "pks": authors(), "form": {"name": "nobody"}}
+    result = result_of(RUN, root, **arguments)
+    assert result.structured["errors"] == ["style: This field is required."]
+    assert names() == ["A1", "A2"]
+
+
+def test_a_form_for_a_confirmed_action_is_shown_with_its_rows(root):
+    pks = authors()
+    assert refused(root, "destroy_plainly", pks, form={"name": "Ada"}) == (
+        "destroy_plainly has no form. Nothing was changed. Leave form out."
+    )
+    preview = run(root, "destroy", pks, form={"name": "Ada"})
+    assert (preview["filled_in"], preview["objects"]) == ({"name": "Ada"}, ["A1", "A2"])
+    assert names() == ["A1", "A2"]
 
 
 def test_a_page_that_is_no_longer_shown_is_not_answered(root):
@@ -774,9 +809,9 @@ def test_77_the_user_is_asked_about_the_rows_of_a_query_and_again_about_others()
         "Confirm it for all 2 rows that match.\n\ntestapp.author (2): “A1”; “A2”"
     )
     make_author("A3")
-    again = rounds.answer(question, accept()).ask()
+    again = rounds.answer(question, YES).ask()
     assert again.reason == "What you were asked about has changed."
-    assert rounds.answer(again, accept()).run()["rows"] == 3
+    assert rounds.answer(again, YES).run()["rows"] == 3
 
 
 def test_77_a_destructive_action_asks_the_user_about_these_rows():
@@ -786,9 +821,9 @@ def test_77_a_destructive_action_asks_the_user_about_these_rows():
     assert message.startswith("Delete everything: this cannot be undone by itself. Confirm it for these rows.\n")
     assert message.endswith("“A20” and 5 more")
     assert "\n\ntestapp.author (25): “A1”; “A2”" in message
-    assert question.params["requestedSchema"] == {"type": "object", "properties": {}}
+    assert question.params["requestedSchema"] == CONSENT
     assert Author.objects.count() == 25
-    assert rounds.answer(question, accept()).run()["done"] is True
+    assert rounds.answer(question, YES).run()["done"] is True
     assert not Author.objects.exists()
 
 
@@ -825,7 +860,7 @@ def test_78_without_consent_nothing_is_done(action, answer):
 def test_77_consent_that_nobody_asked_for_is_none():
     rounds = Rounds(make_superuser(), "destroy", authors())
     question = rounds.ask()
-    rounds.answers = Answers({question.key: accept()})
+    rounds.answers = Answers({question.key: YES})
     assert rounds.ask() == question
     assert names() == ["A1", "A2"]
 
@@ -834,10 +869,10 @@ def test_156_consent_counts_once():
     rounds = Rounds(make_superuser(), "destroy", authors())
     question = rounds.ask()
     state = rounds.answers.state([question])
-    rounds.answers = Answers({question.key: accept()}, state)
+    rounds.answers = Answers({question.key: YES}, state)
     rounds.run()
     Author.objects.bulk_create(Author(pk=pk, name=f"A{number}") for number, pk in enumerate(rounds.arguments["pks"], 1))
-    rounds.answers = Answers({question.key: accept()}, state)
+    rounds.answers = Answers({question.key: YES}, state)
     with pytest.raises(InvalidParams):
         rounds.run()
     assert names() == ["A1", "A2"]
@@ -848,11 +883,11 @@ def test_78_what_has_changed_since_it_was_shown_is_asked_again():
     rounds = Rounds(make_superuser(), "destroy", pks)
     question = rounds.ask()
     Author.objects.filter(pk=pks[0]).update(name="Somebody else")
-    again = rounds.answer(question, accept()).ask()
+    again = rounds.answer(question, YES).ask()
     assert again.reason == "What you were asked about has changed."
     assert "Somebody else" in again.params["message"]
     assert Author.objects.count() == 2
-    assert rounds.answer(again, accept()).run()["done"]
+    assert rounds.answer(again, YES).run()["done"]
 
 
 def test_137_a_permission_lost_between_the_rounds_is_missed():
@@ -862,14 +897,16 @@ def test_137_a_permission_lost_between_the_rounds_is_missed():
     user.user_permissions.remove(Permission.objects.get(codename="change_author"))
     rounds.user = User.objects.get(pk=user.pk)
     with pytest.raises(ToolError, match="no such action"):
-        rounds.answer(question, accept()).run()
+        rounds.answer(question, YES).run()
     assert Author.objects.count() == 2
 
 
 def test_a_page_becomes_a_question_with_its_fields():
     rounds = Rounds(make_superuser(), "rename", authors())
     question = rounds.ask()
-    assert question.params["message"].startswith("Authors: Rename 2 authors: A1 A2")
+    assert question.params["message"].startswith(
+        "Rename: Confirm it for these rows.\nIts page says: “Authors: Rename 2 authors: A1 A2”\n\n"
+    )
     schema = question.params["requestedSchema"]
     assert schema["properties"] == {
         "name": {"type": "string", "maxLength": 20, "title": "Name", "description": "The new name."},
@@ -906,8 +943,8 @@ def test_78_what_the_page_refuses_is_asked_again_with_its_words():
 def test_a_page_without_a_form_asks_for_consent():
     rounds = Rounds(make_superuser(), "clear", authors())
     question = rounds.ask()
-    assert question.params["requestedSchema"]["properties"] == {}
-    assert rounds.answer(question, accept()).run()["done"]
+    assert question.params["requestedSchema"] == CONSENT
+    assert rounds.answer(question, YES).run()["done"]
     assert names() == ["", ""]
 
 
@@ -928,7 +965,7 @@ def test_controls_and_buttons_of_plain_html_are_fields_of_the_question():
 def test_an_action_with_several_pages_is_refused_and_undone_after_its_question():
     rounds = Rounds(make_superuser(), "wizard", authors())
     with pytest.raises(ToolError, match="more than one page"):
-        rounds.answer(rounds.ask(), accept()).run()
+        rounds.answer(rounds.ask(), YES).run()
     assert names() == ["A1", "A2"]
 
 

@@ -17,7 +17,7 @@ from mcp_django.functions.asked_parameters import Ask, Sample
 from mcp_django.protocol.content import Text
 from mcp_django.tools.action_tools import ActionTool, RunAction
 from tests.factories import make_book, make_superuser, make_user
-from tests.question_rounds import DECLINE, ELICITS, EVERYTHING, accept, sampled
+from tests.question_rounds import DECLINE, ELICITS, EVERYTHING, YES, accept, sampled
 from tests.testapp.models import Book, Tag
 from tests.tool_calls import call, refusal, request_of, result_of
 
@@ -78,6 +78,8 @@ class PricedBookAdmin(admin.ModelAdmin):
     def reprice(self, request, queryset):
         factor, kind = request.POST["factor"], request.POST["kind"]
         queryset.update(title=f"{factor or 'none'} {kind}")
+
+    reprice.mcp_destructive = False  # type: ignore[attr-defined]
 
     @action(permissions=["delete"], description="Erase")
     def erase(self, request, queryset):
@@ -351,7 +353,7 @@ def test_77_consent_and_parameters_are_asked_in_one_round(asking_site):
     with pytest.raises(Declined):
         asking.answer(asked, why=accept(why="old"), _confirm=DECLINE).call()
     assert asking.named == "a"
-    assert asking.answer(asked, why=accept(why="old"), _confirm=accept()).call()["done"]
+    assert asking.answer(asked, why=accept(why="old"), _confirm=YES).call()["done"]
     assert asking.named == "old"
 
 
@@ -360,7 +362,7 @@ def test_what_an_action_asks_on_its_way_is_asked_in_rounds_and_changes_nothing_b
     asked = asking.questions()
     second = asking.answer(asked, first=accept(first="Ada")).questions()
     assert (second[0].key, asking.named) == ("really", "a")
-    asking.answer(second, really=accept()).call()
+    asking.answer(second, really=YES).call()
     assert asking.named == "Ada"
 
 
@@ -390,7 +392,8 @@ def test_77_one_token_is_for_consent_and_answers(asking_site):
     assert question["message"].endswith("Confirm it for this row.\nWhy?")
     again = asking.call(confirm_token=question["confirm_token"])
     assert list(again["form"]["properties"]) == ["why"]
-    assert "call without it first" in asking.refusal(form={"why": "old"})
+    first = asking.call(form={"why": "old"})
+    assert (first["filled_in"], asking.named) == ({"why": "old"}, "a")
     assert asking.call(form={"why": "old"}, confirm_token=again["confirm_token"])["done"]
     assert asking.named == "old"
 

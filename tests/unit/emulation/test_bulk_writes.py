@@ -398,7 +398,7 @@ def test_77_a_client_that_asks_its_user_needs_no_token():
     arguments = {**BOOK, "filters": {"status": "draft"}, "values": {"status": "withdrawn"}}
     assert MCPClient(root, answers={"_confirm": None}).call("update_record", **arguments).is_error
     assert statuses() == ["draft", "draft"]
-    consenting = MCPClient(root, answers={"_confirm": {}})
+    consenting = MCPClient(root, answers={"_confirm": True})
     assert consenting.call("update_record", **arguments).structured["changed_rows"] == 2
     assert consenting.call("delete_record", **BOOK, filters={"status": "withdrawn"}).structured["rows"] == 2
     assert not Book.objects.exists()

@@ -33,6 +33,8 @@ class ByNumber(views.OrderViewSet):
     def odd(self, request):
         return Response(request.data)
 
+    odd.mcp_destructive = False
+
 
 @pytest.fixture
 def ann():

@@ -190,6 +190,8 @@ def test_rows_that_were_saved_and_an_answer_that_is_too_long():
             Order.objects.filter(pk=pk).update(note="touched")
             return Response({str(number): number for number in range(10_000)})
 
+        touch.mcp_destructive = False
+
     ann = make_user("ann", staff=False)
     order = make_order(ann, "A1")
     site = fresh_site("orders", Wide)

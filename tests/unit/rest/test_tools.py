@@ -19,7 +19,7 @@ from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.testing import MCPError
 from mcp_django.tools.generic import GENERIC_TOOLS
 from tests.factories import make_superuser, make_user
-from tests.question_rounds import DECLINE, ELICITS, accept, again, calling, only, send
+from tests.question_rounds import DECLINE, ELICITS, YES, again, calling, only, send
 from tests.restapp import views
 from tests.restapp.calls import confirmed, make_order, mcp, names, rest, schema, tool_of
 from tests.restapp.models import Client, Item, Order
@@ -365,7 +365,7 @@ def test_a_client_that_can_ask_its_user_does(ann):
     assert '"number":"A1"' in only(asked)[1]["message"]
     assert again(client, params, asked, DECLINE)["isError"] is True
     assert Order.objects.exists()
-    done = again(client, params, send(client, params), accept())
+    done = again(client, params, send(client, params), YES)
     assert done["structuredContent"] == {"deleted": True, "pk": order.pk}
     assert not Order.objects.exists()
 

@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from mcp_types import ElicitRequestFormParams
 
+from mcp_django.exceptions import Declined
 from mcp_django.protocol.client_requests import requested_schema
 from mcp_django.schema.annotations import Param
 from mcp_django.schema.question_forms import question_form
@@ -136,9 +137,13 @@ def test_a_default_stands_in_for_what_is_left_out() -> None:
     assert (found.read({}), found.read({"size": ""}), found.read({"size": "s"})) == (Size.LARGE, Size.LARGE, Size.SMALL)
 
 
-def test_consent_has_no_field() -> None:
-    assert question_form(None).schema == {"type": "object", "properties": {}}
-    assert question_form(None).read({}) is True
+def test_78_consent_is_a_yes() -> None:
+    found = question_form(None)
+    assert found.schema["required"] == ["_confirm"]
+    assert found.read({"_confirm": "yes"}) is True
+    for content in ({}, {"_confirm": "no"}, {"_confirm": ""}, {"other": "yes"}):
+        with pytest.raises(Declined):
+            found.read(content)
 
 
 def test_a_dataclass_is_a_form_and_its_instance_the_answer() -> None:

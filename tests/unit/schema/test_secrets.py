@@ -257,6 +257,8 @@ class AuthorAdmin(admin.ModelAdmin):
     def renew(self, request: Any, queryset: Any) -> None:
         self.message_user(request, "The new API key is ak_0123456789abcdefXYZ. Store it now.")
 
+    renew.mcp_destructive = False  # type: ignore[attr-defined]
+
     def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
         messages.info(request, f"Password of {obj.name}: s3cretpassword99")

@@ -64,7 +64,7 @@ def plain(read_only: bool = False) -> FunctionTool:
         Tag.objects.create(name="counted")
         return {"count": Tag.objects.count()}
 
-    return FunctionTool(count, read_only=read_only)
+    return FunctionTool(count, read_only=read_only, destructive=False)
 
 
 # Keys
@@ -139,7 +139,7 @@ def test_tools_that_write_take_a_key_and_those_that_read_do_not() -> None:
         return idempotency_key
 
     arguments = {"idempotency_key": "a"}
-    assert take_key(FunctionTool(own), arguments) == ""
+    assert take_key(FunctionTool(own, destructive=False), arguments) == ""
     assert arguments == {"idempotency_key": "a"}
 
 
@@ -194,7 +194,7 @@ def test_H156_a_preview_is_no_result(version: str) -> None:
 
 def test_H156_a_call_that_asks_its_user_is_done_once() -> None:
     make_book("One")
-    client = MCPClient(make_superuser(), answers={"_confirm": {}})
+    client = MCPClient(make_superuser(), answers={"_confirm": True})
     done = client.call("delete_record", **BOOK, search="One", idempotency_key="a")
     assert done.structured["deleted"]
     make_book("One")
@@ -244,7 +244,7 @@ def test_H156_an_async_function_is_done_once() -> None:
             raise ToolError("no")
         return {"count": len(calls)}
 
-    request, tool = request_of(make_superuser()), FunctionTool(count)
+    request, tool = request_of(make_superuser()), FunctionTool(count, destructive=False)
 
     def run(key: str, **arguments: Any) -> Any:
         made = Once(request, tool, arguments, key)

@@ -21,7 +21,7 @@ from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.question_rounds import CANCEL, DECLINE, ELICITS, accept, again, calling, only, send
+from tests.question_rounds import CANCEL, DECLINE, ELICITS, YES, again, calling, only, send
 from tests.testapp.models import Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 from tests.tool_calls import call, history_page, refusal, request_of, site_with
 
@@ -651,13 +651,13 @@ def test_77_a_deletion_asks_the_user_about_all_that_goes():
         "This deletes 2 objects, which cannot be undone. With all that goes with it: books (1), loans (1).\n\n"
         f"testapp.book “{book.pk}”: “Dune”"
     )
-    assert question["requestedSchema"]["properties"] == {}
+    assert question["requestedSchema"]["required"] == ["_confirm"]
     assert Book.objects.count() == 1
-    assert again(client, params, asked, accept())["structuredContent"]["deleted"] is True
+    assert again(client, params, asked, YES)["structuredContent"]["deleted"] is True
     assert not Book.objects.exists()
     assert LogEntry.objects.get().object_repr == "Dune"
     with pytest.raises(MCPError, match="requestState is not valid"):
-        again(client, calling("delete_record", **BOOK, pk=make_book().pk), asked, accept())
+        again(client, calling("delete_record", **BOOK, pk=make_book().pk), asked, YES)
 
 
 @pytest.mark.parametrize("answer", [DECLINE, CANCEL], ids=["decline", "cancel"])
@@ -674,20 +674,20 @@ def test_78_what_was_added_since_the_question_is_asked_about_again():
     client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
     asked = send(client, params)
     Loan.objects.create(book=book, borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
-    second = again(client, params, asked, accept())
+    second = again(client, params, asked, YES)
     assert only(second)[1]["message"].startswith("What you were asked about has changed.\n\nThis deletes 2 objects")
     assert Book.objects.count() == 1
-    assert again(client, params, second, accept())["structuredContent"]["deleted"] is True
+    assert again(client, params, second, YES)["structuredContent"]["deleted"] is True
 
 
 def test_156_consent_deletes_one_row_once():
     book = make_book("Dune")
     client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
     asked = send(client, params)
-    again(client, params, asked, accept())
+    again(client, params, asked, YES)
     Book.objects.bulk_create([book])
     with pytest.raises(MCPError, match="requestState is not valid"):
-        again(client, params, asked, accept())
+        again(client, params, asked, YES)
     assert Book.objects.count() == 1
 
 

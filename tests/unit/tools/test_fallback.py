@@ -230,7 +230,8 @@ def test_what_asks_says_so_in_its_schema() -> None:
         """Ask nothing."""
         return ""
 
-    assert "confirm_token" not in FunctionTool(plain).input_schema["properties"]
+    assert "confirm_token" not in FunctionTool(plain, destructive=False).input_schema["properties"]
+    assert list(FunctionTool(plain).input_schema["properties"]) == ["confirm_token"]
     assert list(FunctionTool(plain, asks=True).input_schema["properties"]) == ["answers", "confirm_token"]
     own = {"type": "object", "properties": {}, "required": []}
     assert "answers" in FunctionTool(plain, asks=True, input_schema=own).input_schema["properties"]

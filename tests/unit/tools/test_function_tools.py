@@ -46,7 +46,7 @@ def revenue_by_month(request: Any, year: int) -> list[Month]:
 
 
 def wire(function: Callable[..., Any], arguments: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    options.setdefault("name", "tool")
+    options = {"name": "tool", "destructive": False, **options}
     result = FunctionTool(function, **options).call(REQUEST, arguments or {})
     assert isinstance(result, ToolResult)
     return result.to_wire()
@@ -110,13 +110,17 @@ def test_a_name_that_clients_would_mangle_is_refused(name: str) -> None:
     function = returning("")
     function.__name__ = name
     with pytest.raises(ImproperlyConfigured, match="cannot name a tool"):
-        FunctionTool(function)
+        FunctionTool(function, destructive=False)
 
 
 def test_permissions_and_condition_decide_who_sees_the_tool() -> None:
-    assert FunctionTool(revenue_by_month).has_permission(REQUEST)
-    assert not FunctionTool(revenue_by_month, permissions=["shop.view_order"]).has_permission(REQUEST)
-    assert not FunctionTool(revenue_by_month, permission=lambda request: False).has_permission(REQUEST)
+    assert FunctionTool(revenue_by_month, destructive=False).has_permission(REQUEST)
+    assert not FunctionTool(revenue_by_month, permissions=["shop.view_order"], destructive=False).has_permission(
+        REQUEST
+    )
+    assert not FunctionTool(revenue_by_month, permission=lambda request: False, destructive=False).has_permission(
+        REQUEST
+    )
 
 
 # Results
@@ -163,9 +167,9 @@ def test_structure_can_be_forced_and_forbidden(value: Any) -> None:
 
 
 def test_text_may_be_announced_as_structure() -> None:
-    tool = FunctionTool(returning("x", str), name="tool", structured=True)
+    tool = FunctionTool(returning("x", str), name="tool", structured=True, destructive=False)
     assert tool.output_schema is not None
-    assert FunctionTool(returning("x", str), name="tool").output_schema is None
+    assert FunctionTool(returning("x", str), name="tool", destructive=False).output_schema is None
 
 
 PNG = Image(b"png")
@@ -183,7 +187,7 @@ PNG = Image(b"png")
 )
 @pytest.mark.parametrize("annotation", [None, Image, list[Text | Image], ToolResult, str | Image])
 def test_content_blocks_are_handed_on(value: Any, types: list[str], annotation: Any) -> None:
-    tool = FunctionTool(returning(value, annotation), name="tool")
+    tool = FunctionTool(returning(value, annotation), name="tool", destructive=False)
     assert tool.output_schema is None
     found = wire(returning(value, annotation))
     assert [block["type"] for block in found["content"]] == types
@@ -196,7 +200,7 @@ def test_R21_a_result_of_another_kind_than_announced_is_a_failure_of_the_tool() 
 
 
 def test_every_structured_result_fits_the_announced_schema() -> None:
-    tool = FunctionTool(revenue_by_month)
+    tool = FunctionTool(revenue_by_month, destructive=False)
     result = tool.call(REQUEST, {"year": 2026})
     assert isinstance(result, ToolResult)
     assert tool.output_schema is not None
@@ -207,7 +211,7 @@ def test_an_annotation_that_cannot_be_read_announces_nothing() -> None:
     def function(request: Any) -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821
         return 1
 
-    assert FunctionTool(function).output_schema is None
+    assert FunctionTool(function, destructive=False).output_schema is None
     assert wire(function)["content"][0]["text"] == '{"result":1}'
 
 
@@ -228,7 +232,7 @@ def test_R26_a_wrong_argument_is_a_text_for_the_model_and_nothing_runs() -> None
         {"number": 1, "request": 2},
     ):
         with pytest.raises(ToolError, match="Valid arguments: number"):
-            FunctionTool(act).call(REQUEST, arguments)
+            FunctionTool(act, destructive=False).call(REQUEST, arguments)
     assert calls == []
 
 
@@ -240,20 +244,20 @@ def test_djangos_refusals_are_text_and_other_errors_pass() -> None:
         raise KeyError("secret")
 
     with pytest.raises(ToolError, match=r"Too late\."):
-        FunctionTool(invalid).call(REQUEST, {})
+        FunctionTool(invalid, destructive=False).call(REQUEST, {})
     with pytest.raises(KeyError):
-        FunctionTool(broken).call(REQUEST, {})
+        FunctionTool(broken, destructive=False).call(REQUEST, {})
 
 
 async def test_an_async_function_is_awaited_on_the_loop() -> None:
     async def greet(request: Any, name: str) -> dict[str, str]:
         return {"hello": name}
 
-    tool = FunctionTool(greet)
+    tool = FunctionTool(greet, destructive=False)
     assert (tool.is_async, tool.slow) == (True, False)
     outcome: Any = tool.call(REQUEST, {"name": "Ada"})
     assert (await outcome).structured == {"hello": "Ada"}
-    assert FunctionTool(revenue_by_month).slow
+    assert FunctionTool(revenue_by_month, destructive=False).slow
 
 
 def test_a_schema_of_the_authors_own_is_sent_unchanged() -> None:
@@ -269,7 +273,7 @@ def test_a_schema_of_the_authors_own_is_sent_unchanged() -> None:
     def take(request: Any, **contact: Any) -> str:
         return ",".join(contact)
 
-    assert FunctionTool(take, input_schema=schema).definition()["inputSchema"] == schema
+    assert FunctionTool(take, input_schema=schema, destructive=False).definition()["inputSchema"] == schema
     assert wire(take, {"name": 1}, input_schema=schema)["content"][0]["text"] == "name"
     with pytest.raises(ToolError, match="other: unknown"):
         wire(take, {"other": 1}, input_schema=schema)
@@ -279,7 +283,10 @@ def test_a_parameter_can_be_mirrored_in_a_header() -> None:
     def act(request: Any, region: Annotated[str, Header("Region")]) -> str:
         return region
 
-    assert FunctionTool(act).definition()["inputSchema"]["properties"]["region"]["x-mcp-header"] == "Region"
+    assert (
+        FunctionTool(act, destructive=False).definition()["inputSchema"]["properties"]["region"]["x-mcp-header"]
+        == "Region"
+    )
 
 
 @pytest.mark.parametrize("value", ["x" * 50_000, {"text": "x" * 50_000}, [Text("x" * 30_000), Text("x" * 30_000)]])
@@ -295,7 +302,7 @@ def test_D83_a_picture_is_not_text() -> None:
 def test_a_name_may_have_64_characters() -> None:
     function = returning("")
     function.__name__ = "x" * 64
-    assert FunctionTool(function).name == "x" * 64
+    assert FunctionTool(function, destructive=False).name == "x" * 64
 
 
 # Generators
@@ -307,8 +314,8 @@ def test_a_generator_reports_its_progress_and_returns_its_result() -> None:
             yield number, count
         return {"steps": count}
 
-    tool = FunctionTool(steps)
-    assert tool.output_schema == FunctionTool(returning({}, dict[str, int]), name="x").output_schema
+    tool = FunctionTool(steps, destructive=False)
+    assert tool.output_schema == FunctionTool(returning({}, dict[str, int]), name="x", destructive=False).output_schema
     request, sent = request_of(None), []
     request.mcp.progress_token = "t"
     request.mcp.notify = lambda method, params: sent.append((params["progress"], params["total"]))
@@ -328,5 +335,5 @@ def test_H154_a_generator_that_nobody_waits_for_ends() -> None:
     request = request_of(None)
     request.mcp.cancelled = True
     with pytest.raises(Cancelled):
-        FunctionTool(steps).call(request, {})
+        FunctionTool(steps, destructive=False).call(request, {})
     assert seen == []

@@ -37,7 +37,7 @@ import mcp_django as mcp
 import logging, os, subprocess, sys, time
 print("printed when imported")
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def noisy(request):
     print("printed by a tool")
     sys.stdout.write("half a line")
@@ -47,11 +47,11 @@ def noisy(request):
     assert sys.stdin.read() == ""
     return "quiet"
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def broken(request):
     raise RuntimeError("a traceback")
 
-@mcp.tool
+@mcp.tool(destructive=False)
 def hang(request):
     print("hanging", file=sys.stderr, flush=True)
     time.sleep(600)

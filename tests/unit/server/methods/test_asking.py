@@ -30,6 +30,7 @@ from tests.question_rounds import (
     DECLINE,
     ELICITS,
     EVERYTHING,
+    YES,
     accept,
     again,
     calling,
@@ -344,7 +345,7 @@ def test_74_a_state_is_for_its_call_and_its_user() -> None:
     client, params = client_of(), calling("sure", rows=5)
     state = state_of(client, params)
     other = MCPClient(make_user("other"), capabilities=ELICITS)
-    given = {"sure": accept()}
+    given = {"sure": YES}
     for who, what in (
         (other, params),
         (client, calling("sure", rows=6)),
@@ -361,7 +362,7 @@ def test_79_a_state_lives_through_a_new_key_and_a_restart(settings: Any) -> None
     asked = send(client, params)
     cache.clear()
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
-        assert text_of(again(client, params, asked, accept())) == "deleted 5"
+        assert text_of(again(client, params, asked, YES)) == "deleted 5"
 
 
 def test_80_a_state_shows_nothing_of_what_was_answered() -> None:
@@ -373,12 +374,12 @@ def test_80_a_state_shows_nothing_of_what_was_answered() -> None:
 def test_156_a_proof_is_used_up_by_the_call_that_brings_it() -> None:
     client, params = client_of(), calling("sure", rows=5)
     asked = send(client, params)
-    assert text_of(again(client, params, asked, accept())) == "deleted 5"
+    assert text_of(again(client, params, asked, YES)) == "deleted 5"
     with pytest.raises(MCPError) as error:
-        again(client, params, asked, accept())
+        again(client, params, asked, YES)
     assert STATE_ERROR in str(error.value)
     assert calls == ["deleted"]
-    assert only(send(client, params, inputResponses={"sure": accept()}))[0] == "sure"
+    assert only(send(client, params, inputResponses={"sure": YES}))[0] == "sure"
 
 
 def test_answers_that_are_too_long_to_be_carried_are_told_to_the_model() -> None:
@@ -469,7 +470,7 @@ class TestInASession:
         assert [message["params"]["progress"] for message in told] == [2]
         assert answer["result"]["content"][0]["text"] == "['l', 's'] 2.5"
 
-    @pytest.mark.parametrize("answer", [accept(), DECLINE, CANCEL], ids=["accept", "decline", "cancel"])
+    @pytest.mark.parametrize("answer", [YES, DECLINE, CANCEL], ids=["accept", "decline", "cancel"])
     async def test_78_a_deletion_waits_for_consent(self, token: str, version: str, answer: Any) -> None:
         author = await sync_to_async(make_author)("Ada")
         client = await self.begin(token, version)
