@@ -1,6 +1,6 @@
 """``aggregate_records``: counts and sums over all rows of the caller, by groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -19,7 +19,7 @@ from ..exceptions import ToolError
 from ..orm.aggregate_functions import AfterWindows, OverGroups
 from ..orm.alternative_spellings import json_or_text, order_meant, order_texts
 from ..orm.arithmetic import FLOAT
-from ..orm.conditions import opening_hint
+from ..orm.conditions import Filter, opening_hint
 from ..orm.pagination import narrowed
 from ..orm.suggestions import naming
 from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
@@ -227,8 +227,11 @@ class Question:
         """Whether this call of ``aggregate_records`` compares one group with another."""
         return any(measure.has_change for measure in self.measures)
 
-    def answer(self, rows: QuerySet[Any]) -> Answer:
-        """Aggregate the rows and return the groups; a second query sums up the groups left out."""
+    def answer(self, rows: QuerySet[Any], conditions: Sequence[Filter]) -> Answer:
+        """Aggregate the rows and return the groups; a second query sums up the groups left out.
+
+        The ``conditions`` on the rows bound the periods that ``fill`` adds.
+        """
         if not self.groups:
             return Answer(_totals(rows, self.measures))
         question = self._settled(rows)
@@ -240,15 +243,18 @@ class Question:
         found = question._meeting(_grouped(rows, question.groups, question.measures, place), question.having)
         found = found.order_by(*([PLACE] if place is not None else []), *_ordered(question.order))
         wanted = question._meeting(found, Q((f"{PLACE}__lt", question.top))) if place is not None else found
-        shown, more = question._first(wanted)
-        if question.fill and not more:
-            return Answer(question._filled(shown))
+        if question.fill:
+            return question._filled(found, conditions)
+        shown, more = question._first(wanted, question.limit)
         if not more and not others:
             return Answer(shown)
-        # Count the other groups, and combine those measures whose values for several groups can be combined.
-        combined = {f"mcp_r{measure.alias}": measure.combined() for measure in question.measures}
+        return Answer(shown, more, question._rest(found, len(shown)))
+
+    def _rest(self, found: QuerySet[Any], start: int) -> dict[str, Any]:
+        """Count the aggregated groups from ``start`` on, and combine the measures whose values can be combined."""
+        combined = {f"mcp_r{measure.alias}": measure.combined() for measure in self.measures}
         known = {name: expression for name, expression in combined.items() if expression is not None}
-        return Answer(shown, more, found[len(shown) :].aggregate(mcp_groups=Count("*"), **known))
+        return found[start:].aggregate(mcp_groups=Count("*"), **known)
 
     def _settled(self, rows: QuerySet[Any]) -> "Question":
         """Return the question of ``aggregate_records`` with what depends on all groups (percent of total, change)."""
@@ -265,8 +271,11 @@ class Question:
                 others: list[Any] = [F(group.alias) for group in self.groups if group is not period]
                 # Rows without a date form a partition of their own: they are neither before nor after a period.
                 others.append(IsNull(F(period.alias), True))
-                before = Window(Lag(source.amount), partition_by=others, order_by=F(period.alias).asc())
-                found[measure] = (source.amount - before) * Value(100.0) / NullIf(before, Value(0.0))
+                window: dict[str, Any] = {"partition_by": others, "order_by": F(period.alias).asc()}
+                before = Window(Lag(source.amount), **window)
+                change = (source.amount - before) * Value(100.0) / NullIf(before, Value(0.0))
+                # After a period without rows there is nothing to compare with: it has 0, or no value.
+                found[measure] = Case(When(period.is_next(window), then=change), output_field=FLOAT)
         made = {item: replace(item, expression=OverGroups(found[item], output_field=FLOAT)) for item in found}
         measure, way = self.rank
         measures = tuple(made.get(measure, measure) for measure in self.measures)
@@ -290,7 +299,7 @@ class Question:
         found = self._meeting(_grouped(rows, self.groups, self.measures), self.having)
         order = _ordered([(measure.alias, way), *((alias, UP) for alias in rest)])
         ranked = found.annotate(mcp_rank=Window(RowNumber(), partition_by=parts, order_by=order))
-        shown, more = self._first(ranked.filter(mcp_rank__lte=self.top).order_by(*_ordered(self.order)))
+        shown, more = self._first(ranked.filter(mcp_rank__lte=self.top).order_by(*_ordered(self.order)), self.limit)
         return Answer(shown, more, {"mcp_groups": found.count() - len(shown)})
 
     def _leaders(self, rows: QuerySet[Any]) -> tuple[Any, bool]:
@@ -320,33 +329,66 @@ class Question:
         places = [When(first.equals(value), then=Value(place)) for place, value in enumerate(values[: self.top])]
         return Case(*places, default=Value(self.top), output_field=IntegerField()), len(values) > self.top
 
-    def _first(self, rows: QuerySet[Any]) -> tuple[list[tuple[Any, ...]], bool]:
+    def _first(self, rows: QuerySet[Any], limit: int) -> tuple[list[tuple[Any, ...]], bool]:
         """Read the aggregated groups up to the limit, and return whether there are more."""
         aliases = [term.alias for term in self.terms]
         try:
-            read = list(rows.values_list(*aliases)[: self.limit + 1])
+            read = list(rows.values_list(*aliases)[: limit + 1])
         except Exception as error:
             if is_out_of_range(error) or not is_undecodable(error):
                 raise
-            read = salvaged_tuples(rows, aliases, self.limit + 1)
-        return read[: self.limit], len(read) > self.limit
+            read = salvaged_tuples(rows, aliases, limit + 1)
+        return read[:limit], len(read) > limit
 
-    def _filled(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Add periods without rows to the aggregated records, with 0 for counts and sums."""
+    def _filled(self, found: QuerySet[Any], conditions: Sequence[Filter]) -> Answer:
+        """Aggregate by periods, and add those without rows, up to the bounds of the ``conditions`` on their dates."""
+        group, way = self.groups[0], self.order[0][1]
+        rows, is_long = self._first(found, MAX_PERIODS + 1)
         known = {row[0]: row for row in rows if row[0] is not None}
-        if not known:
-            return list(rows)
-        empty = tuple(0 if item.function in ("count", "sum") and not item.sources else None for item in self.measures)
-        stretch = islice(periods(min(known), max(known), self.groups[0].period), MAX_PERIODS + 1)
-        found = [known.get(period, (period, *empty)) for period in stretch]
-        if len(found) > MAX_PERIODS:
+        ends = [period for period in (*known, *group.bounds(conditions)) if period is not None]
+        places = enumerate(self.measures, 1)
+        # The measures that some group has a value for: those of which the total is not zero.
+        shared = {measure.alias for place, measure in places if any(row[place] is not None for row in rows)}
+        dated: list[tuple[Any, ...]] = []
+        # Without rows, a filter has to bound the periods at both ends.
+        if known or len(ends) > 1:
+            for period in islice(periods(min(ends), max(ends), group.period), MAX_PERIODS + 1):
+                dated.append(known.get(period) or (period, *self._empty(dated[-1][1:] if dated else None, shared)))
+        if is_long or len(dated) > MAX_PERIODS:
             raise ToolError(
                 f"There are more than {MAX_PERIODS} periods to fill: narrow the filters or group more coarsely."
             )
-        way = self.order[0][1]
         none = [row for row in rows if row[0] is None]
-        dated = found[::-1] if way.descending else found
-        return [*none, *dated] if way.nulls_first else [*dated, *none]
+        if way.descending:
+            dated.reverse()
+        filled = [*none, *dated] if way.nulls_first else [*dated, *none]
+        shown = filled[: self.limit]
+        if len(shown) == len(filled):
+            return Answer(shown)
+        start = sum(1 for row in shown if row[0] is None or row[0] in known)
+        return Answer(shown, True, {**self._rest(found, start), "mcp_groups": len(filled) - len(shown)})
+
+    def _empty(self, before: Sequence[Any] | None, shared: Collection[str]) -> list[Any]:
+        """Return the aggregates of a period without rows, after a period with the values ``before``.
+
+        ``shared`` are the aliases of the measures that some period has a value for.
+        """
+        aliases = [measure.alias for measure in self.measures]
+        earlier = dict(zip(aliases, before, strict=True)) if before is not None else {}
+        values: dict[str, Any] = {}
+        for measure in sorted(self.measures, key=lambda measure: measure.depth):
+            sources = [values[source.alias] for source in measure.sources]
+            if measure.function == "percent_of_total":
+                values[measure.alias] = 0.0 if sources[0] == 0 and measure.alias in shared else None
+            elif measure.function == "change":
+                (source,) = measure.sources
+                fell = sources[0] == 0 and source.number(earlier.get(source.alias))
+                values[measure.alias] = -100.0 if fell else None
+            elif measure.derive is not None:
+                values[measure.alias] = measure.derive(*sources)
+            else:
+                values[measure.alias] = 0 if measure.function in ("count", "count_distinct", "sum") else None
+        return [values[alias] for alias in aliases]
 
     def shown(self, request: MCPRequest, answer: Answer, notes: Iterable[str]) -> dict[str, Any]:
         """Return the result of ``aggregate_records``: ``{returned, truncated?, rest?, hint?, columns, rows}``."""
@@ -440,7 +482,7 @@ class AggregateRecords(RecordTool):
             if joined or query.annotations or query.distinct or query.combinator or query.is_sliced or query.extra:
                 # The joins of the exposure's own queryset would multiply the sums.
                 rows = exposure.model._base_manager.using(rows.db).filter(pk__in=rows.values("pk"))
-            answer = question.answer(rows)
+            answer = question.answer(rows, conditions)
         except NotSupportedError as error:
             raise ToolError(f"The database cannot compute that: {error}") from None
         except DatabaseError as error:

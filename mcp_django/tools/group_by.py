@@ -1,14 +1,19 @@
 """The groups of ``aggregate_records``: columns, periods and weekdays of dates, steps of numbers."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import timezone as fixed_timezone
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from django.db.models import DateField, DateTimeField, Q, Value, functions
+from django.conf import settings
+from django.db.models import DateField, DateTimeField, DurationField, ExpressionWrapper, F, Q, Value, Window, functions
+from django.db.models.functions import Cast, Lag
+from django.db.models.lookups import LessThan
+from django.utils import timezone
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
@@ -17,6 +22,7 @@ from ..orm.aggregate_functions import step
 from ..orm.alternative_spellings import group_meant
 from ..orm.column_values import render
 from ..orm.columns import Column
+from ..orm.conditions import Condition, Filter, Junction
 from ..orm.fields import kind_of, stored_field
 from ..orm.nearest_names import Misnamed, alternatives
 from ..orm.path import Target, target_of
@@ -33,7 +39,7 @@ PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = 
     "month": (functions.TruncMonth, lambda value: value.isoformat()[:7]),
     "week": (functions.TruncWeek, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
     "day": (functions.TruncDay, lambda value: value.isoformat()[:10]),
-    "hour": (functions.TruncHour, lambda value: value.isoformat()[:13]),
+    "hour": (functions.TruncHour, lambda value: _hour(value)),
     "weekday": (functions.ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
     "quarter_of_year": (functions.ExtractQuarter, str),
     "month_of_year": (functions.ExtractMonth, str),
@@ -44,6 +50,47 @@ PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = 
 # Periods that follow one another, unlike recurring ones such as weekday.
 STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
 _WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+
+
+# A time longer than each period, and shorter than two of them.
+LONGEST: Final[Mapping[str, timedelta]] = {
+    "year": timedelta(400),
+    "quarter": timedelta(100),
+    "month": timedelta(40),
+    "week": timedelta(8),
+    "day": timedelta(1.5),
+    "hour": timedelta(hours=1.5),
+}
+
+
+def hour_zone() -> tzinfo | None:
+    """Return the time zone in which ``group_by`` counts hours, None for the current one.
+
+    It has no summer time: in the current zone, two hours of autumn would be one. Its minutes are those of the current
+    zone, unless these change with the summer time too.
+    """
+    if not settings.USE_TZ:
+        return None
+    zone = timezone.get_current_timezone()
+    year = timezone.now().year
+    offsets = {datetime(year, month, 1, tzinfo=zone).utcoffset() or timedelta() for month in (1, 7)}
+    minutes = {offset % timedelta(hours=1) for offset in offsets}
+    return fixed_zone(minutes.pop()) if len(minutes) == 1 else None
+
+
+def fixed_zone(offset: timedelta) -> tzinfo:
+    """Return the zone of a ``group_by`` that is always this far from UTC."""
+    return fixed_timezone(offset) if offset else UTC
+
+
+def _hour(value: datetime) -> str:
+    """Return an hour of ``group_by`` as text in the current zone, with its offset if there are two of this name."""
+    if timezone.is_naive(value):
+        return value.isoformat()[:13]
+    local = timezone.localtime(value)
+    text = local.isoformat()[:13]
+    is_doubled = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    return f"{text}{local:%z}" if is_doubled else text
 
 
 def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
@@ -91,16 +138,72 @@ class Group:
         if self.width is not None:
             return step(self.target.expression, stored_field(self.target.column.field), self.width)
         function, _ = PERIODS[self.period]
+        if self.period == "hour":
+            return function(self.target.expression, tzinfo=hour_zone())
         # Use dates for all but hours, because comparing dates involves no time zones.
-        options = {"output_field": DateField()} if self.period in STRETCHES[:-1] else {}
+        options = {"output_field": DateField()} if self.period in STRETCHES else {}
         return function(self.target.expression, **options)
+
+    def is_next(self, window: Mapping[str, Any]) -> Any:
+        """Return the condition that the period before in the window is the one before in the calendar."""
+        period: Any = F(self.alias)
+        if self.period != "hour":
+            # On PostgreSQL, the start of a period is a timestamp unless it is cast.
+            period = Cast(period, DateField())
+        between = ExpressionWrapper(period - Window(Lag(period), **window), output_field=DurationField())
+        return LessThan(between, Value(LONGEST[self.period], output_field=DurationField()))
+
+    def start(self, value: Any) -> Any:
+        """Return the start of the period in which a date or time is, as the query gives it."""
+        if self.period == "hour":
+            value = value.astimezone(hour_zone()) if timezone.is_aware(value) else value
+            return value.replace(minute=0, second=0, microsecond=0)
+        if isinstance(value, datetime):
+            value = (timezone.localtime(value) if timezone.is_aware(value) else value).date()
+        if self.period == "week":
+            return value - timedelta(value.weekday())
+        if self.period == "day":
+            return value
+        month = {"month": value.month, "quarter": (value.month - 1) // 3 * 3 + 1, "year": 1}[self.period]
+        return value.replace(month=month, day=1)
+
+    def bounds(self, conditions: Iterable[Filter]) -> tuple[Any, Any]:
+        """Return the first and the last period that the conditions on this column leave, None where there is none."""
+        low, high = [], []
+        for item in conditions:
+            if isinstance(item, Junction) and item.connector == "and":
+                first, last = self.bounds(item.parts)
+            elif isinstance(item, Condition) and item.path.column == self.target.column.path:
+                first, last = self._bounds_of(item)
+            else:
+                first, last = None, None
+            low += [first] if first is not None else []
+            high += [last] if last is not None else []
+        return max(low, default=None), min(high, default=None)
+
+    def _bounds_of(self, item: Condition) -> tuple[Any, Any]:
+        lookup, values = item.lookup, item.values
+        if lookup == "year":
+            return self.start(date(values[0], 1, 1)), self.start(date(values[0], 12, 31))
+        least = timedelta(microseconds=1) if isinstance(values[0], datetime) else timedelta(1)
+        try:
+            # The nearest values that the condition accepts.
+            first = {"gt": values[0] + least if lookup == "gt" else None, "gte": values[0]}.get(lookup)
+            last = {"lt": values[0] - least if lookup == "lt" else None, "lte": values[0]}.get(lookup)
+            if lookup in ("exact", "range"):
+                first, last = values[0], values[-1]
+            found = [self.start(value) if value is not None else None for value in (first, last)]
+        except OverflowError:
+            # Before the year 1 and after the year 9999 there is nothing to bound.
+            return None, None
+        return found[0], found[1]
 
     def equals(self, value: Any) -> Q:
         """Return the condition that the ``group_by`` column has this value."""
         if value is None:
             return Q((f"{self.alias}__isnull", True))
         if isinstance(value, datetime) and self.period == "hour":
-            value = functions.TruncHour(Value(value, output_field=DateTimeField()))
+            value = functions.TruncHour(Value(value, output_field=DateTimeField()), tzinfo=hour_zone())
         return Q((self.alias, value))
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:

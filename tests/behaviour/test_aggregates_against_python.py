@@ -245,6 +245,22 @@ def reaches(value: Any, least: Any) -> bool:
 PERIODS = (":year", ":quarter", ":month", ":week", ":day", ":hour")
 
 
+def place_of(text: str) -> int:
+    """Return the place of a period among those of its kind: one more than that of the period before."""
+    year, _, rest = text.partition("-")
+    if not rest:
+        return int(year)
+    if rest[0] == "Q":
+        return int(year) * 4 + int(rest[1:])
+    if rest[0] == "W":
+        return date.fromisocalendar(int(year), int(rest[1:]), 1).toordinal() // 7
+    if len(rest) == 2:
+        return int(year) * 12 + int(rest)
+    day, _, hour = text.partition("T")
+    days = date.fromisoformat(day).toordinal()
+    return days * 24 + int(hour) if hour else days
+
+
 def change(before: Any, now: Any) -> float | None:
     share = made_of(now, before, "ratio")
     return None if share is None else 100 * (share - 1)
@@ -308,8 +324,10 @@ class Python:
                 others = tuple(part for index, part in enumerate(key[: len(groups)]) if index != period)
                 value = None
                 if period is not None and key[period] is not None:
-                    value = change(before.get(others), one)
-                    before[others] = one
+                    place = place_of(texts[period])
+                    earlier, at = before.get(others, (None, None))
+                    value = change(earlier, one) if at == place - 1 else None
+                    before[others] = one, place
             else:
                 value = made_of(one, key[positions[1]], function)
             key.append(value)

@@ -1,9 +1,11 @@
 """What is made of other aggregates: of which kinds of values, and of which groups."""
 
-from datetime import date, timedelta
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
@@ -52,7 +54,8 @@ class TestChanges:
         assert rows == [
             ["2000-01", 20, None],
             ["2000-02", 25, 25.0],
-            ["2000-04", 40, 60.0],
+            # There are none of March to compare with.
+            ["2000-04", 40, None],
             [None, 50, None],
         ]
 
@@ -60,8 +63,8 @@ class TestChanges:
         ("having", "months_left"),
         [
             ({"sum_pages__gt": 20}, ["2000-02", "2000-04", None]),
-            ({"sum_pages__gt": 25, "change_sum_pages__isnull": False}, ["2000-04"]),
-            ({"change_sum_pages__gt": 50}, ["2000-04"]),
+            ({"sum_pages__lt": 50, "change_sum_pages__isnull": False}, ["2000-02"]),
+            ({"change_sum_pages__gt": 20}, ["2000-02"]),
         ],
     )
     def test_having_leaves_out_groups_and_not_what_others_are_compared_with(
@@ -88,7 +91,7 @@ class TestChanges:
         # These have the most pages: one of no month, and the last one.
         assert [row[0] for row in found] == [None, "2000-04"]
         assert all(row in whole for row in found)
-        assert found[1] == ["2000-04", "ann", 40, 100.0]
+        assert found[1] == ["2000-04", "ann", 40, None]
 
     def test_the_best_of_each_are_counted_among_those_that_pass(self, months: MCPRequest) -> None:
         asked: dict[str, Any] = {"group_by": ["published:month", "author.name"], "per": "author.name", "top": 1}
@@ -97,6 +100,103 @@ class TestChanges:
             ["2000-01", "bob", 10, None],
         ]
         assert ask(months, *self.asked, **asked, having={"sum_pages__lt": 10}) == [["2000-02", "bob", 5, -50.0]]
+
+
+class TestFill:
+    """The periods without rows, whatever is asked of them."""
+
+    def test_the_table_of_changes_does_not_contradict_itself(self, months: MCPRequest) -> None:
+        asked = ["count", "change:count", "sum:pages", "avg:pages", "ratio:sum_pages/count", "percent_of_total:count"]
+        rows = ask(months, *asked, group_by=["published:month"], fill=True, filters={"published__isnull": False})
+        assert rows == [
+            ["2000-01", 2, None, 20, 10.0, 10.0, 40.0],
+            ["2000-02", 2, 0.0, 25, 12.5, 12.5, 40.0],
+            ["2000-03", 0, -100.0, 0, None, None, 0.0],
+            ["2000-04", 1, None, 40, 40.0, 40.0, 20.0],
+        ]
+        # It says of each month what it says without the empty ones.
+        assert [row for row in rows if row[1]] == ask(
+            months, *asked, group_by=["published:month"], filters={"published__isnull": False}
+        )
+
+    @pytest.mark.parametrize(
+        ("filters", "first", "last", "number"),
+        [
+            ({"published__gte": "1999-11-15"}, "1999-11", "2000-04", 6),
+            ({"published__lt": "2000-07-01"}, "2000-01", "2000-06", 6),
+            ({"published__lte": "2000-07-01", "published__gt": "1999-12-31"}, "2000-01", "2000-07", 7),
+            ({"published__range": ["1999-12-31", "2000-05-01"]}, "1999-12", "2000-05", 6),
+            ({"published": "2000"}, "2000-01", "2000-12", 12),
+            ({"published__year": 2000}, "2000-01", "2000-12", 12),
+            ({"and": [{"published__gte": "2000-01-01"}, {"published__lt": "2000-06-01"}]}, "2000-01", "2000-05", 5),
+            ({"published__gte": "2001-01-01", "published__lt": "2001-04-01"}, "2001-01", "2001-03", 3),
+            ({"or": [{"published__lt": "1999-01-01"}, {"published__gt": "2000-01-31"}]}, "2000-02", "2000-04", 3),
+        ],
+        ids=str,
+    )
+    def test_it_reaches_the_bounds_of_the_filter(
+        self, months: MCPRequest, filters: Any, first: str, last: str, number: int
+    ) -> None:
+        rows = ask(months, "count", group_by=["published:month"], fill=True, filters=filters)
+        assert (rows[0][0], rows[-1][0], len(rows)) == (first, last, number)
+
+    def test_an_empty_period_at_the_beginning_has_no_share(self, months: MCPRequest) -> None:
+        filters = {"published__gte": "1999-12-01", "published__lt": "2000-02-01"}
+        asked = ["count", "percent_of_total:count", "change:count"]
+        rows = ask(months, *asked, group_by=["published:month"], fill=True, filters=filters)
+        assert rows == [["1999-12", 0, 0.0, None], ["2000-01", 2, 100.0, None]]
+
+    @pytest.mark.parametrize("way", ["", "-"])
+    def test_it_comes_before_the_limit(self, months: MCPRequest, way: str) -> None:
+        given: dict[str, Any] = {
+            "model": "testapp.book",
+            "aggregates": ["count", "sum:pages"],
+            "group_by": ["published:month"],
+            "ordering": [f"{way}published:month"],
+            "fill": True,
+        }
+        whole = call(AGGREGATE, months, **given)["rows"]
+        for limit in (1, 2, 3, 4):
+            found = call(AGGREGATE, months, **given, limit=limit)
+            assert found["rows"] == whole[:limit]
+            assert found["truncated"]
+            left = whole[limit:]
+            sums = [sum(row[place] for row in left) for place in (1, 2)]
+            assert found["rest"] == {"groups": len(left), "count": sums[0], "sum_pages": sums[1]}
+
+
+class TestHours:
+    """The night in October that has an hour twice, and the one in March that lacks one."""
+
+    @pytest.fixture(autouse=True)
+    def berlin(self) -> Iterator[None]:
+        with timezone.override("Europe/Berlin"):
+            yield
+
+    def hours(self, months: MCPRequest, first: datetime, *aggregates: str, **more: Any) -> list[list[Any]]:
+        Book.objects.all().delete()
+        for number in range(0, 360, 30):
+            book = make_book(title="night", pages=number)
+            Book.objects.filter(pk=book.pk).update(created=first + timedelta(minutes=number))
+        return ask(months, *aggregates, group_by=["created:hour"], **more)
+
+    def test_an_hour_that_is_there_twice_is_two(self, months: MCPRequest) -> None:
+        night = datetime(2026, 10, 24, 22, tzinfo=UTC)
+        rows = self.hours(months, night, "count", "change:count")
+        names = ["25T00", "25T01", "25T02+0200", "25T02+0100", "25T03", "25T04"]
+        assert rows == [[f"2026-10-{name}", 2, 0.0 if place else None] for place, name in enumerate(names)]
+        assert self.hours(months, night, "count", fill=True) == [row[:2] for row in rows]
+        assert self.hours(months, night, "count", top=3, ordering=["created:hour"]) == [row[:2] for row in rows[:3]]
+
+    def test_an_hour_that_is_not_there_is_none(self, months: MCPRequest) -> None:
+        rows = self.hours(months, datetime(2026, 3, 28, 23, tzinfo=UTC), "count", "change:count", fill=True)
+        names = ["29T00", "29T01", "29T03", "29T04", "29T05", "29T06"]
+        assert rows == [[f"2026-03-{name}", 2, 0.0 if place else None] for place, name in enumerate(names)]
+
+    def test_hours_begin_with_the_clock_also_where_it_is_half_an_hour_off(self, months: MCPRequest) -> None:
+        with timezone.override("Asia/Kolkata"):
+            rows = self.hours(months, datetime(2026, 1, 1, 18, 30, tzinfo=UTC), "count", fill=True)
+        assert rows == [[f"2026-01-02T{hour:02}", 2] for hour in range(6)]
 
 
 class TestKinds:
@@ -144,7 +244,7 @@ class TestKinds:
     def test_shares_and_changes_of_durations(self, months: MCPRequest) -> None:
         asked = ["sum:reading_time", "change:sum_reading_time", "percent_of_total:sum_reading_time"]
         rows = ask(months, *asked, group_by=["published:month"])
-        assert [row[2:] for row in rows] == [[None, 30.0], [pytest.approx(100 / 3), 40.0], [-25.0, 30.0], [None, None]]
+        assert [row[2:] for row in rows] == [[None, 30.0], [pytest.approx(100 / 3), 40.0], [None, 30.0], [None, None]]
 
     @pytest.mark.parametrize("function", ["ratio", "difference"])
     def test_a_duration_without_a_unit_is_no_number_and_the_refusal_names_the_way(
