@@ -20,6 +20,7 @@ from oauth2_provider.models import (
     refresh_token_expire_timedelta,
 )
 from oauth2_provider.oauth2_validators import OAuth2Validator
+from oauth2_provider.scopes import get_scopes_backend
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
@@ -28,7 +29,7 @@ from .. import problems
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
 from ..runtime.cache_and_rate_limits import give_back, hit_if_counted
-from ..scopes import expand
+from ..scopes import expand, join
 from ..signals import client_connected
 from ..signin import credential_of, is_current
 from . import resource_urls
@@ -99,8 +100,14 @@ def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]
     reach = expand(scopes).intersection(oauth2_settings.SCOPES)
     found = reach.intersection(request.POST.get("scope", "").split() or scopes)
     if not found:
-        raise errors.InvalidScopeError(description="None of these scopes can be granted.")
+        raise no_scope(reach)
     return found
+
+
+def no_scope(known: Iterable[str], request: OAuthRequest | None = None) -> errors.OAuth2Error:
+    """Return the error ``invalid_scope`` for a request none of whose scopes can be granted, with those that can be."""
+    text = f"None of these scopes can be granted. There are: {join(known)}."
+    return errors.InvalidScopeError(description=text, request=request)
 
 
 def invalid_client(request: HttpRequest, reason: Problem, description: str) -> errors.OAuth2Error:
@@ -204,6 +211,22 @@ class MCPValidator(OAuth2Validator):
 
     # Authorization codes
 
+    def validate_scopes(
+        self, client_id: str, scopes: list[str], client: Any, request: OAuthRequest, *args: Any, **kwargs: Any
+    ) -> bool:
+        """Validate the requested scopes: leave out those that are not known here, and repeats (RFC 6749, section 3.3).
+
+        The answer names the scopes that were granted. A request that names none gets the default scopes.
+        Raises ``InvalidScopeError`` if it names only unknown ones.
+        """
+        known = get_scopes_backend().get_available_scopes(application=client, request=request)
+        asked = list(dict.fromkeys(filter(None, scopes)))
+        found = [scope for scope in asked if scope in known]
+        if asked and not found:
+            raise no_scope(known, request)
+        request.scopes = found or list(self.get_default_scopes(client_id, request))
+        return True
+
     def validate_response_type(self, client_id: str, response_type: str, *args: Any, **kwargs: Any) -> bool:
         """Validate the response type: ``code`` only."""
         return response_type == "code" and super().validate_response_type(client_id, response_type, *args, **kwargs)
@@ -291,9 +314,18 @@ class MCPValidator(OAuth2Validator):
         return is_current(request.user, facts) or note(request.headers, problems.SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
-        """Validate the scopes of a refresh: those that the granted scopes imply."""
+        """Validate the scopes of a refresh: those that the granted scopes imply.
+
+        Scopes that are not known here are left out, as they were at the sign-in; all are meant if none is left.
+        """
         original = self.get_original_scopes(refresh_token, request)
-        return expand(original.split() if isinstance(original, str) else original).issuperset(request_scopes)
+        granted = original.split() if isinstance(original, str) else list(original)
+        asked = [scope for scope in dict.fromkeys(request_scopes) if scope in oauth2_settings.SCOPES]
+        request.scopes = asked or granted
+        if expand(granted).issuperset(request.scopes):
+            return True
+        text = f"The refresh token is for {join(granted)} only."
+        raise errors.InvalidScopeError(description=text, request=request)
 
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Save the tokens of a validated request; a refresh token spent a moment ago gets a sibling pair in its family.

@@ -294,6 +294,34 @@ def test_J173_J175_J185_a_bad_request_is_refused_before_the_page_with_issuer_and
 
 
 @pytest.mark.parametrize(
+    ("scope", "granted"),
+    [
+        ("mcp:read offline_access", "mcp:read"),
+        ("openid profile mcp:write mcp:write", "mcp:write"),
+        ("  mcp:read   mcp:read ", "mcp:read"),
+        ("", "mcp:read"),
+        ("  ", "mcp:read"),
+    ],
+)
+def test_unknown_scopes_are_left_out_repeats_too_and_an_empty_one_is_none(flow: Flow, scope: str, granted: str) -> None:
+    tokens = flow.tokens(scope=scope)
+    assert tokens["scope"] == granted
+    refreshed = flow.refresh(tokens["refresh_token"], scope=scope or None)
+    assert refreshed.json()["scope"] == granted
+
+
+def test_where_no_scope_is_known_the_client_is_told_which_there_are(flow: Flow) -> None:
+    answer = redirected(flow.ask(scope="offline_access openid"))
+    assert answer["error"] == "invalid_scope"
+    assert answer["error_description"].endswith("There are: mcp:read mcp:write mcp:admin.")
+
+
+def test_a_refresh_for_more_is_told_what_it_is_for(flow: Flow) -> None:
+    refused = flow.refresh(flow.tokens(scope="mcp:read")["refresh_token"], scope="mcp:read mcp:admin").json()
+    assert refused == {"error": "invalid_scope", "error_description": "The refresh token is for mcp:read only."}
+
+
+@pytest.mark.parametrize(
     ("registered", "sent"),
     [
         ("https://a.example/cb", "https://a.example/cb?x=1"),
