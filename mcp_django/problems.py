@@ -67,7 +67,7 @@ REMEDIES: Final = {
     "invalid_client_metadata": "An administrator can add the application in the admin instead.",
     "invalid_grant": "The code_verifier is not from this sign-in, or two processes of the client used one code.",
     "invalid_redirect_uri": "An administrator can add the application in the admin instead.",
-    "invalid_scope": "The client asks only for scopes that OAUTH2_PROVIDER['SCOPES'] lacks, or for others than granted.",
+    "invalid_scope": "The client asks for a scope that OAUTH2_PROVIDER['SCOPES'] lacks, or for more than was granted.",
     "invalid_target": IS_IT_RIGHT,
     "not_found": NO_DOCUMENT,
     "unauthorized_client": "In the admin, the application needs the grant type 'Authorization code'.",
@@ -160,6 +160,10 @@ TOKEN_TO_REGISTER: Final = Problem(
 )
 MANY_CLIENTS: Final = Problem(
     "too many clients register", "RATES['registrations'] and RATES['registrations_total'] set the limits."
+)
+NOT_RESTORED: Final = Problem(
+    "too many requests were refused, and those of all clients count as one address, that of the proxy",
+    "Let the server set REMOTE_ADDR to the client's address, from the header of a proxy that it trusts.",
 )
 NO_CACHE: Final = Problem(
     "the cache does not answer, and it counts requests of strangers",

@@ -29,7 +29,9 @@ from oauth2_provider.models import get_application_model
 from ..conf import settings
 from ..oauth import client_documents
 from ..oauth.client_documents import takes_documents
+from ..oauth.cors_and_refusals import comes_from_proxy
 from ..oauth.resource_urls import resource_url, uses_oauth
+from ..problems import NOT_RESTORED
 from ..routing import mounted_endpoints
 from ..runtime.cache_and_rate_limits import cache
 from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened
@@ -44,6 +46,7 @@ OURS: Final = "mcp_django."
 LAYER_TIMEOUT: Final = 3
 # Seconds for all HTTP requests of one page together.
 PATIENCE: Final = 4.0
+ONE_ADDRESS: Final = "It is the proxy's address: the limits of refusals and registrations count all clients as one."
 VERDICTS: Final = ("error", "warning", "info", "ok")
 
 
@@ -80,6 +83,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             seen = _("It was not opened: no client is registered yet, or this page is at another address.")
             findings.append(CheckResult(_("Consent page"), "info", seen))
     findings += of_settings()
+    if comes_from_proxy(request):
+        findings.append(CheckResult("REMOTE_ADDR", "warning", ONE_ADDRESS, NOT_RESTORED.remedy))
     findings += [item for item in of_models(request.user, seconds=PATIENCE / 2) if item.verdict != "ok"]
     findings.sort(key=lambda item: VERDICTS.index(item.verdict))
     return page.render(request, {"findings": findings, "count": Counter(item.verdict for item in findings)})

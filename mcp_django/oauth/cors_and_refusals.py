@@ -1,6 +1,7 @@
 """Decorators of the OAuth endpoints for client programs: CORS headers, and the log of refusals with their cause."""
 
 import base64
+import ipaddress
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -104,6 +105,22 @@ def client_id(request: HttpRequest) -> str:
         # An assertion that the client signed has its id as the subject (RFC 7523, section 3).
         return request.POST.get("client_id") or read_assertion(request.POST.get("client_assertion", "")).text("sub")
     return ""
+
+
+def comes_from_proxy(request: HttpRequest) -> bool:
+    """Return whether ``REMOTE_ADDR`` is the address of a proxy that names its client in ``X-Forwarded-For``.
+
+    The rates of refusals and registrations then count all clients as one address. The header decides nothing here.
+    """
+    address = request.META.get("REMOTE_ADDR", "")
+    named = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+    if not named or named == address:
+        return False
+    try:
+        # A server on a Unix socket has no address. Those of other proxies cannot be told from those of clients.
+        return not address or ipaddress.ip_address(address).is_private
+    except ValueError:
+        return False
 
 
 def _told(response: HttpResponseBase) -> tuple[str, str]:

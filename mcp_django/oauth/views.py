@@ -29,7 +29,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 from oauth2_provider.exceptions import OAuthToolkitError
 from oauth2_provider.forms import AllowForm
-from oauth2_provider.models import get_access_token_model, get_application_model, refresh_token_expire_timedelta
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+    refresh_token_expire_timedelta,
+)
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import InvalidClientError, InvalidRequestError, OAuth2Error
 
@@ -37,7 +43,7 @@ from .. import problems
 from ..conf import settings
 from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
-from ..runtime.cache_and_rate_limits import give_back, hit_if_counted, times_as_many
+from ..runtime.cache_and_rate_limits import cache, give_back, hit_if_counted, times_as_many
 from ..runtime.missing_migrations import log_missing_migrations
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import answered, keep, questions_for, would_admit
@@ -52,12 +58,12 @@ from .client_documents import (
     takes_documents,
 )
 from .client_registration import is_app_scheme
-from .cors_and_refusals import begin, client_id, cors, log_refusal, logged, note
+from .cors_and_refusals import begin, client_id, comes_from_proxy, cors, log_refusal, logged, note
 from .identity_providers import IDENTITY_GRANT, identity_token
 from .page_frame import PageMixin
 from .resource_urls import default_resource, endpoints, issuer, resource_url
 from .service_accounts import ACCOUNT_GRANT, account_token
-from .stored_tokens import chosen, end_access, live
+from .stored_tokens import checksum_of, chosen, end_access, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 from .well_known_metadata import well_known
 
@@ -353,6 +359,40 @@ def require_once(request: HttpRequest) -> None:
         raise InvalidRequestError(description=f"Send {named} once.")
 
 
+# Seconds for which a secret that was right once lets its client past the limit of refusals.
+REMEMBERED: Final = 24 * 3600
+
+
+def has_credential(request: HttpRequest) -> bool:
+    """Return whether a program's request has something that only its client has: a refresh token or code that was
+    issued to it, or a secret that was right lately. Whether it is still valid is examined later."""
+    name = client_id(request)
+    token, code = request.POST.get("refresh_token", ""), request.POST.get("code", "")
+    if not all(text.isprintable() for text in (name, token, code)):
+        # Databases do not accept a NUL.
+        return False
+    refresh, grant = get_refresh_token_model()._default_manager, get_grant_model()._default_manager
+    if token and refresh.filter(token_checksum=checksum_of(token), application__client_id=name).exists():
+        return True
+    if code and grant.filter(code=code, application__client_id=name).exists():
+        return True
+    with suppress(Exception):  # whatever the cache's client library raises
+        return cache.get(_secret_key(request, name)) is not None
+    return False
+
+
+def remember_credential(request: HttpRequest) -> None:
+    """Remember a digest of the secret with which a program's request succeeded, if it has one."""
+    if "HTTP_AUTHORIZATION" in request.META or request.POST.get("client_secret"):
+        with suppress(Exception):  # whatever the cache's client library raises
+            cache.set(_secret_key(request, client_id(request)), 1, REMEMBERED)
+
+
+def _secret_key(request: HttpRequest, name: str) -> str:
+    secret = request.META.get("HTTP_AUTHORIZATION", "") or request.POST.get("client_secret", "")
+    return f"mcp_django:secret:{checksum_of(f'{django_settings.SECRET_KEY} {name} {secret}')}"
+
+
 # Grants without a user at a browser: the setting that enables each, and the function that issues its tokens.
 PROGRAM_GRANTS: Final = {
     ACCOUNT_GRANT: ("SERVICE_ACCOUNTS", account_token),
@@ -364,18 +404,19 @@ class ProgramMixin:
     """Mixin of the two views for client programs, of tokens and revocation: JSON answers, and rates of refusals.
 
     Refusals are limited for each client and for each address. Each request counts before it is examined, and its count
-    is given back if it succeeds.
+    is given back if it succeeds. Over a limit, only requests with a credential of their client are still examined, so
+    that nobody shuts a client out by sending wrong secrets in its name.
     """
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         address, rate = request.META.get("REMOTE_ADDR", ""), settings.RATES["refusals"]
         limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
-        for who, limit in limits:
-            wait = hit_if_counted("refusals", who, limit)
-            if wait is not None:
-                note(request.META, problems.MANY_REFUSALS)
-                return _unavailable(429, wait)
+        waits = [hit_if_counted("refusals", who, limit) for who, limit in limits]
+        longest = max((wait for wait in waits if wait is not None), default=None)
         try:
+            if longest is not None and not has_credential(request):
+                note(request.META, problems.NOT_RESTORED if comes_from_proxy(request) else problems.MANY_REFUSALS)
+                return _unavailable(429, longest)
             require_once(request)
             response = self.answer(request)
         except OAuth2Error as error:
@@ -397,6 +438,7 @@ class ProgramMixin:
         if response.status_code < 400:
             for who, limit in limits:
                 give_back("refusals", who, limit)
+            remember_credential(request)
         return response
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:

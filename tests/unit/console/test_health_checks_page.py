@@ -61,6 +61,13 @@ def test_the_pages_of_the_sign_in_are_walked_as_by_a_browser_and_nothing_is_left
     assert not [path for method, path in server.asked if method == "POST" and path != "/mcp"]
 
 
+@pytest.mark.parametrize(("forwarded", "is_told"), [("203.0.113.5", True), ("127.0.0.1", False), ("", False)])
+def test_a_proxy_whose_address_stands_for_all_clients_is_told(admin, forwarded, is_told):
+    headers = {"x-forwarded-for": forwarded} if forwarded else {}
+    titles = [item.title for item in admin.get(url("health"), headers=headers).context["findings"]]
+    assert ("REMOTE_ADDR" in titles) is is_told
+
+
 def test_a_cookie_of_the_session_that_stays_in_the_admin_is_told(admin, server, settings):
     host = at(server, settings)
     settings.SESSION_COOKIE_PATH = "/admin/"

@@ -606,6 +606,59 @@ def test_wrong_secrets_are_tried_so_often_and_no_more(settings: Any) -> None:
     assert verify(tokens["access_token"], RESOURCE)[0] == flow.user
 
 
+def test_wrong_secrets_in_its_name_do_not_lock_the_right_client_out(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "3/h"}}
+    flow = Flow()
+    tokens, code = flow.tokens(), flow.code()
+    for _ in range(20):
+        flow.refresh("x")
+    assert flow.refresh("x").status_code == 429
+    # Another client's tokens and codes are nobody's key.
+    other = Flow(username="bob")
+    assert other.application.post("/oauth/token/", {"client_id": flow.client_id, "code": "x"}).status_code == 429
+    assert flow.refresh(other.tokens()["refresh_token"]).status_code == 429
+    assert flow.exchange(code).status_code == 200
+    assert flow.refresh(tokens["refresh_token"]).status_code == 200
+
+
+def test_a_secret_that_was_right_lately_gets_its_client_past_the_limit(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "3/h"}}
+    application = Application.objects.create(
+        name="x", client_type="confidential", client_secret="right", authorization_grant_type="authorization-code"
+    )
+
+    def revoke(secret: str) -> int:
+        sent = {"client_id": application.client_id, "client_secret": secret, "token": "x"}
+        return int(Client().post("/oauth/revoke_token/", sent).status_code)
+
+    assert revoke("right") == 200
+    assert [revoke("wrong") for _ in range(20)][-1] == 429
+    assert revoke("right") == 200
+    assert revoke("wrong") == 429
+
+
+@pytest.mark.parametrize(
+    ("address", "forwarded", "told"),
+    [
+        ("127.0.0.1", "203.0.113.5", True),
+        ("", "203.0.113.5", True),
+        ("10.0.0.2", "198.51.100.1, 203.0.113.5", True),
+        ("203.0.113.5", "203.0.113.5", False),
+        ("203.0.113.9", "203.0.113.5", False),
+        ("127.0.0.1", "", False),
+    ],
+)
+def test_where_all_clients_count_as_the_proxy_the_log_says_so(
+    settings: Any, caplog: pytest.LogCaptureFixture, address: str, forwarded: str, told: bool
+) -> None:
+    log._quiet.clear()
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "0/h"}}
+    sent = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "c"}
+    headers = {"REMOTE_ADDR": address} | ({"HTTP_X_FORWARDED_FOR": forwarded} if forwarded else {})
+    assert Client().post("/oauth/token/", sent, **headers).status_code == 429
+    assert ("Let the server set REMOTE_ADDR" in caplog.text) is told
+
+
 def test_an_address_is_refused_five_times_as_often_as_a_client(settings: Any) -> None:
     settings.MCP_DJANGO = settings.MCP_DJANGO | {"RATES": {"refusals": "2/h"}}
     sent = [{"grant_type": "refresh_token", "refresh_token": "x", "client_id": f"c{number}"} for number in range(12)]
