@@ -24,8 +24,8 @@ from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity,
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """ModelAdmin that the app registers as an entry in the admin's index, which leads users to their own applications.
-    It has no rows and no other page.
+    """ModelAdmin that the app registers as an entry in the admin's index: it leads users to their own applications, and
+    those who may view the tokens of all users to the list of them. It has no rows and no other page.
 
     There is nothing to add here: applications ask for access themselves, and the page removes it.
     """
@@ -36,7 +36,15 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
         return [path("", self.admin_site.admin_view(self.lead), name=name)]
 
     def lead(self, request: HttpRequest) -> HttpResponseBase:
-        """Lead from the app's entry in the admin's index to the page of connected applications."""
+        """Lead from the entry in the index to the user's own applications, or operators to those of everybody."""
+        from oauth2_provider.models import get_access_token_model
+
+        model = get_access_token_model()
+        if self.admin_site.is_registered(model):
+            tokens = self.admin_site.get_model_admin(model)
+            if tokens.has_view_permission(request):
+                name = f"{model._meta.app_label}_{model._meta.model_name}_changelist"
+                return redirect(f"{self.admin_site.name}:{name}")
         return redirect("mcp_oauth:authorized-token-list")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

@@ -51,4 +51,6 @@ def set_ups(url: str) -> Iterator[tuple[str, str, str]]:
             yield client.title, f"Choose Streamable HTTP and enter {url}.", shell
         elif client.file and not client.remote:
             put = "" if shell else f"Put this into {client.file}."
-            yield client.title, put, shell or " ".join(client.text(connection).split())
+            text = client.text(connection).rstrip()
+            # JSON fits on one line; the lines of YAML and their indentation have a meaning.
+            yield client.title, put, shell or (" ".join(text.split()) if client.format == "json" else text)

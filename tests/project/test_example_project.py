@@ -1,9 +1,13 @@
 """The example project by itself: its data, its accounts, and its admin as people use it."""
 
 import io
+import re
+import textwrap
 from decimal import Decimal
+from html import unescape
 
 import pytest
+import yaml
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -253,6 +257,19 @@ def test_the_demo_prints_what_the_start_page_shows():
     text = out.getvalue()
     for shown in [*ACCOUNTS, f"{settings.MCP_BASE_URL}/mcp", "codex mcp add shop --url", "mcp_token admin"]:
         assert shown in text
+
+
+def test_what_to_put_into_a_file_of_yaml_is_yaml_on_the_page_and_in_the_demo():
+    out = io.StringIO()
+    Demo(stdout=out).announce(8000)
+    shown = {
+        "demo": textwrap.dedent(re.search(r"  Goose\n((?: {4}.*\n)+)", out.getvalue())[1]),
+        "page": unescape(re.search(r"<dt>Goose</dt>.*?<code>(.*?)</code>", Client().get("/").text, re.DOTALL)[1]),
+    }
+    for text in shown.values():
+        entry = yaml.safe_load(text)["extensions"]["shop"]
+        assert entry["uri"] == f"{settings.MCP_BASE_URL}/mcp"
+        assert entry["type"] == "streamable_http"
 
 
 def test_every_tool_has_schemas_that_all_clients_take():

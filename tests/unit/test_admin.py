@@ -30,6 +30,14 @@ def test_everybody_who_may_enter_the_admin_finds_the_page():
     assert browser.get(ENTRY)["Location"] == "/oauth/authorized_tokens/"
 
 
+def test_operators_who_may_view_all_tokens_are_led_to_all_of_them():
+    operator = make_user("op", "oauth2_provider.view_accesstoken")
+    everybody = "/admin/oauth2_provider/accesstoken/"
+    for browser in (browser_of(operator), browser_of(make_superuser("root"))):
+        assert browser.get(ENTRY)["Location"] == everybody
+        assert browser.get(everybody).status_code == 200
+
+
 def test_who_may_not_enter_the_admin_is_not_let_through():
     assert "/admin/login/" in browser_of(make_user("bob", staff=False)).get(ENTRY)["Location"]
 

@@ -22,7 +22,17 @@ class Command(CallerCommand):
         parser.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="JSON, or plain text")
         super().add_arguments(parser)
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Return the parser of ``mcp_call``: arguments of the tool may stand before, between and after options."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
+        return parser
+
     def handle(self, *args: Any, tool: str | None, arguments: list[str], **options: Any) -> None:
+        # --scope takes every word that follows it, but no scope has an equals sign.
+        if scopes := options["scope"]:
+            arguments = [*arguments, *(word for word in scopes if "=" in word)]
+            options["scope"] = [word for word in scopes if "=" not in word]
         site, person, scopes = self.find_caller(options)
         client = LocalClient(site, person, scopes)
         try:

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from textwrap import indent
 from typing import Any
 
 from channels.routing import get_default_application
@@ -78,7 +79,7 @@ class Command(BaseCommand):
             url=f"{base}/mcp",
             port=port,
             accounts="\n".join(f"  {name:<10} {what}" for name, what in ACCOUNTS.items()),
-            clients="\n".join(f"  {title}\n    {line}" for title, _, line in set_ups(f"{base}/mcp")),
+            clients="\n".join(f"  {title}\n{indent(line, '    ')}" for title, _, line in set_ups(f"{base}/mcp")),
             manage=f"{os.path.relpath(sys.executable)} manage.py",
         )
         self.stdout.write(text, self.style.SUCCESS)

@@ -3,6 +3,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from mcp_django.management.commands.mcp_call import Command
 from mcp_django.models import Switch
 from mcp_django.operating.switches import set_switch
 from tests.factories import make_author, make_superuser, make_user
@@ -25,6 +26,22 @@ def test_it_prints_what_a_model_would_read(capsys):
     make_author(name="Ada")
     out = json.loads(run(capsys, "query_records", "model=testapp.author", 'filters={"name": "Ada"}', "limit=1"))
     assert out["rows"][0][1] == "Ada"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["query_records", "--user", "admin", "model=testapp.author", "limit=1"],
+        ["query_records", "model=testapp.author", "--user", "admin", "limit=1"],
+        ["--user=admin", "query_records", "model=testapp.author", "limit=1"],
+        ["query_records", "--scope", "mcp:read", "model=testapp.author", "--user", "admin", "limit=1"],
+        ["query_records", "--user", "admin", "--scope", "mcp:read", "model=testapp.author", "limit=1"],
+    ],
+)
+def test_arguments_stand_before_between_or_after_options(capsys, words):
+    make_author(name="Ada")
+    Command().run_from_argv(["manage.py", "mcp_call", *words])
+    assert json.loads(capsys.readouterr().out)["rows"][0][1] == "Ada"
 
 
 @pytest.mark.parametrize("text", ["null", "12", '"x"', "a=b", ""])
