@@ -112,8 +112,10 @@ def parse_boolean(field: Any, value: Any) -> bool:
 def parse_text(field: Any, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str) or "\0" in value or len(value) > MAX_TEXT or not _is_unicode(value):
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise ValueError(f"text of at most {MAX_TEXT} characters")
+    if "\0" in value or not _is_unicode(value):
+        raise ValueError("text without the character NUL and without half of a surrogate pair")
     return value
 
 

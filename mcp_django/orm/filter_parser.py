@@ -42,7 +42,7 @@ from .conditions import (
 )
 from .conditions_on_one_row import all_of, on_one_row
 from .field_comparisons import aggregate_in, aggregate_value, is_field, other_value
-from .fields import FieldPath, kind_of, parse_integer
+from .fields import FieldPath, kind_of, parse_boolean, parse_integer
 from .lookups import MAX_VALUES, OF_PARTS, PARTS, is_dated, parse_condition
 from .named_filters import NamedFilter, Offer
 from .nearest_names import Misnamed, misspelt
@@ -59,6 +59,8 @@ JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or
 SPELT_OUT: Final = frozenset({"field", "value"})
 # Words before an object of lookups that must not hold.
 DENIALS: Final = frozenset({"not", "$not"})
+# The lookup by which a relation has no related row.
+NULL: Final = ("isnull",)
 COUNT_FIELD: Final[Any] = IntegerField()
 # Names of the argument itself: some clients write the filters within one of them.
 WRAPPERS: Final = frozenset({"filters", "filter", "where", "conditions"})
@@ -227,12 +229,17 @@ class FilterReader(FilterSuggestions):
         rest: dict[str, Any] = {}
         for key, item in value.items():
             word, _, lookup = key.lower().partition("__")
-            quantifier = QUANTIFIERS.get(word)
-            if not link.to_many and quantifier and find_filter(link.related, word) is not None:
+            quantifier: str | None = QUANTIFIERS.get(word)
+            if quantifier is None and lookup_meant(key, item, NULL):
+                quantifier = "isnull"
+            if (not link.to_many or quantifier == "isnull") and quantifier and find_filter(link.related, word):
                 # With a relation to one row there is nothing to count: a field of this name is meant.
                 quantifier = None
             if key == "where" or quantifier is None:
                 rest |= {} if key == "where" else {key: item}
+            elif quantifier == "isnull":
+                quantifier = "none" if _is_null(link, key, item) else "some"
+                parts.append(Quantified(link, quantifier, ()))
             elif quantifier == "count":
                 parts += self._counts(link, {lookup: item} if lookup else item, value.get("where", {}), depth)
             else:
@@ -314,6 +321,9 @@ class FilterReader(FilterSuggestions):
             # `year` of "created__year__gte", or of {"created__year": {"gte": 2025}}.
             dated, _, part = (root if is_path else name).replace(".", "__").rpartition("__")
             target = self.find(dated) if dated and part in PARTS else None
+            if target is not None and target.path.field.is_relation:
+                # The related row has a field of this name, or none has.
+                target = None
         elif lookup is not None and "__" in lookup and lookup.partition("__")[0] in PARTS:
             part, _, lookup = lookup.partition("__")
         if target is None or (target.path.expression is not None and self.source_named(name) is not None):
@@ -473,3 +483,13 @@ def _has_lookups(given: Mapping[str, Any], lookups: Sequence[str]) -> bool:
         elif key not in lookups and lookup_meant(key, item, lookups) is None:
             return False
     return True
+
+
+def _is_null(link: Link, word: str, value: Any) -> bool:
+    """Return whether a filter such as ``{"orders": {"isnull": true}}`` wants no related row."""
+    meant = lookup_meant(word, value, NULL)
+    try:
+        wanted = meant is not None and parse_boolean(None, meant.value)
+    except ValueError as error:
+        raise ToolError(f"{link.name} with isnull needs {error}.") from None
+    return wanted != (meant is not None and meant.is_denied)

@@ -39,6 +39,9 @@ _DAYS: Final[Mapping[str, int]] = {"yesterday": -1, "today": 0, "tomorrow": 1, "
 _OFFSET: Final = re.compile(r"(now|today|yesterday|tomorrow)? ?([+-]) ?([0-9]{1,4}) ?([a-z]+)")
 _AGO: Final = re.compile(r"([0-9]{1,4}) ?([a-z]+) ago|in ([0-9]{1,4}) ?([a-z]+)")
 _LENGTH: Final = re.compile(r"(last|past|next) ([0-9]{1,4}) ?([a-z]+)")
+_LETTER_M: Final = re.compile(r"([0-9]{1,4}) ?m(?: ago)?$")
+# Maximum number of months that the unit ``m`` counts: a larger number may be minutes.
+MOST_MONTHS: Final = 24
 _CALENDAR: Final = re.compile(r"(last|previous|this|current|next) (day|week|month|quarter|year)")
 # From the start of the period to the end of today.
 _TO_DATE: Final = re.compile("(week|month|quarter|year)[ -]to[ -]date|([wmqy])td|so far this (week|month|quarter|year)")
@@ -131,17 +134,30 @@ def seen_from(moment: datetime) -> datetime:
 
 
 def read_span(text: str, now: datetime) -> Span | None:
-    """Parse a relative date such as ``today-30d``, counted from ``now``; None for any other text."""
+    """Parse a relative date such as ``today-30d``, counted from ``now``; None for any other text.
+
+    Raises ``ValueError``, with what is needed, for a unit ``m`` that can mean minutes, and for a date out of range.
+    """
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     spaced = " ".join(text.lower().replace("_", " ").split())
     plain = _NUMBER_WORD.sub(lambda found: str(_COUNTED.index(found[1]) + 1), spaced)
     bare = _bare(plain)
+    if _is_ambiguous(plain) or _is_ambiguous(bare):
+        raise ValueError("min for minutes or mo for months: m can be both")
     try:
         spans = (reader(words, now) for words in dict.fromkeys((plain, bare)) for reader in _READERS)
         return next((span for span in spans if span is not None), None)
     except (OverflowError, ValueError):
         raise ValueError("a date within the years 1 to 9999") from None
+
+
+def _is_ambiguous(text: str) -> bool:
+    """Return whether the unit ``m`` of a relative date can mean minutes: after ``now``, or in numbers above 24."""
+    found = _LETTER_M.search(text)
+    if found is None or not any(pattern.fullmatch(text) for pattern in (_OFFSET, _AGO, _LENGTH)):
+        return False
+    return text.startswith("now") or int(found[1]) > MOST_MONTHS
 
 
 def read_period(text: str) -> Span | None:

@@ -17,8 +17,8 @@ from ..exceptions import Repair, ToolError
 from .access import MAX_NAME, Link, ModelAccess, access_of
 from .allowed_filters import Allowed, filters_of, find_filter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
-from .fields import TEXTUAL, FieldPath, choices_of
-from .lookups import MORE_TEXT, is_dated, parse_condition
+from .fields import TEXTUAL, FieldPath, choices_of, kind_of
+from .lookups import MORE_TEXT, PARTS, is_dated, parse_condition
 from .named_filters import NamedFilter, named_filters_of
 from .nearest_names import COUNTING, Misnamed, letters, misspelt, nearest, says_all, singular, words
 from .path import MAX_HOPS, NoField
@@ -183,6 +183,8 @@ class FilterSuggestions(Suggestions):
         def known() -> Iterator[str]:
             yield from (known for known, _, _ in filters_of(self.model))
             yield from (offer.name for offer in named_filters_of(self.model))
+            if self.exposure.get_filter_fields(self.request) is None:
+                yield from (link.name for link in self.model.links)
             yield from ("or", "and", "not")
 
         # A name such as "sum_total" asks for a total: the field alone would compare something else.
@@ -205,9 +207,13 @@ class FilterSuggestions(Suggestions):
     def other_lookup(self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
         """Suggest lookups in the error for a lookup that the field does not take."""
         message, root = f"The filter {name[:60]!r} takes other lookups.", self.column(name)
-        is_null = lookup == "isnull" or value is None
+        is_null, word = lookup == "isnull" or value is None, kind_of(path.field).word
         if is_null and "isnull" not in lookups:
-            message = f"{message} {root} is never null."
+            empty = ' Without a text it is "".' if word == "text" and getattr(path.field, "blank", False) else ""
+            return ToolError(f"{root} is never null.{empty}")
+        if not path.field.is_relation and not _is_lookup(lookup):
+            full = f"{self.prefix}{root}__{lookup}"[:60]
+            message = f"{self.exposure.label} has no filter {full!r}: {root} is {_with_article(word)}, not a relation."
         elif path.field.is_relation and access_of(self.request).exposure_of(path.field.related_model) is None:
             return self.unknown(f"{root}__{lookup}")
         near = (
@@ -285,6 +291,16 @@ class FilterSuggestions(Suggestions):
         if related is None:
             return f" You cannot see the rows that {root} leads to: filter by their keys."
         return f" {root} takes primary keys: find them with query_records on {related.label}."
+
+
+def _is_lookup(word: str) -> bool:
+    """Return whether a word after the name of a field is a lookup or a part of a date, or like one."""
+    known = [*_ENDINGS, *PARTS, "date", "regex", "iregex"]
+    return any(part.lower() in known or nearest(part, known) for part in word.split("__"))
+
+
+def _with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 # Repairs: each corrects the arguments that a client sent, or returns None if it does not fit them

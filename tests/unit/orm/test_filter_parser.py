@@ -607,3 +607,84 @@ def test_a_filter_on_an_encrypted_column_finds_what_is_there_or_is_refused() -> 
         assert "ordered by" in refusal(QueryRecords(), request, ordering=[name], **asked)
         assert "has no field" in refusal(AggregateRecords(), request, model="filterapp.patient", group_by=[name])
     assert "has no field" in refusal(AggregateRecords(), request, model="filterapp.patient", aggregates=["sum:age"])
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"film.year__gt": 2000},
+        {"film.year": {"gt": 2000}},
+        {"film__year__gt": 2000},
+        {"film": {"year__gt": 2000}},
+        {"film.year": 2001},
+        {"film.year__in": [2001, 2002]},
+        {"film.genres.film.year__gt": 2000},
+    ],
+    ids=str,
+)
+def test_a_related_field_called_like_a_part_of_a_date_is_that_field(db: None, filters: Any) -> None:
+    site = site_with(Film, Genre, Screening)
+    request = reader(make_superuser(), site)
+    drama = Genre.objects.create(name="Drama")
+    for year in (1999, 2001):
+        film = Film.objects.create(title=str(year), year=year)
+        film.genres.set([drama] if year == 2001 else [])
+        Screening.objects.create(film=film, seats=year)
+    rows = call(QUERY, request, model="filterapp.screening", filters=filters, fields=["seats"])["rows"]
+    assert [row[-1] for row in rows] == [2001]
+
+
+def test_a_part_of_a_date_of_a_related_row_is_compared(db: None) -> None:
+    request = reader(make_superuser(), site_with(Film, Genre, Screening))
+    for year in (1999, 2001):
+        film = Film.objects.create(title=str(year), released=f"{year}-05-01")
+        Screening.objects.create(film=film, seats=year)
+    for filters in ({"film.released.year__gt": 2000}, {"film.released__year": 2001}, {"film.released": {"year": 2001}}):
+        rows = call(QUERY, request, model="filterapp.screening", filters=filters, fields=["seats"])["rows"]
+        assert [row[-1] for row in rows] == [2001], filters
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"size.name": "L"}, "has no filter 'size__name': size is a text, not a relation."),
+        ({"seats.year__gt": 3}, "The filter 'seats.year__gt' takes other lookups."),
+        ({"film.month__gt": 3}, "filterapp.film has no filter 'film__month__gt'."),
+        ({"seats": None}, "seats is never null."),
+        ({"film.note": None}, None),
+        ({"film": {"note": None}}, 'note is never null. Without a text it is "".'),
+        ({"film.title": "a\0b"}, "text without the character NUL"),
+        ({"film": {"isnull": "perhaps"}}, "with isnull needs true or false."),
+        ({"film": {"genre": 1}}, "genres"),
+    ],
+    ids=str,
+)
+def test_an_error_says_what_is_wrong_with_a_filter(db: None, filters: Any, said: str | None) -> None:
+    request = reader(make_superuser(), site_with(Film, Genre, Screening))
+    if said is None:
+        assert call(QUERY, request, model="filterapp.screening", filters=filters)["rows"] == []
+    else:
+        assert said in refusal(QUERY, request, model="filterapp.screening", filters=filters)
+
+
+def test_related_rows_can_be_null_in_an_object(db: None) -> None:
+    request = reader(make_superuser(), site_with(Film, Genre, Screening))
+    film = Film.objects.create(title="with")
+    film.genres.add(Genre.objects.create(name="Drama"))
+    Film.objects.create(title="without")
+    Screening.objects.create(film=film)
+    for relation in ("genres", "screening"):
+        for value, found in {True: ["without"], False: ["with"], "true": ["without"]}.items():
+            rows = call(QUERY, request, model="filterapp.film", filters={relation: {"isnull": value}}, fields=["title"])
+            assert [row[-1] for row in rows["rows"]] == found, (relation, value)
+        rows = call(QUERY, request, model="filterapp.film", filters={relation: {"notnull": True}}, fields=["title"])
+        assert [row[-1] for row in rows["rows"]] == ["with"]
+
+
+@pytest.mark.parametrize("text", ["now-90m", "now-2m", "-90m", "90m ago", "last 90 m", "in 30m", "now+5 m"])
+def test_a_unit_that_can_be_minutes_or_months_is_refused(db: None, text: str) -> None:
+    request = reader(make_superuser(), site_with(Film, Genre, Screening))
+    message = refusal(QUERY, request, model="filterapp.film", filters={"shown__gte": text})
+    assert "min for minutes or mo for months" in message
+    for right in ("now-90min", "now-2mo", "today-3m", "-3m", "24m ago", "last 6 m", "90mo ago"):
+        call(QUERY, request, model="filterapp.film", filters={"shown__gte": right})
