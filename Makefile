@@ -21,15 +21,16 @@ PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 pyt
 # What the environments of the tests have; the exact versions are in requirements/.
 DJANGO5 = . --group dev --group docs --group example --group packages --group packages-django5 "django~=5.2.0"
 DJANGO6 = . --group dev --group example --group packages "django>=6,<7"
-LOWEST = ".[daphne,redis]" django-filter hypothesis jsonschema pillow pytest pytest-asyncio pytest-django uvicorn
+LOWEST = ".[daphne,redis,uvicorn]" django-filter httpx2 hypothesis jsonschema pillow pytest pytest-asyncio pytest-django
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 # The first that knows dependency groups.
 PIP = "pip>=25.1"
-# The protocol, each kind of method through the endpoint, the check of tokens, the system checks.
+# The protocol, each kind of method through the endpoint, the check of tokens, the system checks; and what Channels and
+# REST framework do.
 LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/tools/test_query_records.py \
 	tests/unit/tools/test_function_tools.py tests/unit/resources/test_function_resources.py \
 	tests/unit/resources/test_model_resources.py tests/unit/resources/test_prompts.py tests/unit/oauth/test_bearer.py \
-	tests/unit/checks
+	tests/unit/checks tests/unit/rest tests/unit/subscriptions tests/unit/transports/http tests/unit/test_asgi.py
 
 # What of coverage is measured stands in pyproject.toml.
 COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py tests/unit/orm/test_path.py tests/unit/orm/test_allowed_filters.py tests/unit/orm/test_ordering.py \

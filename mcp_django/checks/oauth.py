@@ -5,6 +5,7 @@ Most messages are errors, or warnings while ``DEBUG`` is on. Most checks only ru
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from operator import not_
 from typing import Any, Final
@@ -49,6 +50,8 @@ def has_toolkit() -> bool:
     return uses_oauth() and apps.is_installed("oauth2_provider")
 
 
+# Names of login pages that projects usually have.
+LOGIN_PAGES: Final = ("account_login", "login", "admin:login")
 CHECKS: Final[list[Check]] = []
 DEPLOYMENT_CHECKS: Final[list[Check]] = []
 
@@ -294,7 +297,20 @@ def _check_urlconf(name: str) -> Iterator[CheckMessage]:
     is_here = login.startswith(prefix) and _view_at("/" + login.removeprefix(prefix)) is not None
     if not login.startswith(("http:", "https:")) and not is_here:
         text = f"LOGIN_URL {str(django_settings.LOGIN_URL)!r} leads nowhere: users cannot sign in to allow a client."
-        yield problem("W141", text, 'An example for a site with an admin is LOGIN_URL = "admin:login".')
+        yield problem("W141", text, _login_hint())
+
+
+def _login_hint() -> str:
+    """Return the remedy for a login page that is not there: one that is, or how to get one."""
+    for name in LOGIN_PAGES:
+        with suppress(urls.NoReverseMatch, ImproperlyConfigured):
+            path = "/" + urls.reverse(name).removeprefix(urls.get_script_prefix())
+            if _view_at(path) is not None:
+                return f'Set LOGIN_URL = "{name}".'
+    return (
+        'No login page was found. Mount one, such as path("admin/", admin.site.urls) for LOGIN_URL = "admin:login", or '
+        'path("accounts/", include("django.contrib.auth.urls")) for "login".'
+    )
 
 
 def _view_at(path: str) -> Any:

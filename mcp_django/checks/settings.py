@@ -272,7 +272,8 @@ def check_writers() -> Iterator[CheckMessage]:
                 "W070",
                 f"A transaction of the SQLite database {found.alias!r} fails with 'database is locked' if it reads "
                 "first and somebody else writes in between; calls and the log of calls write too.",
-                f'DATABASES["{found.alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}} makes it wait.',
+                f'DATABASES["{found.alias}"].setdefault("OPTIONS", {{}})["transaction_mode"] = "IMMEDIATE" makes it '
+                "wait.",
             )
 
 

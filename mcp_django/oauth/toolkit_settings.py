@@ -67,11 +67,15 @@ def provider_settings(*, base_url: str | None = None, **overrides: Any) -> dict[
     """Return the settings of django-oauth-toolkit (``OAUTH2_PROVIDER``) for an MCP endpoint.
 
     ``base_url`` is the same as ``MCP_DJANGO["BASE_URL"]`` (scheme, host and port), and becomes the issuer.
-    ``overrides`` are keys of ``OAUTH2_PROVIDER`` that replace those given here; system checks report unsafe ones.
+    ``overrides`` are keys of ``OAUTH2_PROVIDER`` that replace those given here; system checks report unsafe ones. To
+    ``SCOPES`` of a project that is an authorization server already, those of MCP are added, unless it names some.
     """
-    return {
+    made = {
         **copy.deepcopy(PROVIDER),
         # One issuer for the whole origin, whatever the request's Host header is (RFC 8414, section 2).
         "OIDC_ISS_ENDPOINT": (base_url or "").rstrip("/"),
         **overrides,
     }
+    if not PROVIDER["SCOPES"].keys() & made["SCOPES"].keys():
+        made["SCOPES"] = {**PROVIDER["SCOPES"], **made["SCOPES"]}
+    return made

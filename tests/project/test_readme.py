@@ -64,6 +64,27 @@ def test_the_three_steps_give_a_project_without_warnings(project: Project) -> No
     assert done.returncode == 0, done.stderr
 
 
+def test_the_runserver_of_the_readme_can_stream(project: Project) -> None:
+    code = "import django; django.setup(); from django.core.management import get_commands"
+    assert project.run("-c", f"{code}; print(get_commands()['runserver'])").stdout.strip() == "daphne"
+
+
+def test_the_settings_of_the_readme_leave_what_a_project_has() -> None:
+    """Apps may be a tuple, a database have options, and an authorization server its own scopes."""
+    names: dict[str, Any] = {
+        "INSTALLED_APPS": ("django.contrib.admin", "shop"),
+        "DATABASES": {"default": {"OPTIONS": {"timeout": 20}}},
+        "OAUTH2_PROVIDER": {"SCOPES": {"invoices": "Invoices"}, "ACCESS_TOKEN_EXPIRE_SECONDS": 60},
+    }
+    text = readme_file("settings.py")
+    (kept,) = re.findall(r"# keeps yours with provider_settings\(\.\.\., (.+)\)$", text, re.MULTILINE)
+    exec(text.replace("base_url=BASE_URL)", f"base_url=BASE_URL, {kept})"), names)
+    assert names["INSTALLED_APPS"][:3] == ["daphne", "django.contrib.admin", "shop"]
+    assert names["DATABASES"]["default"]["OPTIONS"] == {"timeout": 20, "transaction_mode": "IMMEDIATE"}
+    assert names["OAUTH2_PROVIDER"]["SCOPES"].keys() == {"mcp:read", "mcp:write", "mcp:admin", "invoices"}
+    assert names["OAUTH2_PROVIDER"]["ACCESS_TOKEN_EXPIRE_SECONDS"] == 60
+
+
 def test_the_project_of_the_readme_lists_its_tools_to_a_client_with_a_token(project: Project) -> None:
     token = project.token
     with project.server() as address:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -80,8 +81,11 @@ def made(path: Path) -> Project:
     shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
     settings = path / "project" / "settings.py"
     settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py"))
-    (path / "project" / "urls.py").write_text(readme_file("urls.py"))
-    (path / "project" / "asgi.py").write_text(readme_file("asgi.py"))
+    urls = path / "project" / "urls.py"
+    urls.write_text(urls.read_text() + readme_file("urls.py"))
+    asgi = path / "project" / "asgi.py"
+    (line,) = re.findall(r"`(from mcp_django\.asgi import \w+)` instead of Django's", README.read_text())
+    asgi.write_text(asgi.read_text().replace("from django.core.asgi import get_asgi_application", line))
     (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
     (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
     (path / "shop" / "signin.py").write_text(

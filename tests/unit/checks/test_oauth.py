@@ -121,7 +121,6 @@ def test_the_base_url_may_be_missing_while_developing(settings: Any) -> None:
     ("provider", "expected"),
     [
         ({"OAUTH2_VALIDATOR_CLASS": "oauth2_provider.oauth2_validators.OAuth2Validator"}, "mcp_django.E105"),
-        ({"SCOPES": {"read": "x"}, "DEFAULT_SCOPES": ["read"]}, "mcp_django.E106"),
         ({"OIDC_ISS_ENDPOINT": "https://other.example"}, "mcp_django.E107"),
         ({"CIMD_ENABLED": True}, "mcp_django.E108"),
         ({"ALLOW_LOCALHOST_LOOPBACK": False}, "mcp_django.W109"),
@@ -130,6 +129,17 @@ def test_the_base_url_may_be_missing_while_developing(settings: Any) -> None:
 def test_the_toolkit_must_work_by_the_apps_rules(settings: Any, provider: dict[str, Any], expected: str) -> None:
     configure(settings, **provider)
     assert found() == [expected]
+
+
+def test_an_authorization_server_keeps_its_scopes_and_needs_those_of_mcp(settings: Any) -> None:
+    configure(settings, SCOPES={"read": "x"}, DEFAULT_SCOPES=["read"])
+    assert found() == []
+    assert settings.OAUTH2_PROVIDER["SCOPES"].keys() == {"read", "mcp:read", "mcp:write", "mcp:admin"}
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {"SCOPES": {"read": "x"}}
+    assert found() == ["mcp_django.E106"]
+    # Who names some of MCP's leaves out the others.
+    configure(settings, SCOPES={"mcp:read": "x"})
+    assert settings.OAUTH2_PROVIDER["SCOPES"] == {"mcp:read": "x"}
 
 
 def test_the_toolkit_must_be_installed(settings: Any) -> None:
@@ -178,6 +188,22 @@ def test_a_project_below_a_path_has_its_login_page_there(settings: Any, login: s
         assert found() == expected
     finally:
         clear_script_prefix()
+
+
+@pytest.mark.parametrize(
+    ("login", "urlconf", "hint"),
+    [
+        ("/accounts/login/", "tests.urls", 'Set LOGIN_URL = "admin:login".'),
+        ("login", "tests.urls", 'Set LOGIN_URL = "admin:login".'),
+        ("admin:login", __name__, "No login page was found."),
+        ("/nowhere/", __name__, "No login page was found."),
+    ],
+)
+def test_only_a_login_page_that_is_there_is_proposed(settings: Any, login: str, urlconf: str, hint: str) -> None:
+    settings.LOGIN_URL, settings.ROOT_URLCONF = login, urlconf
+    [message] = [message for check in CHECKS for message in check() if message.id == "mcp_django.W141"]
+    assert message.hint is not None
+    assert message.hint.startswith(hint)
 
 
 def test_a_urlconf_without_an_endpoint_needs_nothing_and_those_that_are_named_do(settings: Any) -> None:

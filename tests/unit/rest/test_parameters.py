@@ -1,5 +1,7 @@
 """The arguments of a ViewSet's tool."""
 
+import re
+
 import pytest
 from rest_framework import filters, pagination, permissions, viewsets
 from rest_framework import serializers as drf
@@ -185,7 +187,8 @@ def test_a_serializer_of_many_rows_takes_a_list(ann):
     tool, request = site._tools["create_orders"], request_of(ann, site)
     assert len(call(tool, request, data=[{"number": "A1"}, {"number": "A2"}])["results"]) == 2
     assert refusal(tool, request, data={"number": "A3"}).startswith("data must be a list of objects")
-    assert refusal(tool, request, data=[{"number": "A1"}]).startswith("Refused:\n0.number: ")
+    # Releases of REST framework number the items differently.
+    assert re.match(r"Refused:\n(0|\[0\])\.number: ", refusal(tool, request, data=[{"number": "A1"}]))
 
 
 def test_a_serializer_without_fields_takes_an_object(ann):

@@ -7,7 +7,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection, transaction
 from django.http import QueryDict
 from django.test import override_settings
-from rest_framework import permissions, versioning, viewsets
+from rest_framework import VERSION, permissions, versioning, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -284,6 +284,7 @@ def test_a_namespace_is_a_version(ann):
     assert response.data == "v2"
 
 
+@pytest.mark.skipif(VERSION.startswith(("3.16", "3.17")), reason="this release of REST framework bounds no JSON")
 @override_settings(DATA_UPLOAD_MAX_MEMORY_SIZE=10)
 def test_a_body_is_bounded_as_for_rest_clients(ann):
     with pytest.raises(ToolError, match="larger than this project takes"):
