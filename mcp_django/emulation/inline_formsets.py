@@ -177,7 +177,7 @@ class InlinePost:
     def _take(self, path: str, item: Mapping[str, Any], known: Mapping[str, Row]) -> None:
         """Find or add the form in the inline formset for a caller's item, and check the values given for it."""
         values = dict(item)
-        pk, delete = values.pop("pk", None), values.pop("delete", False)
+        pk, delete = values.pop("pk", None), values.pop(self._deletion_name(), False)
         if pk is None:
             row: Row | None = self._new_row(path)
         else:
@@ -192,7 +192,7 @@ class InlinePost:
         try:
             row.delete = parse_truth(delete)
         except ValidationError:
-            self.problems.append(f"{path}.delete: give true or false")
+            self.problems.append(f"{path}.{self._deletion_name()}: give true or false")
         row.writable = self._writable(row)
         columns = {f.attname: f.name for f in self.admin.opts.concrete_fields if f.name in row.writable}
         given = {columns.get(name, name): value for name, value in values.items()}
@@ -211,6 +211,11 @@ class InlinePost:
             allowed, what = self.permits("add"), "add"
         if not allowed:
             self.problems.append(f"{path}: you may not {what} {'this row' if row.exists else 'such a row'}")
+
+    def _deletion_name(self) -> str:
+        """Return the name by which callers delete a row of the inline formset, ``DELETE`` if a field is ``delete``."""
+        fields = self.inline.fields if self.inline is not None else ()
+        return DELETION_FIELD_NAME if "delete" in fields else "delete"
 
     def _new_row(self, path: str) -> Row:
         """Add a row to the inline formset, as the page's script would."""

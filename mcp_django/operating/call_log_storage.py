@@ -22,11 +22,19 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import orjson
-from django.db import DataError, IntegrityError, close_old_connections, connections, router, transaction
+from django.db import (
+    DataError,
+    IntegrityError,
+    ProgrammingError,
+    close_old_connections,
+    connections,
+    router,
+    transaction,
+)
 from django.utils import timezone
 
 from ..context.call_record import CallRecord
-from ..context.databases import is_busy, writing
+from ..context.databases import is_busy, trouble_of, writing
 from ..models import CallEntry
 from .alerts import alerts
 from .gauges_and_query_comments import gauge
@@ -214,10 +222,7 @@ class Writer:
             return
         if not self._said_failing and now - self._failing_since >= SAID_AFTER:
             self._said_failing = True
-            logger.error(
-                "The log of calls cannot be written (%s): calls are answered all the same. Has migrate been run?",
-                type(error).__name__,
-            )
+            logger.error("The log of calls cannot be written (%s): calls are answered all the same.", _cause(error))
         self.failed = now
 
     def succeeded(self) -> None:
@@ -225,6 +230,17 @@ class Writer:
         if self._said_failing:
             logger.warning("The log of calls is written again")
         self.failed, self._failing_since, self._said_failing, self._said_at = None, 0.0, False, 0.0
+
+
+def _cause(error: Exception) -> str:
+    """Return why the call log cannot be stored, in words for operators."""
+    trouble = trouble_of(error)
+    if trouble is not None:
+        return trouble.cause
+    if isinstance(error, TimeoutError):
+        return "the database does not answer in time"
+    is_missing = isinstance(error, ProgrammingError) or "no such table" in str(error)
+    return f"{type(error).__name__}{'; has migrate been run?' if is_missing else ''}"
 
 
 def _alias() -> str:

@@ -21,7 +21,8 @@ from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, 
 from django.db.models import Model, ProtectedError, RestrictedError
 from django.http import Http404
 
-from ..context.databases import AGAIN, OPERATOR, Mode, Trouble, is_busy, trouble_of
+from ..context.confirmation import quoted
+from ..context.databases import AGAIN, OPERATOR, Mode, Trouble, code_of, is_busy, trouble_of
 from ..context.questions import unspend
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
@@ -37,6 +38,8 @@ logger = logging.getLogger("mcp_django.tools")
 READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
 REFUSED: Final = "Refused, nothing was changed"
 HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
+# MySQL's number for an error that a trigger signals.
+SIGNALLED: Final = 1644
 LOOK: Final = "Look at the data before you repeat the call."
 # What is said of an error of the database that has no known cause.
 BUSY: Final = Trouble("the database is busy", AGAIN)
@@ -85,10 +88,11 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
     except (ProtectedError, RestrictedError):
         raise ToolError(f"{outcome}: other rows still refer to a row that would be deleted.") from None
     except IntegrityError as error:
-        text = explain(error) if explain is not None else ""
+        text = raised_text(error) or (explain(error) if explain is not None else "")
         raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
-    except (DataError, OverflowError):
-        raise ToolError(f"{outcome}: a value does not fit its column in the database.") from None
+    except (DataError, OverflowError) as error:
+        text = raised_text(error) or "a value does not fit its column in the database."
+        raise ToolError(f"{outcome}: {text}") from None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -98,6 +102,8 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
     except (DatabaseError, InterfaceError) as error:
         if _is_unwritable(error):
             raise ToolError(UNWRITABLE) from None
+        if text := raised_text(error):
+            raise ToolError(f"{outcome}: {text}") from None
         trouble = trouble_of(error)
         if trouble is None and not isinstance(error, OperationalError):
             raise
@@ -106,6 +112,19 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
             unspend()
         cause, advice = trouble or BUSY
         raise ToolError(f"{outcome}: {cause}. {advice if undone else LOOK}") from None
+
+
+def raised_text(error: BaseException) -> str:
+    """Return what a trigger or a function of the database says by ``RAISE`` or ``SIGNAL``, "" for any other error."""
+    cause = error.__cause__
+    diagnosis, text = getattr(cause, "diag", None), ""
+    if getattr(diagnosis, "source_function", None) == "exec_stmt_raise":
+        text = diagnosis.message_primary
+    elif getattr(cause, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
+        text = str(cause)
+    elif cause is not None and code_of(error) == SIGNALLED:
+        text = str(cause.args[1])
+    return f"the database says {quoted(text)}" if text else ""
 
 
 def _remove_half_file(error: OSError) -> None:

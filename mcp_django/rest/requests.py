@@ -23,11 +23,12 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
-from ..context.databases import writing
 from ..context.request import MCPRequest
 from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..emulation.page_requests import LEFT_OUT, LEFT_OUT_META
 from ..exceptions import ToolError
+from ..orm.database_writes import refusals
+from ..orm.query_limits import write_transaction
 from ..schema.json_values import to_jsonable
 from .parameters import Undecided
 from .responses import link_files, refuse
@@ -213,9 +214,12 @@ def run(
     atomic = [alias for alias, entry in connections.settings.items() if entry["ATOMIC_REQUESTS"] and alias not in apart]
     try:
         with ExitStack() as stack:
+            if route.method.upper() not in SAFE_METHODS:
+                # What REST framework leaves to Django's page for errors.
+                stack.enter_context(refusals(undone=bool(atomic)))
             # ATOMIC_REQUESTS would begin a read transaction. Open one that waits for its turn to write around it.
             for alias in atomic if route.method.upper() not in SAFE_METHODS else ():
-                stack.enter_context(writing(alias))
+                stack.enter_context(write_transaction(alias))
             response = handler(made, **kwargs)
     except RequestDataTooBig:
         raise ToolError("The arguments are larger than this project takes.") from None

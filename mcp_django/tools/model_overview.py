@@ -76,11 +76,14 @@ class Writing:
 
     form: Any
     names: Sequence[str]
+    # An update may leave out any field.
+    is_update: bool = False
 
     def schema(self, among: Collection[str] | None = None) -> dict[str, Any]:
         """Return the JSON Schema of the fields in a writable form of the model overview, or of those in ``among``."""
         shown = set(self.names) if among is None else {*self.names} & {*among}
-        return form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
+        schema = form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
+        return {name: part for name, part in schema.items() if name != "required" or not self.is_update}
 
     def requires(self, name: str) -> bool:
         """Return whether the model overview marks the field as required for a new row."""
@@ -217,7 +220,7 @@ class Overview:
                 # Callers name rows by primary key, whatever the column stores.
                 field.to_field_name = None
         known = page.nameable()
-        return Writing(form, writable_names(form, known))
+        return Writing(form, writable_names(form, known), is_update=row is not None)
 
     @cached_property
     def uses(self) -> Mapping[str, Use]:

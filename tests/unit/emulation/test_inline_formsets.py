@@ -1,6 +1,7 @@
 """Rows of inlines are written by the admin's own rules: what its page would save, refuse and log."""
 
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.forms import BaseInlineFormSet, ModelForm
 
+from mcp_django.emulation.inline_formsets import InlinePost
 from mcp_django.emulation.saving import Saving
 from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
@@ -400,3 +402,20 @@ def test_rows_of_a_long_inline_that_cannot_be_written_say_so(root: Any, monkeypa
     Note.objects.create(order=order, text="a")
     text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"text": "b"}]})
     assert "They cannot be written here" in text
+
+
+def test_a_field_called_delete_is_a_field_and_rows_are_deleted_by_another_name(root: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(OrderAdmin, "inlines", [RemarkInline])
+    begin = InlinePost.__init__
+
+    def with_delete(post: Any, *given: Any) -> None:
+        begin(post, *given)
+        post.inline = replace(post.inline, fields=(*post.inline.fields, "delete"))
+
+    monkeypatch.setattr(InlinePost, "__init__", with_delete)
+    order = make_order("1")
+    remarks = [Remark.objects.create(target=order, text=text) for text in "ab"]
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"remarks": [{"pk": remarks[0].pk, "delete": True}]})
+    assert "you cannot write 'delete'" in text
+    call(UPDATE, root, **ORDER, pk=order.pk, values={"remarks": [{"pk": remarks[0].pk, "DELETE": True}]})
+    assert [remark.text for remark in order.remarks.all()] == ["b"]

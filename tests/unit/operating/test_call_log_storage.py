@@ -1,4 +1,5 @@
 import logging
+import sqlite3
 import threading
 import time
 from dataclasses import fields
@@ -9,7 +10,7 @@ from django.db import DatabaseError, DataError, OperationalError, ProgrammingErr
 from mcp_django.context.call_record import CallRecord
 from mcp_django.models import CallEntry
 from mcp_django.operating import call_log_storage
-from mcp_django.operating.call_log_storage import COLUMNS, Writer, fitting, row_of, store
+from mcp_django.operating.call_log_storage import COLUMNS, SAID_AFTER, Writer, fitting, row_of, store
 from mcp_django.signals import call_finished
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
@@ -337,3 +338,28 @@ def test_what_is_stored_is_what_the_record_has(by, monkeypatch):
     assert (found.history, found.tokens) == (["7", "8"], 0)
     assert CallEntry.objects.filter(history=["7", "8"]).count() == 1
     assert CallEntry.objects.count() == 2
+
+
+def failing(kind: type[Exception], cause: str, text: str = "x") -> Exception:
+    """Return an error of Django's with that of a driver as its cause."""
+    error, inner = kind(text), sqlite3.OperationalError(text)
+    inner.sqlite_errorname = cause  # type: ignore[misc]
+    error.__cause__ = inner
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (failing(OperationalError, "SQLITE_BUSY"), "the database is busy"),
+        (failing(OperationalError, "SQLITE_FULL"), "the disk of the database is full"),
+        (TimeoutError(), "the database does not answer in time"),
+        (failing(OperationalError, "SQLITE_ERROR", "no such table: x"), "OperationalError; has migrate been run?"),
+        (ProgrammingError("x"), "ProgrammingError; has migrate been run?"),
+    ],
+)
+def test_why_the_log_cannot_be_written_is_said(caplog, error, told):
+    writer = Writer()
+    writer._failing_since = time.monotonic() - SAID_AFTER
+    writer.fail(error)
+    assert f"The log of calls cannot be written ({told}): calls are answered all the same." in caplog.text

@@ -173,3 +173,10 @@ def test_row_81_the_list_depends_on_nothing_but_the_callers_authority() -> None:
     second: Any = site_with(Tag, Author, Book)
     user = make_superuser()
     assert call(LIST, reader(user, first)) == call(LIST, reader(user, second))
+
+
+def test_the_schema_of_updates_requires_no_field() -> None:
+    request = reader(make_user("clerk", "testapp.view_book", "testapp.change_book"), site_with(Book))
+    schema = call(DESCRIBE, request, model="testapp.book", detail=True)["input_schema"]
+    assert "title" in schema["properties"]
+    assert "required" not in schema
