@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Unless one of these is overridden, the columns are the same for every caller and are computed once.
 COLUMN_HOOKS: Final = (*FIELD_HOOKS, "get_form", "get_list_display")
 COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fields")
+# Of these hooks, those that can only take a field from the form, which has no field that is not editable.
+FORM_COLUMN_HOOKS: Final = ("get_exclude", "get_form")
 # How the log names the hooks that decide what a page shows.
 PAGE: Final = "The change page"
 NOT_ADMITTED: Final = (
@@ -72,13 +74,28 @@ class AdminOptions(ExposureOptions):
         return (
             exposure.overrides(*COLUMN_HOOKS)
             or (not (admin.fields or admin.fieldsets) and exposure.overrides(*FORM_HOOKS))
-            or any(isinstance(getattr(type(admin), name, None), property) for name in COLUMN_OPTIONS)
+            or self._has_own_options
         )
+
+    @cached_property
+    def _has_own_options(self) -> bool:
+        admin = type(self.exposure.model_admin)
+        return any(isinstance(getattr(admin, name, None), property) for name in COLUMN_OPTIONS)
 
     @cached_property
     def has_own_pages(self) -> bool:
         hooks = ("get_fields", "get_readonly_fields", "get_form", "has_change_permission")
         return self.has_own_columns or not self._is_stock(*hooks, owner=AdminExposure)
+
+    def may_take(self, field: Any) -> bool:
+        """Return whether a hook of the exposure or of its ``ModelAdmin`` could take the field from some callers."""
+        exposure = self.exposure
+        if not self._is_stock("get_fields", owner=AdminExposure):
+            return super().may_take(field)
+        if exposure.fields is not None or not self.has_own_columns:
+            return False
+        others = [hook for hook in COLUMN_HOOKS if hook not in FORM_COLUMN_HOOKS]
+        return getattr(field, "editable", False) or self._has_own_options or exposure.overrides(*others)
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
         """Return the admin exposure's form fields that the pages of its ``ModelAdmin`` do not show to read."""
@@ -377,9 +394,11 @@ class AdminExposure(ModelExposure):
         """Return whether the admin exposure calls the ``ModelAdmin``'s own search, which looks into no hidden field."""
         if self.search_fields or not self.overrides("get_search_results"):
             return False
+        from ..orm.access import access_of
         from ..orm.search import is_hidden_path
 
-        return not any(is_hidden_path(self, name) for name in self.options.search_fields(request))
+        names, model = self.options.search_fields(request), access_of(request)[self]
+        return not any(is_hidden_path(self, name) or model.is_kept_from(name.lstrip("^=@")) for name in names)
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str

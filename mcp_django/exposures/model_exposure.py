@@ -115,6 +115,11 @@ class ExposureOptions:
         """Whether hooks of the model exposure decide which fields can be written."""
         return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
 
+    def may_take(self, field: Any) -> bool:
+        """Return whether code of the project could take the field from some callers, and so decide who reads it."""
+        is_declared = self.exposure.fields is None or field.name in self.fields
+        return is_declared and not self._is_stock("get_fields")
+
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
         """Return the fields that the model exposure's own form adds to those of the model: written, but not read."""
         exposure, form = self.exposure, self.exposure.form or self.exposure.model_admin.form

@@ -334,6 +334,29 @@ class ModelAccess:
         name = self.field_named(text)
         return resolve_column(self.exposure, name) if name is not None else None
 
+    def is_kept_from(self, path: str) -> bool:
+        """Return whether the field at the end of a path could be one that code of the project keeps from this caller.
+
+        They do not read it, and a hook decides who does. Names that are not those of fields end the path.
+        """
+        model = self
+        for name in path.split("__"):
+            options = model.exposure.options
+            opts = model.exposure.opts
+            field = opts.pk if name == "pk" else options.model_fields.get(name)
+            if field is None:
+                field = next((item for item in opts.concrete_fields if item.attname == name), None)
+            if field is None:
+                return False
+            if not field.auto_created and options.may_take(field) and model.field_named(name) is None:
+                return True
+            related = field.related_model if field.is_relation else None
+            there = self.request.mcp.site.exposures.get(related) if related is not None else None
+            if there is None:
+                return False
+            model = self.access[there]
+        return False
+
     # Relations
 
     def to_one(self, name: str) -> Any:

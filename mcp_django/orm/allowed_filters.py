@@ -80,6 +80,8 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
     if path.field.many_to_many and not is_joinable(path.field):
         return None
     if rest:
+        if model.is_kept_from(name):
+            return None
         guards = guards_on(model.access, exposure.model, path.column)
         if guards is not None and inner is not None:
             guards = guards_on(model.access, field.related_model, inner.column)
@@ -136,33 +138,56 @@ def _is_of_admin(model: ModelAccess, path: str) -> bool:
     column = resolve_column(model.exposure, root)
     if column is None or root in model.fields or not is_shown_by_admin(model, root):
         return _sees_path(model, path)
-    related = model.access.exposure_of(column.field.related_model)
-    return related is not None and _sees_path(model.access[related], rest)
+    related = followed(model, model, column.field.related_model)
+    return related is not None and _sees_path(related, rest)
+
+
+def followed(start: ModelAccess, model: ModelAccess, related: Any) -> ModelAccess | None:
+    """Return the access to a related model on a path that the admin of ``start`` declares; None if there is none.
+
+    Of a model that only the admin has, such as users, callers see in the admin what the path ends at, or which row it
+    is: they have to be able to view all of it there.
+    """
+    there = model.access.exposure_of(related)
+    if there is not None:
+        return model.access[there]
+    closed = start.exposure.options.closed_exposure(related) if related is not None else None
+    if closed is None or not (model.access[closed].is_there and model.access[closed].sees_every_row):
+        return None
+    return model.access[closed]
 
 
 def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
     """Return whether filters on a field that no page shows are allowed, as the admin's ``list_filter`` has it.
 
-    An exposure with ``fields`` of its own has already said what callers may know of a row.
+    An exposure with ``fields`` of its own has already said what callers may know of a row. A field that is hidden from
+    this caller alone stays hidden, and so does a field that the exposure of its own model hides.
     """
     exposure = model.exposure
     if exposure.fields is not None or name in exposure.exclude or is_withheld(name, exposure.model):
         return False
     column = resolve_column(exposure, name)
-    if column is None or not column.is_plain or column.field.model is not exposure.model:
+    if column is None or not column.is_plain or model.is_kept_from(name):
         return False
-    return column.kind != "many" or model.access.exposure_of(column.field.related_model) is not None
+    if column.kind == "many" and model.access.exposure_of(column.field.related_model) is None:
+        return False
+    owner = column.field.model
+    if owner is exposure.model:
+        return True
+    parent = model.access.request.mcp.site.exposures.get(owner)
+    return parent is None or name in model.access[parent].fields or is_shown_by_admin(model.access[parent], name)
 
 
-def _sees_path(model: ModelAccess, path: str) -> bool:
+def _sees_path(start: ModelAccess, path: str) -> bool:
     """Return whether filters on a path are allowed: the caller could follow it by reading one model after the other."""
     *hops, last = path.split("__")
+    model = start
     for name in hops:
         relation = _relation(model, name)
-        related = model.access.exposure_of(relation.related_model) if relation is not None else None
+        related = followed(start, model, relation.related_model) if relation is not None else None
         if related is None:
             return False
-        model = model.access[related]
+        model = related
     return model.field_named(last) is not None or is_shown_by_admin(model, last)
 
 

@@ -130,6 +130,10 @@ class FilterSetFilter(NamedFilter):
 
     def _filterset(self, queryset: QuerySet[Any], data: QueryDict | None) -> Any:
         made = self.filterset_class(data=data, queryset=queryset, request=self.request)
+        model = access_of(self.request)[self.exposure]
+        for key, item in list(made.filters.items()):
+            if model.is_kept_from(str(getattr(item, "field_name", None) or "")):
+                del made.filters[key]
         for field in made.form.fields.values():
             rows = getattr(field, "queryset", None)
             if rows is not None and rows.model in self.request.mcp.site.exposures:

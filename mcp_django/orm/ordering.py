@@ -19,7 +19,8 @@ from django.db.models.functions import Random
 
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
-from .access import MAX_NAME, access_of
+from ..schema.secrets import is_withheld
+from .access import MAX_NAME, ModelAccess, access_of
 from .columns import Column
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path
@@ -143,18 +144,23 @@ class DefaultOrder(NamedTuple):
 def default_order(request: MCPRequest, exposure: ModelExposure) -> DefaultOrder:
     """Return the default ordering of the exposure, without the entries of models that the caller may not view.
 
-    The project may sort by columns that callers do not see.
+    The project may sort by columns that nobody sees, but not by those that hold secrets, give rights, or are hidden
+    from this caller alone.
     """
+    model = access_of(request)[exposure]
     keys: list[OrderKey] = []
     leaves_out = False
     entries = [
         found for entry in exposure.get_ordering(request) for found in _own_keys(exposure.model, entry, MAX_HOPS)
     ]
     for place, entry in enumerate(entries):
+        names = [entry.path] if isinstance(entry, OrderKey) else names_in(entry)
+        if any(model.is_kept_from(name) or _is_secret(model, name) for name in names):
+            continue
         if not isinstance(entry, OrderKey):
             is_random = _is_random(entry)
             key = None if is_random else _computed_key(request, exposure, str(place), entry, declared=True)
-            leaves_out |= key is None and not any("__" in name for name in names_in(entry))
+            leaves_out |= key is None and not any("__" in name for name in names)
         elif "__" in entry.path:
             key = _guarded_key(request, exposure, entry)
         else:
@@ -167,6 +173,13 @@ def default_order(request: MCPRequest, exposure: ModelExposure) -> DefaultOrder:
 def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
     """Return the keys of :func:`default_order`."""
     return default_order(request, exposure).keys
+
+
+def _is_secret(model: ModelAccess, name: str) -> bool:
+    """Return whether an ordering by the name is one by a secret, or by a right, that the caller does not read."""
+    path = resolve_path(model.exposure.model, name)
+    is_held = path is not None and is_withheld(path.field.name, path.field.model)
+    return is_held and model.field_named(name) is None
 
 
 def names_in(entry: Any) -> list[str]:

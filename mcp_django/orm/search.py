@@ -13,7 +13,7 @@ from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import is_sensitive
 from .access import ModelAccess, access_of
-from .allowed_filters import is_shown_by_admin
+from .allowed_filters import followed, is_shown_by_admin
 from .conditions import check_patterns, is_part_of, keys_of
 from .fields import is_joinable, kind_of, resolve_path
 from .path import guards_on
@@ -56,8 +56,8 @@ def is_searched(model: ModelAccess, text: str) -> bool:
     It may also look into a column of the model itself that no page shows. For a model that is not exposed, but could be
     shown, the admin's declaration stands.
     """
-    exposure, access, site = model.exposure, model.access, model.request.mcp.site
-    if is_hidden_path(exposure, text):
+    exposure, site = model.exposure, model.request.mcp.site
+    if is_hidden_path(exposure, text) or model.is_kept_from(text.lstrip("^=@")):
         return False
     seen = model
     for name in text.lstrip("^=@").split("__"):
@@ -75,14 +75,15 @@ def is_searched(model: ModelAccess, text: str) -> bool:
         if field.is_relation and not is_joinable(field):
             return False
         related = field.related_model if field.is_relation else None
-        closed = exposure.options.closed_exposure(related) if related is not None else None
-        if closed is None and (related is None or related not in site.exposures):
-            return related is None or site.may_show(related)
-        there = access.exposure_of(related) if closed is None else closed
-        # A model that the admin has but that is exposed to nobody is searched for callers who may view all of it.
-        if there is None or (closed is not None and not (access[closed].is_there and access[closed].sees_every_row)):
+        if related is None:
+            return True
+        is_closed = exposure.options.closed_exposure(related) is not None
+        if not is_closed and related not in site.exposures:
+            return site.may_show(related)
+        there = followed(model, seen, related)
+        if there is None:
             return False
-        seen = access[there]
+        seen = there
     return True
 
 
@@ -118,11 +119,15 @@ def search_paths(
 ) -> tuple[QuerySet[Any], list[str]]:
     """Return the rows and their search fields, with columns that are NULL where a search field leads to hidden rows.
 
-    A path through a model that the caller may not view is left out, and so is one into another database.
+    A path through a model that the caller may not view is left out, and so are one into another database and a column
+    that is hidden from this caller.
     """
     found = []
+    exposure = request.mcp.site.exposures.get(queryset.model)
     for number, text in enumerate(fields):
         name = text.lstrip("^=@")
+        if exposure is not None and access_of(request)[exposure].is_kept_from(name):
+            continue
         guards = guards_on(access_of(request), queryset.model, name)
         if guards == ():
             found.append(text)
