@@ -50,12 +50,16 @@ MAX_PUBLISHERS: Final = 4096
 # Seconds that one operation of the layer may take; first and longest pause between attempts while it does not answer.
 OPERATION_TIMEOUT: Final = 5.0
 RETRY_FIRST: Final = 0.5
-RETRY_MOST: Final = 15.0
+RETRY_MOST: Final = 3.0
 # Seconds after the last message, and between heartbeats, after which the last number is sent again. A process receives
 # its own messages: after SILENCE seconds without any, it has lost its group membership, by a restart or by expiry.
 CONFIRM: Final = 1.0
 HEARTBEAT: Final = 30.0
 SILENCE: Final = 75.0
+# Seconds between the numbered messages that a process sends to its own channel, and seconds without any after which it
+# listens anew. Some layers connect again in silence after an outage: a missing echo shows that messages were lost.
+ECHO: Final = 1.0
+ECHO_SILENCE: Final = 10.0
 # Seconds that channels_redis lets the Redis server wait for a message. Its default of 5 equals redis-py's timeout, so a
 # quiet connection would be closed, and a message that arrives at that moment would be lost.
 SERVER_WAIT: Final = 2
@@ -220,7 +224,10 @@ class Bus:
         self._wake, self._closing = asyncio.Event(), asyncio.Event()
         # The last number received from each publisher; the operations of the layer that currently fail.
         self._last: OrderedDict[str, int] = OrderedDict()
-        self._heard_since = self._heard_at = 0.0
+        self._heard_since = 0.0
+        # When this process last heard itself, through the group and on its own channel; the last echo sent and heard.
+        self._heard_at = self._echo_at = 0.0
+        self._echo_sent = self._echo_heard = 0
         self._troubled: set[str] = set()
         self._channel: str | None = None
         self._sender: asyncio.Future[None] | None = None
@@ -384,14 +391,25 @@ class Bus:
         while True:
             if await self._attempt("listen", self._join()):
                 delay = RETRY_FIRST
+                echoes = asyncio.ensure_future(self._send_echoes())
                 try:
                     while True:
                         await self._hear()
                 except Exception as error:
                     self._failed("listen", error)
+                finally:
+                    echoes.cancel()
                 self._heard.clear()
             await asyncio.sleep(delay)
             delay = min(delay * 2, RETRY_MOST)
+
+    async def _send_echoes(self) -> None:
+        """Send the bus's numbered echoes to this process's own channel until cancelled."""
+        while True:
+            await asyncio.sleep(ECHO)
+            self._echo_sent += 1
+            body = orjson.dumps({"from": self.id, "echo": self._echo_sent}).decode()
+            await self._attempt("echo", self._layer.send(self._channel, {"type": MESSAGE_TYPE, "body": body}))
 
     async def _join(self) -> None:
         if self._channel is not None:
@@ -399,7 +417,8 @@ class Bus:
         self._channel = await self._layer.new_channel()
         await self._layer.group_add(self._group, self._channel)
         self._last.clear()
-        self._heard_since = self._heard_at = asyncio.get_running_loop().time()
+        self._heard_since = self._heard_at = self._echo_at = asyncio.get_running_loop().time()
+        self._echo_heard = self._echo_sent
         # Resync first, so that a subscriber that waits for _heard does not get a late RESYNC.
         self._resync()
         self._heard.set()
@@ -407,18 +426,20 @@ class Bus:
     async def _hear(self) -> None:
         """Receive the bus's next message from the channel layer and deliver its events to subscribers."""
         try:
-            async with asyncio.timeout_at(self._heard_at + SILENCE) as silence:
+            async with asyncio.timeout_at(min(self._heard_at + SILENCE, self._echo_at + ECHO_SILENCE)) as silence:
                 message = await self._layer.receive(self._channel)
         except Exception as error:
             # The Redis client's own timeout on a quiet connection, whose class also has this name, is not a failure.
             if type(error).__name__ != "TimeoutError" or silence.expired():
                 raise
             return
-        self._heard_at = asyncio.get_running_loop().time()
         try:
             body = orjson.loads(message["body"])
+            if body["from"] == self.id:
+                self._hear_itself(body)
+                return
             publisher, number, since, events = (body[name] for name in ("from", "number", "since", "events"))
-            if publisher == self.id or not self._is_new(publisher, number, since, bool(events)):
+            if not self._is_new(publisher, number, since, bool(events)):
                 return
             for topic, payload in events:
                 if topic in (CHANGES, LISTS):
@@ -426,6 +447,21 @@ class Bus:
                 self._deliver(topic, payload)
         except (KeyError, TypeError, ValueError):
             logger.warning("A message in the group %s is not from this app", self._group)
+
+    def _hear_itself(self, body: dict[str, Any]) -> None:
+        """Note that a message of this process came back through the channel layer, and resync if one before it did not.
+
+        Only messages of its own show that a process still belongs to the group: others can be heard again after an
+        outage, of which the layer says nothing.
+        """
+        now = asyncio.get_running_loop().time()
+        if "echo" not in body:
+            self._heard_at = now
+            return
+        self._echo_at = now
+        last, self._echo_heard = self._echo_heard, body["echo"]
+        if self._echo_heard > last + 1:
+            self._resync()
 
     def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
         """Return whether a bus message of another process is new, and resync if a number before it is missing.

@@ -325,6 +325,34 @@ async def test_202_who_does_not_hear_their_own_heartbeat_joins_anew(server, monk
     await server.wait(lambda: b.joins.count(True) > 1 and b.resyncs)
 
 
+async def test_an_echo_that_is_missing_makes_a_process_look_again_although_others_are_heard(server, monkeypatch):
+    monkeypatch.setattr(bus_module, "ECHO", 0.01)
+    a, b = await server.start(), await server.start()
+    send, lost = b.layer.send, []
+
+    async def lose_one(channel, message):
+        if lost:
+            await send(channel, message)
+        lost.append(message)
+
+    b.layer.send = lose_one
+    await server.wait(lambda: b.resyncs)
+    await server.wait(lambda: len(lost) > 4)
+    assert (b.joins, b.resyncs, a.resyncs) == ([True], 1, 0)
+
+
+async def test_who_hears_others_but_no_echo_joins_anew(server, monkeypatch):
+    monkeypatch.setattr(bus_module, "ECHO_SILENCE", 0.1)
+    a, b = await server.start(), await server.start()
+
+    async def nowhere(channel, message):
+        pass
+
+    b.layer.send = nowhere
+    await server.wait(lambda: b.joins.count(True) > 1 and b.resyncs)
+    assert [body for body in server.sent if body["from"] == a.id]
+
+
 async def test_closing_sends_what_waits_and_leaves(server):
     a, b = await server.start(), await server.start()
     a.publish("t", 1)
