@@ -316,10 +316,8 @@ class MCPRequest(HttpRequest):
 
     def forget_session(self) -> None:
         """Forget what a call has left in its session and messages: the next call of the same request has its own."""
-        state = vars(self)
-        for name in ("session", "_messages"):
-            if name in state:
-                del state[name]
+        for name in SESSION.intersection(vars(self)):
+            del vars(self)[name]
 
 
 # ``resource`` of calls without HTTP, instead of the endpoint's URL: no token or cursor of another transport matches it.
@@ -328,6 +326,8 @@ RESOURCE: Final = "stdio:"
 DROPPED = frozenset({"cookie", "cookie2"})
 # Attributes from Django or its middleware that grant authority or belong to the original request only.
 WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
+# Attributes of a request that belong to one call of it.
+SESSION = frozenset({"session", "_messages"})
 # Attributes that ASGIRequest adds to HttpRequest.
 ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 

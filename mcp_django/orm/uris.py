@@ -60,7 +60,9 @@ class Address:
 
 
 def _model_uri(exposure: "ModelExposure") -> str:
-    return f"{SCHEME}{exposure.opts.app_label}/{exposure.opts.model_name}"
+    path = f"{exposure.opts.app_label}/{exposure.opts.model_name}"
+    # A URI has only ASCII characters (RFC 3986, section 2). Most names need no escapes.
+    return SCHEME + (path if path.isascii() else percent_encode(path, safe="/"))
 
 
 def row_uri(exposure: "ModelExposure", pk: Any) -> str:
@@ -103,7 +105,7 @@ def parse_uri(uri: Any) -> Address:
     if len(parts) not in (3, 4) or mark or "#" in uri:
         raise NotFound
     app_label, model_name, pk, *rest = parts
-    label = f"{app_label}.{model_name}"
+    label = f"{_name(app_label)}.{_name(model_name)}"
     if pk == SCHEMA and not rest:
         return Address(label, is_schema=True)
     try:
@@ -115,6 +117,19 @@ def parse_uri(uri: Any) -> Address:
     if [_key_part(address.pk or ""), *map(percent_encode, filter(None, [address.field_name]))] != parts:
         raise NotFound
     return address
+
+
+def _name(part: str) -> str:
+    """Read an app label or model name. Names with other letters than ASCII may come as they are, or escaped."""
+    if "%" not in part:
+        return part
+    try:
+        name = percent_decode(part)
+    except ValueError:
+        raise NotFound from None
+    if percent_encode(name) != ESCAPE.sub(lambda found: found[0].upper(), part):
+        raise NotFound
+    return name
 
 
 def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:

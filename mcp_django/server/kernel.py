@@ -21,7 +21,7 @@ from ..context.admin_page_and_language import activate_language, own_locale, own
 from ..context.call_middleware import through, through_async
 from ..context.confirmation import open_state, seal_state
 from ..context.questions import Answers, Question, untangled
-from ..context.request import MCPRequest
+from ..context.request import SESSION, MCPRequest
 from ..context.tool_results import error_result
 from ..exceptions import (
     CallRefused,
@@ -195,7 +195,8 @@ class Kernel:
                 with counted(record), own_place(request):
                     return self._answer(work)
             finally:
-                request.forget_session()
+                if not SESSION.isdisjoint(vars(request)):
+                    request.forget_session()
 
     def _answer(self, work: Callable[[], Any]) -> Outcome:
         try:

@@ -1,6 +1,7 @@
 """A project whose middleware puts a role on the user and the request, and whose admin reads the session."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -25,12 +26,12 @@ from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.runtime import failing_hooks
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
-from tests.roles_project.crm.models import Account, Deal, Invoice, Note, Team, Visit
+from tests.roles_project.crm.models import Account, Deal, Invoice, Note, Straße, Team, Visit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROLES, DEPARTMENT = django_settings.ROLES, django_settings.DEPARTMENT
 BREAKING = "tests.roles_project.crm.middleware.Breaking"
-LABELS = ["crm.deal", "crm.invoice", "crm.note", "crm.team", "crm.visit"]
+LABELS = ["crm.deal", "crm.invoice", "crm.note", "crm.straße", "crm.team", "crm.visit"]
 ROADS = ["fast", "plain"]
 
 
@@ -44,6 +45,7 @@ def ada():
         Note.objects.create(deal=deal, text="A note")
         Invoice.objects.create(deal=deal, amount="10.00", cost="4.00")
         Visit.objects.create(deal=deal)
+        Straße.objects.create(name=f"{team} Road")
     return Account.objects.create_superuser("ada", "ada@example.com", home=teams[0])
 
 
@@ -147,11 +149,12 @@ def test_the_cookie_of_a_browser_gives_nothing_to_a_call(remedied, ada):
 @pytest.mark.parametrize("label", LABELS)
 def test_every_other_way_to_a_model_answers_too(remedied, ada, label):
     client = MCPClient(ada)
-    place = f"django://{label.replace('.', '/')}"
+    place = quote(f"django://{label.replace('.', '/')}", safe=":/")
     [uri] = {item["uri"] for item in client.request("resources/list")["resources"] if item["uri"] == place}
     rows = json.loads(client.request("resources/read", uri=uri)["contents"][0]["text"])["rows"]
     for path in ("schema", str(rows[0][0])):
         assert client.request("resources/read", uri=f"{place}/{path}")["contents"]
+    assert client.call("get_record", model=label, pk=rows[0][0]).structured["uri"] == f"{place}/{rows[0][0]}"
     assert not client.call("aggregate_records", model=label).is_error
     reference = {"type": "ref/resource", "uri": "django://{app_label}/{model_name}/{pk}"}
     app, model = label.split(".")

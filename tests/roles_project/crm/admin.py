@@ -1,8 +1,8 @@
 from django.contrib import admin, messages
 
-from .models import Deal, Invoice, Note, Team, Visit
+from .models import Deal, Invoice, Note, Straße, Team, Visit
 
-admin.site.register(Team)
+admin.site.register([Team, Straße])
 
 
 @admin.register(Deal)

@@ -44,3 +44,9 @@ class Visit(models.Model):
 
     deal = models.ForeignKey(Deal, models.CASCADE)
     seen = models.IntegerField(default=0)
+
+
+class Straße(models.Model):
+    """A model whose name has a letter that URIs escape."""
+
+    name = models.CharField(max_length=50)

@@ -72,6 +72,9 @@ def test_models_pages_files_and_schemas_have_their_forms() -> None:
         "django://testapp/shelf/a+b",
         "django://testapp/shelf/s%63hema",
         "django://testapp/shelf/%2E%2E",
+        "django://test%61pp/book/1",
+        "django://testapp/%ff/1",
+        "django://testapp/b%2Fook/1/x/y",
         "",
         None,
         5,
@@ -81,6 +84,12 @@ def test_models_pages_files_and_schemas_have_their_forms() -> None:
 def test_rows_162_161_another_uri_is_not_found(uri: Any) -> None:
     with pytest.raises(NotFound):
         parse_uri(uri)
+
+
+@pytest.mark.parametrize("name", ["stra%C3%9Fe", "stra%c3%9fe", "straße"])
+def test_a_name_with_other_letters_is_found_escaped_and_as_it_is(name: str) -> None:
+    assert parse_uri(f"django://shop/{name}/1").label == "shop.straße"
+    assert parse_uri(f"django://shop/{name}/schema").label == "shop.straße"
 
 
 @pytest.mark.parametrize("part", ["/", "%", "%25", "?", "&cursor=", "{", "a/"])
