@@ -45,6 +45,8 @@ from .uploaded_files import file_entries
 
 # Maximum number of choices made of rows that a caller sees.
 MAX_ROW_CHOICES: Final = 200
+# Maximum number of choices in one text.
+MAX_NAMED: Final = 30
 FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
 # Django's ContentType: callers can name the model, because nobody knows the key of its row.
@@ -96,9 +98,10 @@ class FilledForm:
         if isinstance(value, list) and isinstance(item, forms.CharField) and not isinstance(item, forms.JSONField):
             value = _listed(owner, value)
         elif isinstance(item, forms.MultiValueField) and isinstance(owner, models.DecimalField) and _is_number(value):
-            # The caller gives only an amount: keep its currency.
+            # The caller gives only an amount: its currency is the one that the page shows.
             _amount, *rest = item.widget.decompress(initial)
-            value = [value, *map(str, rest)]
+            shown = zip(item.widget.widgets[1:], rest, strict=False)
+            value = [value, *(_shown_part(widget, part) for widget, part in shown)]
         given = incoming(self.request, item, value)
         if getattr(self.draft, "instance", None) and (unseen := self._unseen(item, initial)):
             given = [*(given or ()), *unseen]
@@ -183,6 +186,13 @@ def _validated(item: forms.Field, moment: datetime) -> datetime:
     item.validate(moment)
     item.run_validators(moment)
     return moment
+
+
+def _shown_part(widget: forms.Widget, part: Any) -> str:
+    """Return what a part of a form field's widget shows, such as a currency: without a value, its first choice."""
+    if part not in (None, ""):
+        return str(part)
+    return next((value for _, value in first_choice(widget, "")), "")
 
 
 def _listed(owner: Any, value: list[Any]) -> Any:
@@ -276,6 +286,8 @@ def _chosen(field: Any, value: Any) -> Any:
     """Return the choices with which a form field is filled in, each given by its value or its label."""
     many = isinstance(field, forms.MultipleChoiceField)
     value = json_or_text(value) if many else value
+    if many and isinstance(value, str):
+        value = _choices_in(list(flat_choices(field.choices)), value) or value
     if many is not isinstance(value, list) or isinstance(value, dict):
         raise ValidationError("Give a list of values." if many else "Give one value, not a list or an object.")
     offered = list(flat_choices(field.choices))
@@ -285,6 +297,25 @@ def _chosen(field: Any, value: Any) -> Any:
         meant = item if str(item) in stored else choice_of(offered, item)
         chosen.append(item if meant is None else meant)
     return chosen if many else chosen[0]
+
+
+def _choices_in(offered: Sequence[tuple[Any, Any]], text: str) -> list[Any]:
+    """Return the choices that a form field's value names in one text, as results show them: "Belgium, France". A label
+    can have commas of its own, so the longest that fits is taken. Return none if any part is no choice."""
+    known = {str(label).lower(): value for value, label in offered} | {
+        str(value).lower(): value for value, _ in offered
+    }
+    parts, chosen, start = text.lower().split(","), list[Any](), 0
+    if len(parts) > MAX_NAMED:
+        return []
+    while start < len(parts):
+        ends = range(len(parts), start, -1)
+        end = next((end for end in ends if ",".join(parts[start:end]).strip() in known), None)
+        if end is None:
+            return []
+        chosen.append(known[",".join(parts[start:end]).strip()])
+        start = end
+    return chosen
 
 
 def _check_items(field: Any, value: Any) -> None:

@@ -117,7 +117,8 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
 def raised_text(error: BaseException) -> str:
     """Return what a trigger or a function of the database says by ``RAISE`` or ``SIGNAL``, "" for any other error."""
     cause = error.__cause__
-    diagnosis, text = getattr(cause, "diag", None), ""
+    diagnosis: Any = getattr(cause, "diag", None)
+    text = ""
     if getattr(diagnosis, "source_function", None) == "exec_stmt_raise":
         text = diagnosis.message_primary
     elif getattr(cause, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
@@ -130,8 +131,9 @@ def raised_text(error: BaseException) -> str:
 def _remove_half_file(error: OSError) -> None:
     """Remove what Django's storage has written of a file before the disk was full: the storage leaves it there, and
     only its own frame knows the name that it has chosen."""
+    storage: Any = FileSystemStorage
     for frame, _line in walk_tb(error.__traceback__):
-        if frame.f_code is FileSystemStorage._save.__code__ and "full_path" in frame.f_locals:
+        if frame.f_code is storage._save.__code__ and "full_path" in frame.f_locals:
             with suppress(OSError):
                 os.remove(frame.f_locals["full_path"])
 

@@ -545,6 +545,17 @@ def test_an_amount_has_its_currency_and_a_number_alone_keeps_it():
     assert update("shelf.loan", loan.pk, fee="8")["fee"] == ["8.00", "USD"]
 
 
+def test_an_amount_alone_takes_the_currency_that_the_page_shows(monkeypatch):
+    field = Loan._meta.get_field("fee")
+    monkeypatch.setattr(field, "default_currency", None)
+    novel = Novel.objects.first()
+    created = MCPClient(User.objects.get(username="root")).call(
+        "create_record", model="shelf.loan", values={"novel": novel.pk, "fee": 5}
+    )
+    first, _label = field.currency_choices[0]
+    assert created.structured["fields"]["fee"] == ["5.00", first]
+
+
 def test_the_source_of_a_marked_up_text_is_shown_and_written():
     loan = Loan.objects.first()
     assert update("shelf.loan", loan.pk, remark="keep dry")["remark"] == "keep dry"

@@ -25,6 +25,26 @@ def entries(field, value):
     return field_entries(REQUEST, field, "f", value)
 
 
+COUNTRIES = [("BE", "Belgium"), ("FR", "France"), ("CD", "Congo, Republic of"), ("CG", "Congo")]
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("Belgium, France", ["BE", "FR"]),
+        ("BE,fr", ["BE", "FR"]),
+        ("Congo, Republic of, Congo, France", ["CD", "CG", "FR"]),
+        ("Belgium", ["BE"]),
+    ],
+)
+def test_several_choices_are_sent_back_as_results_show_them(text, codes):
+    field = forms.MultipleChoiceField(choices=COUNTRIES)
+    assert entries(field, text) == [("f", code) for code in codes]
+    for wrong in ("Belgium, Atlantis", "Belgium,", ",", "Belgium France"):
+        with pytest.raises(ValidationError):
+            entries(field, wrong)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
