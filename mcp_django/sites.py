@@ -444,6 +444,10 @@ class MCPSite:
         """Return whether the site has a tool of this name, for any caller."""
         return self._declared_tool(name) is not None or self._action_tools.is_declared(name)
 
+    def is_generic(self, name: str) -> bool:
+        """Return whether a generic tool that every site has is called by this name, whoever can use it."""
+        return name in self._own_tools
+
     def _declared_tool(self, name: str) -> Tool | None:
         return self._own_tools.get(name) or self._tools.get(name) or self._extra_tools.get(name)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
+from django.core.exceptions import SuspiciousOperation
 from django.core.files.uploadedfile import UploadedFile
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
@@ -19,6 +20,9 @@ from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import without_new_secrets
 from .html_forms import Pair
+
+# What stands for a message whose markup cannot be removed.
+UNREADABLE: Final = "(This message is not shown: it has too much markup.)"
 
 
 def as_query(entries: Iterable[Pair]) -> QueryDict:
@@ -76,12 +80,20 @@ def said(request: Any) -> list[dict[str, str]]:
     for message in request._messages:
         text = str(message.message)
         if isinstance(message.message, SafeString):
-            text = unescape(strip_tags(text))
+            text = _without_markup(text)
         # A secret that is shown only once is meant for a person in the admin.
         text = without_new_secrets(text)
         # Use Django's names of the levels: projects rename them for their style sheets (MESSAGE_TAGS).
         messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
     return messages
+
+
+def _without_markup(html: str) -> str:
+    try:
+        return unescape(strip_tags(html))
+    except SuspiciousOperation:
+        # Django gives up on markup that takes it too long. A message must not undo what was done.
+        return UNREADABLE
 
 
 # Attributes of the caller's request that are not copied: how it arrived, and what could grant authority.

@@ -210,7 +210,7 @@ def test_H152_the_read_only_switch_beats_every_permission():
         client = MCPClient(make_superuser())
         assert all(tool["annotations"]["readOnlyHint"] for tool in client.tools())
         response = client.send("tools/call", {"name": "create_record", "arguments": {"model": "testapp.tag"}})
-        assert response.json()["error"]["message"] == "Unknown tool: create_record"
+        assert response.json()["error"]["message"] == "Unknown tool: create_record. You can only read here."
 
 
 def test_actions_are_tools_within_the_budget_and_reached_by_run_action_beyond_it():

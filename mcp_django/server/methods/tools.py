@@ -1,5 +1,6 @@
 """Handlers of the methods ``tools/list`` and ``tools/call``."""
 
+import re
 from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ from .handler_interface import Later, log_failure
 
 # Minimum similarity, from 0 to 1, of the tools suggested for an unknown name, and maximum characters compared.
 NEAR: Final = 0.85
+# Minimum similarity of tools that are only listed, and how many are.
+FAR: Final = 0.6
+MOST: Final = 3
 MAX_TOLD: Final = 100
 
 
@@ -88,13 +92,23 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
     In every revision, an unknown tool is a protocol error (server/tools, Error Handling); most clients show its message
     to the model. ``data.next`` is the intended call, if exactly one tool is similar.
     """
-    known = {tool.name: None for tool in request.mcp.site.get_tools(request)}
+    tools = request.mcp.site.get_tools(request)
+    known = {tool.name: None for tool in tools}
     # Some models prefix the server's name, as their client shows it.
     plain = name[:MAX_TOLD].rpartition("__")[2]
     same = [tool for tool in known if singular(tool) == singular(plain)]
     same = same or [tool for tool in known if tool.startswith(f"{plain.lower()}_")]
-    near = same or get_close_matches(plain.lower().replace("-", "_"), known, n=3, cutoff=NEAR)
-    meant = f". Did you mean {' or '.join(near)}?" if near else ""
+    spelt = plain.lower().replace("-", "_")
+    near = same or get_close_matches(spelt, known, n=3, cutoff=NEAR)
+    if near:
+        meant = f". Did you mean {' or '.join(near)}?"
+    elif request.mcp.site.is_generic(plain) and all(tool.read_only for tool in tools):
+        meant = ". You can only read here."
+    else:
+        verb = spelt.partition("_")[0]
+        told = [tool.name for tool in tools if verb in re.findall(r"\w+", tool.description.lower())]
+        nearest = list(dict.fromkeys([*told, *get_close_matches(spelt, known, n=MOST, cutoff=FAR)]))[:MOST]
+        meant = f". The nearest are {', '.join(nearest)}." if nearest else ""
     call = {"tool": near[0], "arguments": arguments or {}} if len(near) == 1 else None
     is_short = call is not None and len(encode(call)) <= MAX_PROPOSAL
     return InvalidParams(f"Unknown tool: {name[:64]}{meant}", data={"next": call} if is_short else None)

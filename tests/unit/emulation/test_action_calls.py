@@ -17,10 +17,12 @@ from django.template import engines
 from django.template.response import TemplateResponse
 from django.urls import include, path
 from django.utils.html import format_html
+from django.utils.safestring import mark_safe
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.context.confirmation import CHANGED, REFUSED
 from mcp_django.context.questions import Answers
+from mcp_django.emulation.page_requests import UNREADABLE
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.protocol.errors import InvalidParams
@@ -67,6 +69,7 @@ class AuthorAdmin(admin.ModelAdmin):
         *["shout", "whisper", "fail_at_seven", "refuse", "forbid", "rename", "clear", "ask_raw", "wizard", "elsewhere"],
         *["report", "destroy", "reports", "loud_progress", "own_transactions", "change_page"],
         *["step_by_step", "complain", "half_well", "to_first", "listed", "rename_plain", "destroy_plainly"],
+        "adorn",
     ]
     seen: Any = None
 
@@ -157,6 +160,10 @@ class AuthorAdmin(admin.ModelAdmin):
         queryset.delete()
 
     destroy.mcp_destructive = True  # type: ignore[attr-defined]
+
+    def adorn(self, request, queryset):
+        queryset.update(name="adorned")
+        self.message_user(request, mark_safe("<a" * 3000))
 
     def destroy_plainly(self, request, queryset) -> None:
         queryset.delete()
@@ -255,6 +262,12 @@ def test_an_action_runs_at_once_and_its_messages_come_back(root):
         "rows": 1,
         "messages": [{"level": "success", "text": "Shouted."}, {"level": "warning", "text": "<b> & more"}],
     }
+
+
+def test_a_message_of_too_much_markup_undoes_nothing(root):
+    result = run(root, "adorn", authors())
+    assert result["messages"] == [{"level": "info", "text": UNREADABLE}]
+    assert names() == ["adorned", "adorned"]
 
 
 def test_keys_may_be_text_and_may_be_repeated(root):

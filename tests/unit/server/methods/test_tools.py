@@ -55,6 +55,22 @@ def test_a_call_gives_a_result_that_validates_in_every_revision(version, tools):
     assert ("structuredContent" in result) == (version >= "2025-06-18")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("update_record", "Unknown tool: update_record. You can only read here."),
+        ("run_action", "Unknown tool: run_action. You can only read here."),
+        ("count_records", "Unknown tool: count_records. The nearest are aggregate_records, "),
+    ],
+)
+def test_who_calls_a_tool_that_is_not_there_learns_of_those_that_are(name, told):
+    client = MCPClient(make_user("viewer", "testapp.view_author"))
+    with pytest.raises(MCPError) as error:
+        client.call(name)
+    assert told in str(error.value)
+    assert "update_record" not in str(error.value).partition("nearest")[2]
+
+
 def test_an_unknown_tool_and_a_hidden_one_are_answered_alike():
     client = MCPClient(make_user("viewer", "testapp.view_author"))
     answers = []
