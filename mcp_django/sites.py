@@ -427,8 +427,8 @@ class MCPSite:
         # Clients cannot hold a list over the budget; run_action runs the same actions. Other models are not asked then.
         actions: list[ActionTool] = []
         for model in access.each_model():
-            if offered := self._action_tools.of_caller([model]):
-                actions += self._admitted(request, offered)
+            if model.actions:
+                actions += self._admitted(request, self._action_tools.of_caller([model]))
                 if len(found) + len(actions) > settings.TOOL_BUDGET:
                     return found
         return [*found, *self._action_tools.listed(actions)]

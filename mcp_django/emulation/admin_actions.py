@@ -240,7 +240,8 @@ class ActionCall:
         self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
         # Nobody has named the rows that a query picks: show them first.
         self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
-        if self.form and not action.has_form:
+        takes_form = action.has_form or action.only_looks or self.confirm_token is not None
+        if self.form and not takes_form:
             raise ToolError(f"{action.name} has no form. Nothing was changed. Leave form out.")
         try:
             return self._run()

@@ -92,7 +92,8 @@ def _filter(model: ModelAccess, name: str, declared: Mapping[str, Sequence[str]]
     if declared is not None and isinstance(declared, Mapping):
         lookups = declared_lookups(path, declared[name])
     if not path.nullable and not is_file_field(path.field):
-        lookups = tuple(lookup for lookup in lookups if lookup != "isnull")
+        others = [lookup for lookup in lookups if lookup != "isnull"]
+        lookups = tuple(others)
     return Allowed(path, lookups) if lookups else None
 
 

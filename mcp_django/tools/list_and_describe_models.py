@@ -263,6 +263,7 @@ class Examples:
 
     def __init__(self, access: ModelAccess) -> None:
         self.access, self.request, self.exposure = access, access.request, access.exposure
+        self._known_columns: dict[ModelExposure, list[Column]] = {}
 
     def calls(self) -> list[dict[str, Any]]:
         """Return the examples in ``describe_model``: the calls for a filtered page and an aggregate."""
@@ -318,12 +319,14 @@ class Examples:
 
     def _columns(self, exposure: ModelExposure) -> list[Column]:
         """Return the columns for example calls of ``describe_model``: those with a database type of Django's own."""
-        columns = columns_of(exposure, access_of(self.request)[exposure].fields)
-        return [
-            column
-            for column in columns
-            if column.is_countable() and type(column.field).db_type.__module__.startswith("django.")
-        ]
+        if exposure not in self._known_columns:
+            columns = columns_of(exposure, access_of(self.request)[exposure].fields)
+            self._known_columns[exposure] = [
+                column
+                for column in columns
+                if column.is_countable() and type(column.field).db_type.__module__.startswith("django.")
+            ]
+        return self._known_columns[exposure]
 
     def _through_relations(self) -> Iterator[dict[str, Any]]:
         links = access_of(self.request)[self.exposure].links
@@ -341,6 +344,8 @@ class Examples:
         """Yield filters for the examples in ``describe_model``, the most telling first."""
         columns = [column for column in self._columns(exposure) if column.kind == "field"]
         for column in columns:
+            if not column.field.choices:
+                continue
             stored = [value for value, _ in choices_of(column.field) if value and isinstance(value, str | int)]
             if stored and not holds_many(column.field):
                 yield {column.name: stored[-1]}

@@ -1,20 +1,23 @@
 """The overview of a model in few words: what an AI model needs to query and write its records."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from django.db.models import Model
-from django.forms import ModelChoiceField
+from django.forms import BaseModelForm, ModelChoiceField
+from django.forms.models import apply_limit_choices_to_to_formfield
 
 from ..conf import settings
 from ..context.request import MCPRequest
+from ..emulation.admin_exposure import AdminExposure
 from ..emulation.form_filling import writable_names
 from ..emulation.html_forms import first_choice
 from ..emulation.inline_rows import Inline, PageInlines
 from ..emulation.saving import RowPage
+from ..exposures.model_exposure import FORM_HOOKS
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.allowed_filters import filters_of
 from ..orm.columns import Column
@@ -93,6 +96,26 @@ class Writing:
         # A browser posts the first option of a select that has no blank one.
         looks_up = isinstance(field, ModelChoiceField)
         return looks_up or not any(value for _, value in first_choice(field.widget, name))
+
+
+def _unbound(form_class: Any, row: Model | None) -> Any:
+    """Return an unbound form for the model overview, which only reads it.
+
+    A form copies all of its fields, which is most of the work for a wide model. Only those that a form changes itself,
+    choices of rows, are copied here, unless the project has its own ``__init__``.
+    """
+    if form_class.__init__ is not BaseModelForm.__init__:
+        return form_class(instance=row)
+    form = form_class.__new__(form_class)
+    form.base_fields = {}
+    form.__init__(instance=row)
+    del form.base_fields
+    for name, field in form_class.base_fields.items():
+        form.fields[name] = field
+        if isinstance(field, ModelChoiceField):
+            form.fields[name] = deepcopy(field)
+            apply_limit_choices_to_to_formfield(form.fields[name])
+    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +218,8 @@ class Overview:
             return None, None
         exposure, (may_add, may_change) = self.exposure, map(self.access.may, ("add", "change"))
         add = call_hook(exposure.label, "The add page", self._form, None, default=None) if may_add else None
+        if add is not None and may_change and self._is_one_page(add.form):
+            return add, add
         added = {*add.names} if add is not None else set()
         best: Writing | None = None
         for number, row in enumerate(self.access.sample_rows() if may_change else ()):
@@ -205,11 +230,22 @@ class Overview:
                 break
         return add, best
 
+    def _is_one_page(self, form: Any) -> bool:
+        """Return whether the add page and the change page have the same form, because all of their hooks are Django's.
+
+        ``form`` is that of the add page.
+        """
+        exposure = self.exposure
+        if not isinstance(exposure, AdminExposure) or exposure.options.has_own_pages:
+            return False
+        is_stock = type(form).__init__ is BaseModelForm.__init__ and not exposure.overrides(*FORM_HOOKS)
+        return is_stock and not exposure.model_admin.list_editable
+
     def _form(self, row: Model | None) -> Writing:
         request, exposure = self.request, self.exposure
         # With change=True, the admin's form has no fields if the caller cannot change this row: others may allow it.
         change, page = row is not None and self.access.may_row("change", row), RowPage(request, exposure, row)
-        form: Any = exposure.get_form(request, row, change=change)(instance=row)
+        form = _unbound(exposure.get_form(request, row, change=change), row)
         if row is not None:
             # Only the admin's list edits these fields, so a page never requires them.
             for name, field in page.listed_fields(form).items():

@@ -67,8 +67,8 @@ admin_site = admin.AdminSite(name="admin")
 admin_site.register(Author, AuthorAdmin)
 admin_site.register(Book, search_fields=["title"])
 own = MCPSite("own", admin_site=admin_site)
-own.add_tool(work)
-own.add_tool(pick)
+own.add_tool(work, destructive=False)
+own.add_tool(pick, destructive=False)
 urlpatterns = [path("mcp", own.urls), path("", include("mcp_django.oauth.urls"))]
 
 

@@ -14,12 +14,18 @@ from typing import Any
 
 import pytest
 from channels.db import database_sync_to_async
+from django.apps import apps
 from django.contrib import admin
+from django.db import models
 
-from tests.factories import make_book
+from mcp_django import MCPSite
+from mcp_django.tools.list_and_describe_models import DescribeModel
+from tests.factories import make_book, make_superuser
 from tests.session_client import SessionClient
 from tests.testapp.admin import AuthorAdmin
 from tests.testapp.models import Book
+from tests.tool_calls import call as call_tool
+from tests.tool_calls import request_of
 from tests.watched_calls import (  # noqa: F401
     call,
     client,
@@ -39,6 +45,7 @@ BOUNDS = {
     "an update": 5_230,
     "an update with 200 standing inline rows": 7_190,
 }
+SCOPES = frozenset({"mcp:read", "mcp:write"})
 # Calls of which the shortest counts: event loops that wait look at the clock now and then.
 ROUNDS = 12
 
@@ -116,3 +123,74 @@ async def test_calls_of_python_functions(client: SessionClient, inlines: list[An
     name = "an update with 200 standing inline rows"
     made = await work(update)
     assert made <= BOUNDS[name], (name, made)
+
+
+# What grows with the models of a project, and with the columns of a model
+
+
+def made(name: str, /, **fields: Any) -> Any:
+    """Make a model that has no table."""
+    meta = type("Meta", (), {"app_label": "work", "managed": False})
+    return type(name, (models.Model,), {"__module__": __name__, "Meta": meta, **fields})
+
+
+class ActingAdmin(admin.ModelAdmin):
+    actions = ["go"]
+
+    def go(self, request: Any, queryset: Any) -> None:
+        pass
+
+
+def calls_of(act: Callable[[], Any]) -> int:
+    """Return the calls of Python functions that something makes in this thread, once it has been done."""
+    counted: Counter[str] = Counter()
+    act()
+    act()
+    sys.setprofile(lambda frame, event, argument: counted.update([event]))
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+
+    return counted["call"]
+
+
+@pytest.fixture
+def few_models() -> Iterator[None]:
+    """Forget the models that a test makes."""
+    known = dict(apps.all_models)
+    yield
+    for label in apps.all_models.keys() - known.keys():
+        del apps.all_models[label]
+    apps.clear_cache()
+
+
+@pytest.mark.django_db
+def test_a_list_of_tools_over_its_budget_does_not_grow_with_the_models(few_models: None) -> None:
+    admin_site = admin.AdminSite(name="admin")
+    for number in range(250):
+        admin_site.register(made(f"Many{number}", name=models.CharField(max_length=9)), ActingAdmin)
+    own, root = MCPSite("own", admin_site=admin_site), make_superuser()
+    listed: list[Any] = []
+
+    def act() -> None:
+        listed[:] = own.get_tools(request_of(root, own, scopes=SCOPES))
+
+    assert calls_of(act) <= 3_600
+    assert "run_action" in [tool.name for tool in listed]
+    assert len(listed) < 20
+
+
+@pytest.mark.django_db
+def test_the_description_of_a_wide_model(few_models: None) -> None:
+    admin_site = admin.AdminSite(name="admin")
+    columns = {f"column{number}": models.CharField(max_length=20, blank=True) for number in range(200)}
+    admin_site.register(made("Wide", **columns), admin.ModelAdmin)
+    own, root = MCPSite("own", admin_site=admin_site), make_superuser()
+    described: dict[str, Any] = {}
+
+    def act() -> None:
+        described.update(call_tool(DescribeModel(), request_of(root, own, scopes=SCOPES), model="work.wide"))
+
+    assert calls_of(act) <= 18_600
+    assert "column199" in described["fields"]

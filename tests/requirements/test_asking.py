@@ -36,6 +36,7 @@ def accept(**content):
     return {"action": "accept", "content": content}
 
 
+YES = accept(_confirm="yes")
 SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m", "stopReason": "endTurn"}
 ROOTS = {"roots": [{"uri": "file:///home/ada", "name": "home"}]}
 
@@ -227,8 +228,8 @@ def test_a_deletion_is_confirmed_once_and_only_by_who_was_asked(client):
     asked = client.request("tools/call", **params)
     assert asked["resultType"] == "input_required"
     [key] = asked["inputRequests"]
-    confirmed = {"inputResponses": {key: accept()}, "requestState": asked["requestState"]}
-    unasked = client.request("tools/call", **params, inputResponses={key: accept()})
+    confirmed = {"inputResponses": {key: YES}, "requestState": asked["requestState"]}
+    unasked = client.request("tools/call", **params, inputResponses={key: YES})
     assert unasked["resultType"] == "input_required", "an answer counts only with the proof that it was asked for"
     assert Author.objects.filter(pk=first.pk).exists()
     done = client.request("tools/call", **params, **confirmed)

@@ -34,6 +34,9 @@ def grow(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Item]) -> Non
         item.save()
 
 
+grow.mcp_destructive = False  # type: ignore[attr-defined]
+
+
 @admin.action(description="Shrink", permissions=["change"])
 def shrink(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Item]) -> None:
     queryset.update(size=0)

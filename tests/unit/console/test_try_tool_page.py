@@ -120,7 +120,7 @@ def test_what_a_client_would_be_asked_is_asked_here(admin):
     assert "Emma" in asked.context["questions"][0]["message"]
     assert Book.objects.exists()
     names = [field.html_name for field in asked.context["questions"][0]["form"]]
-    done = answered(admin, asked, accept="1", **dict.fromkeys(names, "true"))
+    done = answered(admin, asked, accept="1", **dict.fromkeys(names, "yes"))
     assert not is_error(done)
     assert not Book.objects.exists()
 
@@ -137,7 +137,7 @@ def test_an_answer_is_good_for_the_call_that_was_shown_alone(admin):
     sent = {name: hidden(asked, name) for name in ("tool", "site", "asked_for", "state")}
     given = json.dumps({"model": "testapp.book", "pk": str(other.pk)})
     names = [field.html_name for field in asked.context["questions"][0]["form"]]
-    admin.post(url("try"), {**sent, "given": given, "accept": "1", **dict.fromkeys(names, "true")})
+    admin.post(url("try"), {**sent, "given": given, "accept": "1", **dict.fromkeys(names, "yes")})
     assert Book.objects.count() == 2
 
 
