@@ -129,10 +129,11 @@ class BulkWrite:
         go_to(request, exposure, "changelist")
         with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
             rows = self._locked()
-            Saving.of(request, exposure, rows[0], values, self.tool).check()
+            labels = Saving.of(request, exposure, rows[0], values, self.tool).check()
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
-            assigned = ", ".join(f"{name} = {quoted(value)}" for name, value in told.items())
+            meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
+            assigned = ", ".join(f"{name} = {quoted(value)}{meant.get(name, '')}" for name, value in told.items())
             message = f"This changes {_counted(rows)} of {label}: {assigned}."
             bound = {"model": label, "values": values}
             asked = self._asked(message, {**shown, "values": told}, bound, rows)

@@ -19,15 +19,17 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
-from ..context.confirmation import quoted
+from ..context.confirmation import MAX_LABELS, quoted
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.column_values import pk_text
 from ..orm.columns import Column, resolve_column
-from ..orm.labels import linked_values
+from ..orm.fields import flat_choices
+from ..orm.labels import label_of, linked_values
 from ..orm.nearest_names import Misnamed
+from ..orm.row_finder import RowFinder
 from ..orm.row_reading import show_rows
 from ..orm.serializer_columns import represented
 from ..orm.suggestions import with_value
@@ -44,6 +46,7 @@ from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
 
 NOT_SAVED: Final = "Nothing was saved:"
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 # Salt of the digest that is a row's version, and how many of its bytes are kept.
 SALT: Final = "mcp_django.emulation.versions"
 LENGTH: Final = 12
@@ -148,8 +151,9 @@ class Saving(RowPage):
         kind = PageSaving if exposure.serializer_class is None else SerializerSaving
         return kind(request, exposure, *given)
 
-    def check(self) -> None:
-        """Check the values without saving them."""
+    def check(self) -> Mapping[str, str]:
+        """Check the values without saving them; return the labels of rows and choices that they name, by field."""
+        return NO_LABELS
 
     def save(self) -> tuple[Model, list[str]]:
         """Save the values of the row and write the history; return the saved row and the changed fields. Call it in a
@@ -191,7 +195,8 @@ class Saving(RowPage):
 class PageSaving(Saving):
     """Saves a row through the admin's page: fills in its form and posts it as a browser would."""
 
-    def check(self) -> None:
+    def check(self) -> Mapping[str, str]:
+        labels: dict[str, str] = {}
         self._fill_in()
         lines = [f"{name}: {' '.join(error.messages)}" for name, error in self.form.wrong.items()]
         lines += self.listed.errors() if self.listed is not None else []
@@ -201,8 +206,35 @@ class PageSaving(Saving):
                 form = self.form.bind(copy(self.obj), self.request.POST, self.request.FILES)
                 named = tuple(f"{name}: " for name in self.form.values)
                 lines = [line for line in error_lines(form, self.writable) if line.startswith(named)]
+                if not lines:
+                    labels = self._labels(form)
         if lines:
             raise ToolError("\n".join([NOT_SAVED, *lines]))
+        return labels
+
+    def _labels(self, form: Any) -> dict[str, str]:
+        """Return the labels of the rows and choices with which a valid form is filled, where they say more than the
+        values; of rows, only those that the caller can see: the form also keeps hidden ones."""
+        found: dict[str, str] = {}
+        for name, value in self.form.values.items():
+            cleaned, field = form.cleaned_data.get(name), form.fields[name]
+            exposure = None
+            if isinstance(field, ModelChoiceField):
+                exposure = self.request.mcp.site.exposures.get(field.queryset.model)
+            if exposure is not None:
+                linked = [cleaned] if isinstance(cleaned, Model) else list(cleaned or ())
+                access = access_of(self.request)[exposure]
+                seen = RowFinder(access).by_key([row.pk for row in linked]).values()
+                labels = [label_of(exposure, row) for row in seen if access.may_row("view", row)]
+            elif isinstance(field, ModelChoiceField):
+                labels = []
+            else:
+                choices = flat_choices(getattr(field, "choices", ()))
+                labels = [str(label) for stored, label in choices if str(stored) == str(cleaned)]
+            text = ", ".join(label for label in labels[:MAX_LABELS] if label)
+            if text and text.lower() != str(value).lower():
+                found[name] = text
+        return found
 
     def _fill_in(self) -> None:
         """Prepare saving as on the page that a browser would show: its form, inlines, and ``list_editable`` fields."""

@@ -16,6 +16,7 @@ from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient
 from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.testapp.admin import NamedAdmin
 from tests.testapp.models import Author, Book, Loan, Note, Tag
 from tests.tool_calls import call, history_page, refusal, request_of, result_of
 
@@ -65,6 +66,25 @@ def test_the_first_call_shows_the_rows_and_what_would_change(root):
     assert done["updated"] is True
     assert (done["rows"], done["changed_rows"], done["changed"]) == (2, 2, ["status", "rating"])
     assert statuses() == ["draft", "published", "published"]
+
+
+def test_a_preview_names_the_rows_that_the_values_mean(root, monkeypatch):
+    ada, tag = make_author("Ada"), Tag.objects.create(name="red")
+    book = make_book("One")
+
+    def message(**values):
+        return call(UPDATE, root, **BOOK, pks=[book.pk], values=values)["message"].partition(": ")[2]
+
+    assert message(author=ada.pk) == f"author = “{ada.pk}” (“Ada”)."
+    assert message(author="Ada") == "author = “Ada”."
+    assert message(tags=[tag.pk]) == f"tags = “[{tag.pk}]” (“red”)."
+    assert message(status="withdrawn") == "status = “withdrawn”."
+    hidden = Tag.objects.create(name="hidden")
+    book.tags.add(hidden)
+    monkeypatch.setattr(NamedAdmin, "get_queryset", lambda self, request: self.model.objects.exclude(name="hidden"))
+    assert message(tags=[tag.pk]) == f"tags = “[{tag.pk}]” (“red”)."
+    # The user's model is not exposed.
+    assert message(owner=root.user.pk) == f"owner = “{root.user.pk}”."
 
 
 def test_H142_each_row_is_saved_as_the_admin_saves_it(root, client, monkeypatch):
