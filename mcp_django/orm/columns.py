@@ -64,8 +64,10 @@ class Column:
         return is_number and not is_stored_as_text(self.field)
 
     def is_comparable(self) -> bool:
-        """Return whether the column's values can be compared by size."""
-        return self.is_countable() and self.kind == "field" and "gt" in kind_of(self.field).lookups
+        """Return whether the column's values can be compared by size; texts are compared in their order."""
+        kind = kind_of(self.field)
+        is_ordered = "gt" in kind.lookups or (kind.word == "text" and kind.sortable)
+        return self.is_countable() and self.kind == "field" and is_ordered
 
     def is_groupable(self) -> bool:
         """Return whether the column's kind lets the database put rows with equal values together."""

@@ -86,9 +86,8 @@ def salvaged_first(rows: QuerySet[Any], limit: int) -> list[Any]:
 
 
 def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
-    """Read the first rows of a query as tuples despite undecodable values, with None for each of them."""
-    columns = [salvaged_first(rows.values_list(name, flat=True), limit) for name in names]
-    return [tuple(None if value is UNDECODABLE else value for value in row) for row in zip(*columns, strict=True)]
+    """Read the first rows of a query as tuples, with :data:`UNDECODABLE` for each value that fails."""
+    return list(zip(*[salvaged_first(rows.values_list(name, flat=True), limit) for name in names], strict=True))
 
 
 def salvaged_rows(

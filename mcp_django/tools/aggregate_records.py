@@ -6,7 +6,19 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from django.db import DatabaseError, NotSupportedError
-from django.db.models import BooleanField, Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Value,
+    When,
+    Window,
+)
 from django.db.models.expressions import OrderBy
 from django.db.models.functions import Cast, Lag, NullIf, RowNumber
 from django.db.models.lookups import IsNull
@@ -23,7 +35,7 @@ from ..orm.conditions import Filter, opening_hint
 from ..orm.pagination import narrowed
 from ..orm.suggestions import naming
 from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
-from ..orm.undecodable_values import is_out_of_range, is_undecodable, salvaged_tuples
+from ..orm.undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from ..schema.value_types import FREE_OBJECT, any_of
 from .base import RecordTool
 from .group_by import STRETCHES, Group, group_of, periods
@@ -121,6 +133,8 @@ def _behind(measures: Iterable[Measure]) -> list[Measure]:
 def _total(measure: Measure, totals: Mapping[str, Any]) -> Any:
     """Return one aggregate value over all rows, without groups; a derived aggregate is computed from ``totals``."""
     values = [_total(source, totals) for source in measure.sources]
+    if any(value is UNDECODABLE for value in values):
+        return UNDECODABLE
     if measure.derive is not None:
         return measure.derive(*values)
     return (100.0 if values[0] else None) if values else totals[measure.alias]
@@ -135,7 +149,7 @@ def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any,
         if is_out_of_range(error) or not is_undecodable(error):
             raise
         if len(plain) == 1:
-            totals = {plain[0].alias: None}
+            totals = {plain[0].alias: UNDECODABLE}
         else:
             totals = {measure.alias: value for measure in plain for (value,) in _totals(rows, [measure])}
     return [tuple(_total(measure, totals) for measure in measures)]
@@ -145,7 +159,14 @@ def _grouped(
     rows: QuerySet[Any], groups: Sequence["Group"], measures: Sequence[Measure], place: Any = None
 ) -> QuerySet[Any]:
     """Aggregate rows: return the queryset of groups with their aggregates, and the ``place`` of each group."""
-    names = {group.alias: group.expression for group in groups}
+    names: dict[str, Any] = {group.alias: group.expression for group in groups}
+    if len(groups) > 1:
+        # A query that ranks its groups needs an expression for each, also for two columns of one value.
+        read = rows.annotate(**names).query.annotations
+        for position, group in enumerate(groups):
+            if any(read[other.alias] == read[group.alias] for other in groups[:position]):
+                field = read[group.alias].output_field
+                names[group.alias] = ExpressionWrapper(names[group.alias], output_field=field)
     if place is not None:
         names[PLACE] = place
     found = rows.annotate(**names).values(*names)
@@ -344,7 +365,7 @@ class Question:
         """Aggregate by periods, and add those without rows, up to the bounds of the ``conditions`` on their dates."""
         group, way = self.groups[0], self.order[0][1]
         rows, is_long = self._first(found, MAX_PERIODS + 1)
-        known = {row[0]: row for row in rows if row[0] is not None}
+        known = {row[0]: row for row in rows if row[0] is not None and row[0] is not UNDECODABLE}
         ends = [period for period in (*known, *group.bounds(conditions)) if period is not None]
         places = enumerate(self.measures, 1)
         # The measures that some group has a value for: those of which the total is not zero.
@@ -358,14 +379,14 @@ class Question:
             raise ToolError(
                 f"There are more than {MAX_PERIODS} periods to fill: narrow the filters or group more coarsely."
             )
-        none = [row for row in rows if row[0] is None]
+        none = [row for row in rows if row[0] not in known]
         if way.descending:
             dated.reverse()
         filled = [*none, *dated] if way.nulls_first else [*dated, *none]
         shown = filled[: self.limit]
         if len(shown) == len(filled):
             return Answer(shown)
-        start = sum(1 for row in shown if row[0] is None or row[0] in known)
+        start = sum(1 for row in shown if row[0] in known or row in none)
         return Answer(shown, True, {**self._rest(found, start), "mcp_groups": len(filled) - len(shown)})
 
     def _empty(self, before: Sequence[Any] | None, shared: Collection[str]) -> list[Any]:
@@ -390,6 +411,16 @@ class Question:
                 values[measure.alias] = 0 if measure.function in ("count", "count_distinct", "sum") else None
         return [values[alias] for alias in aliases]
 
+    def _columns(self, rows: Sequence[tuple[Any, ...]]) -> tuple[list[list[Any]], list[str]]:
+        """Return the values of the aggregated rows by column, and the titles of columns with undecodable ones."""
+        columns = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in self.terms]
+        unread = []
+        for position, (term, values) in enumerate(zip(self.terms, columns, strict=True)):
+            if any(value is UNDECODABLE for value in values):
+                unread.append(term.title)
+                columns[position] = [None if value is UNDECODABLE else value for value in values]
+        return columns, unread
+
     def shown(self, request: MCPRequest, answer: Answer, notes: Iterable[str]) -> dict[str, Any]:
         """Return the result of ``aggregate_records``: ``{returned, truncated?, rest?, hint?, columns, rows}``."""
         shown: dict[str, Any] = {"returned": len(answer.rows)}
@@ -410,9 +441,11 @@ class Question:
         hidden = {label: None for term in self.terms for label in term.narrowed}
         if hidden:
             hints.append(f"Records of {', '.join(hidden)} that you may not see count as null.")
+        columns, unread = self._columns(answer.rows)
+        if unread:
+            hints.append(f"{', '.join(unread)}: a value cannot be read and is null.")
         if hint := " ".join([*hints, *notes]):
             shown["hint"] = hint
-        columns = [list(values) for values in zip(*answer.rows, strict=True)] or [[] for _ in self.terms]
         cells = [term.shown(request, values) for term, values in zip(self.terms, columns, strict=True)]
         shown["columns"] = [term.title for term in self.terms]
         shown["rows"] = [list(row) for row in zip(*cells, strict=True)]

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from math import floor, log10
 from typing import Any, Final, NamedTuple
 
-from django.db.models import Count, F, Q, Subquery, Value
+from django.db.models import CompositePrimaryKey, Count, F, IntegerField, Q, Subquery, Value
 from django.db.models.functions import Coalesce, NullIf
+from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
@@ -37,8 +39,9 @@ from ..orm.filter_parser import FilterReader
 from ..orm.labels import labels_for
 from ..orm.lookups import is_dated, parse_condition
 from ..orm.nearest_names import Misnamed, alternatives
-from ..orm.path import target_of
+from ..orm.path import Target, target_of
 from ..orm.suggestions import with_field
+from ..orm.undecodable_values import UNDECODABLE
 
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
 _CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
@@ -59,6 +62,8 @@ UNIT_SPELLING: Final = (
 # Lookups that ``having`` accepts, and the maximum number of its conditions.
 COMPARISONS: Final = (*BETWEEN, "range", "isnull")
 MAX_COMPARISONS: Final = 10
+# Significant digits of a floating point number that is shown.
+MAX_FIGURES: Final = 10
 # Maximum characters of a value that is shown.
 MAX_TEXT: Final = 200
 
@@ -105,11 +110,17 @@ class Measure:
         found = Amount(F(self.alias), FLOAT)
         return found / Value(self.unit.total_seconds()) if self.unit is not None else found
 
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the values of the measure are shown as numbers rounded by :func:`rounded`."""
+        has_places = isinstance(self.result, UnitField) or self.function in ("count", "sum", "min", "max")
+        return self.unit is not None or not has_places
+
     def number(self, value: Any) -> float | None:
         """Return a value of the measure as the number that :attr:`amount` is in SQL."""
         if isinstance(value, timedelta):
             return value / (self.unit or timedelta(seconds=1))
-        return None if value is None else float(value)
+        return None if value is None or value is UNDECODABLE else float(value)
 
     def combined(self) -> Any:
         """Combine a measure over several groups: return the aggregate, None if the groups' values are not enough."""
@@ -123,8 +134,7 @@ class Measure:
             return shown_values(request, self.column, values)
         if self.unit is not None:
             values = [value / self.unit if isinstance(value, timedelta) else value for value in values]
-        has_places = isinstance(self.result, UnitField) or self.function in ("count", "sum", "min", "max")
-        if self.unit is not None or not has_places:
+        if self.is_rounded:
             return [render(rounded(value)) for value in values]
         places = getattr(self.result, "decimal_places", None)
         return [render(trimmed(value, places)) for value in values]
@@ -142,9 +152,9 @@ def shown_values(request: MCPRequest, column: Column, values: Sequence[Any]) -> 
 
 
 def rounded(value: Any) -> Any:
-    """Round a measure to its significant digits."""
+    """Round a measure: a float to its significant digits, a decimal to a number of places."""
     if isinstance(value, float):
-        return float(f"{value:.10g}")
+        return float(f"{value:.{MAX_FIGURES}g}")
     if not isinstance(value, Decimal) or not value.is_finite():
         return value
     short = round(value, MAX_DECIMALS).normalize()
@@ -303,8 +313,14 @@ class MeasureReader:
         result = result_of(function, target.column)
         unit, word = _unit(asked.unit, result, is_expression(text))
         title = asked.title or f"{name}{suffix}_{target.name}{word}"
-        expression = function.make(target.expression, output_field=result, **where)
-        return Measure(title, alias, expression, result, name, target.narrowed, unit=unit)
+        if isinstance(target.column.field, CompositePrimaryKey):
+            # Every row has a key of its own, and no database counts keys of several columns.
+            expression = Count(Value(1), **where)
+        else:
+            expression = function.make(target.expression, output_field=result, **where)
+        return Measure(
+            title, alias, expression, result, name, target.narrowed, unit=unit, column=_text_column(result, target)
+        )
 
     def edge(self, asked: Asked, alias: str, where: Mapping[str, Any]) -> Measure:
         """Return the measure ``first`` or ``last``: the value of one row by an order, then by the key."""
@@ -337,7 +353,8 @@ class MeasureReader:
         if name == "count":
             expression = Coalesce(expression, Value(0), output_field=INTEGER)
         title = asked.title or f"{name}_{asked.field}{word}"
-        return Measure(title, alias, expression, result, name, target.narrowed if target else (), unit=unit)
+        narrowed, column = (target.narrowed, _text_column(result, target)) if target is not None else ((), None)
+        return Measure(title, alias, expression, result, name, narrowed, unit=unit, column=column)
 
     def to_several(self, text: str) -> tuple[Link, str] | None:
         """Return the relation to several rows with which all fields of a measure begin, and the rest.
@@ -354,6 +371,11 @@ class MeasureReader:
             raise ToolError(f"{text[:60]!r} mixes rows: all of its fields have to begin with {several[0].name}.")
         root = next(iter(roots))
         return several[0], re.sub(rf"\b{re.escape(root)}(?:\.|__|$|(?=\W))", "", text)
+
+
+def _text_column(result: Any, target: Target) -> Column | None:
+    """Return the column in which the texts of a measure are shown, None for a measure of other values."""
+    return target.column if kind_of(result).word == "text" else None
 
 
 def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None, str]:
@@ -522,11 +544,51 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
         raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
 
 
+def _as_shown(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
+    """Return the HAVING condition that compares a measure's number as it is shown, not its further digits."""
+    numbers = [parse_operand(FLOAT, item) for item in given]
+    is_decimal = kind_of(measure.result).word == "decimal"
+
+    def half(number: float) -> float:
+        """Half of the last place that is shown."""
+        if is_decimal:
+            return 0.5 * 10.0**-MAX_DECIMALS
+        return 0.5 * 10.0 ** (floor(log10(abs(number))) - MAX_FIGURES + 1) if number else 0.0
+
+    # What is nearer to a number than half of its last place is shown as the number.
+    found = Q()
+    if lookup in ("gte", "range", "exact"):
+        found &= Q(GreaterThanOrEqual(measure.amount, numbers[0] - half(numbers[0])))
+    if lookup in ("lte", "range", "exact"):
+        found &= Q(LessThanOrEqual(measure.amount, numbers[-1] + half(numbers[-1])))
+    if lookup == "gt":
+        found &= Q(GreaterThan(measure.amount, numbers[0] + half(numbers[0])))
+    if lookup == "lt":
+        found &= Q(LessThan(measure.amount, numbers[0] - half(numbers[0])))
+    return found
+
+
+def _length(unit: timedelta, item: Any) -> timedelta:
+    """Read a duration that is compared with a measure in a unit: a number of units, or a text such as ``90min``."""
+    try:
+        return timedelta(seconds=parse_operand(FLOAT, item) * unit.total_seconds())
+    except ValueError:
+        pass
+    try:
+        found: timedelta = parse_operand(DURATION, item)
+    except ValueError as error:
+        word = next(name for name, length in UNITS.items() if length == unit)
+        raise ValueError(f"a number of {word}, or {error}") from None
+    return found
+
+
 def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
     parse: Any = parse_value if lookup == "exact" else parse_operand
     unit, result = measure.unit, measure.result
+    if unit is None and measure.is_rounded and measure.kind == NUMBER and not isinstance(result, IntegerField):
+        return _as_shown(measure, lookup, given)
     try:
-        values = [parse(result, item) if unit is None else parse(FLOAT, item) * unit for item in given]
+        values = [parse(result, item) if unit is None else _length(unit, item) for item in given]
     except ValueError:
         if kind_of(measure.result).word != "decimal":
             raise

@@ -126,6 +126,17 @@ def test_composite_keys_are_paged_filtered_sorted_and_counted(asking: Any) -> No
     assert [row[1] for row in found["rows"]] == [3, 5]
     counted = call(AggregateRecords(), asking, model="fieldapp.seat", aggregates=["count"], group_by=["hall"])
     assert counted["rows"] == [["A", 4], ["B", 3]]
+    asked = [
+        "count:pk",
+        "count_distinct:pk",
+        {"function": "count_distinct", "field": "pk", "as": "b", "where": {"hall": "B"}},
+    ]
+    counted = call(AggregateRecords(), asking, model="fieldapp.seat", aggregates=asked)
+    assert counted["rows"] == [[7, 7, 3]]
+    counted = call(AggregateRecords(), asking, model="fieldapp.seat", aggregates=asked, group_by=["hall"])
+    assert counted["rows"] == [["A", 4, 4, 0], ["B", 3, 3, 3]]
+    for wrong in ({"aggregates": ["max:pk"]}, {"group_by": ["pk"]}, {"aggregates": ["sum:pk"]}):
+        assert "pk" in refusal(AggregateRecords(), asking, model="fieldapp.seat", **wrong)
     described = call(DescribeModel(), asking, model="fieldapp.seat", detail=True)
     assert any(line.startswith("pk: key, pk, read-only") for line in described["fields"])
 

@@ -357,8 +357,13 @@ def test_totals_and_groups_lose_the_value_alone(asking: Any, samples: list[Sampl
     aggregate = AggregateRecords()
     total = call(aggregate, asking, model=LABEL, aggregates=["count", "min:moment", "max:integer"])
     assert total["rows"] == [[5, None, 4]]
+    assert total["hint"] == "min_moment: a value cannot be read and is null."
     groups = call(aggregate, asking, model=LABEL, aggregates=["count"], group_by=["day"], ordering=["-count"])
     assert groups["rows"] == [["2026-01-31", 4], [None, 1]]
+    assert groups["hint"] == "day: a value cannot be read and is null."
+    smallest = call(aggregate, asking, model=LABEL, aggregates=["min:moment", "count"], group_by=["name"])
+    assert [row[1] is None for row in smallest["rows"]] == [name == "s1" for name in sorted(s.name for s in samples)]
+    assert "min_moment: a value cannot be read and is null." in smallest["hint"]
 
 
 def test_labels_of_rows_with_lost_values_cost_the_label_alone(samples: list[Sample]) -> None:

@@ -1,6 +1,6 @@
 """Conditions on groups: what an aggregate is compared with, in whatever spelling, and what it cannot be."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -108,3 +108,65 @@ def test_a_duration_is_no_number(shelf: MCPRequest) -> None:
     asked = {**ASKED, "aggregates": ["sum:reading_time", "count"]}
     text = refusal(AGGREGATE, shelf, **asked, having={"sum_reading_time__gt": 3600})
     assert text == "having: sum_reading_time with gt needs a duration such as 3h, 30min or 1 02:30:00."
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("function", ["avg:price", "avg:rating", "median:price", "stddev:rating", "ratio:b/count"])
+def test_what_is_shown_is_what_is_compared(function: str) -> None:
+    """The digits that are not shown neither leave a group out nor let it in."""
+    for number, prices in enumerate(
+        (["0.10", "0.10", "0.10"], ["0.10", "0.20"], ["0.70", "0.10"], ["1.10", "2.2", "3"])
+    ):
+        author = make_author(f"author {number}")
+        for price in prices:
+            make_book(author=author, price=price, rating=float(price) / 3)
+    request = reader(make_superuser(), site_with(Author, Book))
+    below = {"function": "count", "as": "b", "where": {"price__lt": "0.2"}}
+    asked = {"model": "testapp.book", "group_by": ["author.name"]}
+    aggregates = [below, "count", {"ratio": ["b", "count"], "as": "x"}]
+    if not function.startswith("ratio"):
+        name, _, field = function.partition(":")
+        aggregates = [{"function": name, "field": field, "as": "x"}]
+    rows = call(AGGREGATE, request, **asked, aggregates=aggregates)["rows"]
+    assert len(rows) == 4
+    for _, *_, value in rows:
+        for lookup, holds in {
+            "exact": lambda one, other: one == other,
+            "gte": lambda one, other: one >= other,
+            "lte": lambda one, other: one <= other,
+            "gt": lambda one, other: one > other,
+            "lt": lambda one, other: one < other,
+        }.items():
+            found = call(AGGREGATE, request, **asked, aggregates=aggregates, having={f"x__{lookup}": value})["rows"]
+            expected = [row for row in rows if holds(float(row[-1]), float(value))]
+            assert found == expected, (lookup, value)
+        ranged = call(AGGREGATE, request, **asked, aggregates=aggregates, having={"x__range": [value, value]})["rows"]
+        assert ranged == [row for row in rows if float(row[-1]) == float(value)]
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("having", "names"),
+    [
+        ({"between__gt": "90min"}, ["ann"]),
+        ({"between__lt": "90min"}, ["bob"]),
+        ({"between": "2d"}, ["ann"]),
+        ({"between__range": ["1d", "3 days"]}, ["ann"]),
+        ({"between__gte": 2}, ["ann"]),
+        ({"between__gt": "2"}, []),
+        ({"hours__gte": "3h"}, ["bob"]),
+        ({"hours__lt": 3}, ["ann"]),
+    ],
+)
+def test_a_duration_in_a_unit_is_compared_with_a_number_or_a_duration(having: Any, names: list[str]) -> None:
+    for name, days, hours in (("ann", [1, 3], 1), ("bob", [5], 3)):
+        author = make_author(name)
+        for day in days:
+            make_book(author=author, published=date(2026, 1, day), reading_time=timedelta(hours=hours))
+    request = reader(make_superuser(), site_with(Author, Book))
+    asked = ["max:published", "min:published", {"difference": ["max_published", "min_published"], "as": "between"}]
+    asked.append({"function": "max", "field": "reading_time", "unit": "hours", "as": "hours"})
+    given = {"model": "testapp.book", "aggregates": asked, "group_by": ["author.name"]}
+    assert [row[0] for row in call(AGGREGATE, request, **given, having=having)["rows"]] == names
+    text = refusal(AGGREGATE, request, **given, having={"between__gt": "long"})
+    assert "a number of days, or a duration such as 3h" in text

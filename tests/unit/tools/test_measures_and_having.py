@@ -276,3 +276,45 @@ def test_null_is_first_where_that_is_written(months: MCPRequest, way: str) -> No
     assert sorted(row[0] for row in whole[1:]) == ["2000-01", "2000-02", "2000-03", "2000-04"]
     found = ask(months, "count", group_by=["published:month"], ordering=["published:month desc nulls first"])
     assert [row[0] for row in found] == [None, "2000-04", "2000-02", "2000-01"]
+
+
+class TestTexts:
+    def test_the_least_and_the_greatest_text_are_those_of_the_order(self, months: MCPRequest) -> None:
+        Book.objects.filter(author__name="ann").update(title="bbb")
+        for book, title in zip(Book.objects.filter(author__name="bob").order_by("pk"), "ca", strict=True):
+            Book.objects.filter(pk=book.pk).update(title=title)
+        rows = ask(months, "min:title", "max:title", group_by=["author.name"], having={"max_title__gte": "b"})
+        assert [row[0] for row in rows] == ["ann", "bob"]
+        assert rows[1][1:] == ["a", "c"]
+        assert rows[0][1] == "bbb"
+        assert ask(months, "min:title", "max:author.name") == [["a", "bob"]]
+        assert ask(months, "max:title", group_by=["author.name"], ordering=["-max_title"])[0][0] == "bob"
+        found = call(AGGREGATE, months, model="testapp.book", aggregates=["max:title"], group_by=["pages"], limit=1)
+        assert found["rest"]["max_title"] == "c"
+        authors = call(AGGREGATE, months, model="testapp.author", aggregates=["max:books.title"], group_by=["name"])
+        assert authors["rows"][1] == ["bob", "c"]
+
+    @pytest.mark.parametrize("field", ["secret_token", "author.secret_token", "tags", "data"])
+    def test_what_is_no_text_that_one_sees_is_refused(self, months: MCPRequest, field: str) -> None:
+        assert "no field" in refusal(AGGREGATE, months, model="testapp.book", aggregates=[f"max:{field}"])
+
+
+class TestOfEach:
+    """Groups within groups, whatever the groups are made of."""
+
+    @pytest.mark.parametrize(
+        "groups",
+        [
+            ["author", "author.id"],
+            ["author.id", "author"],
+            ["author.name", "author.id"],
+            ["pages", "author", "author.pk"],
+        ],
+        ids=",".join,
+    )
+    def test_two_columns_of_one_value_are_two_columns(self, months: MCPRequest, groups: list[str]) -> None:
+        plain = ask(months, "count", group_by=groups)
+        for per in groups:
+            best = ask(months, "count", group_by=groups, per=per, top=10)
+            assert sorted(map(str, best)) == sorted(map(str, plain))
+        assert ask(months, "count", group_by=groups, top=10) != []
