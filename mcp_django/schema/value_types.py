@@ -124,6 +124,33 @@ def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
     return described({"type": "string"}, ["JSON object as text.", schema.get("description", "")], ())
 
 
+def with_text_enums(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema of value types, at every depth, whose enums hold only texts that are not empty.
+
+    Some APIs of models, such as Gemini's, refuse a request with any other enum. The description then names the values,
+    and "" stays valid for no value, which the description says too.
+    """
+    found = dict(schema)
+    if "properties" in found:
+        found["properties"] = {name: with_text_enums(inner) for name, inner in found["properties"].items()}
+    if "anyOf" in found:
+        found["anyOf"] = [with_text_enums(inner) for inner in found["anyOf"]]
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(found.get(keyword), Mapping):
+            found[keyword] = with_text_enums(found[keyword])
+    values = found.get("enum")
+    if values is None or all(isinstance(value, str) and value for value in values):
+        return found
+    texts = [value for value in values if isinstance(value, str) and value]
+    if texts and all(isinstance(value, str) for value in values):
+        found["enum"] = texts
+        words = ['"" for none']
+    else:
+        del found["enum"]
+        words = ["one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in values)]
+    return described(found, [found.get("description", "")], words)
+
+
 def texts_of(value: Any) -> Any:
     if isinstance(value, list):
         return [texts_of(item) for item in value]

@@ -98,7 +98,8 @@ class Tool:
     def definition(self) -> dict[str, Any]:
         """Return the definition of any tool: the ``Tool`` object of ``tools/list``, without empty optional keys.
 
-        If the setting ``SCHEMAS`` is "plain", free-form objects are declared as texts with JSON.
+        If the setting ``SCHEMAS`` is "plain", free-form objects are declared as texts with JSON, and enums hold only
+        texts.
         """
         wire: dict[str, Any] = {"name": self.name}
         if self.title:
@@ -106,10 +107,12 @@ class Tool:
         wire["description"], example = self.description, self.example
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
-            from ..schema.value_types import as_text, texts_of
+            from ..schema.value_types import as_text, texts_of, with_text_enums
 
             properties: Mapping[str, Any] = self.input_schema.get("properties", {})
-            wire["inputSchema"]["properties"] = {name: as_text(schema) for name, schema in properties.items()}
+            wire["inputSchema"]["properties"] = {
+                name: with_text_enums(as_text(schema)) for name, schema in properties.items()
+            }
             example = example and {name: texts_of(value) for name, value in example.items()}
         if example:
             wire["description"] += f" Example: {orjson.dumps(example).decode()}"
