@@ -240,6 +240,25 @@ CLIENTS: Final[Mapping[str, Client]] = {
     "zed": Client(
         "Zed", "~/.config/zed/settings.json", "context_servers", windows="~/AppData/Roaming/Zed/settings.json"
     ).then(_("In Zed, open Settings, AI, MCP Servers, and sign in beside {name}.")),
+    "copilot": Client("GitHub Copilot CLI", "~/.copilot/mcp-config.json", kind="http", rest={"tools": ["*"]}).then(
+        _("Start copilot: it opens the browser, where you sign in.")
+    ),
+    "qwen": Client(
+        "Qwen Code",
+        "~/.qwen/settings.json",
+        url_key="httpUrl",
+        add=("qwen mcp add NAME COMMAND", "qwen mcp add --transport http NAME URL HEADER"),
+    ).then(_("In qwen, enter /mcp auth {name}.")),
+    "cline": Client("Cline", "~/.cline/data/settings/cline_mcp_settings.json", kind="streamableHttp").then(
+        _("In Cline, open MCP Servers, Configure, and sign in beside {name}.")
+    ),
+    "continue": Client("Continue", ".continue/mcpServers/mcp.json", kind="http"),
+    "mcporter": Client(
+        "mcporter",
+        "config/mcporter.json",
+        url_key="baseUrl",
+        add=("", "npx mcporter config add NAME URL --auth oauth"),
+    ).then(_("Run: npx mcporter auth {name}")),
     "inspector": Client(
         "MCP Inspector",
         kind="streamable-http",

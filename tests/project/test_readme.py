@@ -39,7 +39,7 @@ PAGES = [
 # Their snippets are run by tests of their own.
 FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "existing-project.md", DOCS / "cookbook.md"}
 # Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
-FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "git", "gunicorn", "npx", "opencode", "uvicorn"}
+FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "git", "gunicorn", "npx", "opencode", "qwen", "uvicorn"}
 # Modules that others made, for a release.
 TOOLS = {"build", "tarfile", "twine"}
 

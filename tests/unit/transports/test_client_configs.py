@@ -1,6 +1,7 @@
 import json
 import shlex
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -95,3 +96,25 @@ def test_a_file_that_cannot_be_read_is_not_changed(name, before):
 def test_a_table_that_takes_no_more_is_not_broken(before):
     with pytest.raises(SetupError, match="by hand"):
         merged(CLIENTS["codex"], HTTP, before)
+
+
+@pytest.mark.parametrize("name", sorted(set(CLIENTS) - {"json"}))
+def test_every_client_has_a_page_that_is_listed(name):
+    docs = Path(__file__).parents[3] / "docs"
+    assert (docs / "clients" / f"{name}.md").exists()
+    assert f"(clients/{name}.md)" in (docs / "clients.md").read_text()
+    assert f"clients/{name}\n" in (docs / "index.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("copilot", {"type": "http", "url": HTTP.url, "tools": ["*"]}),
+        ("qwen", {"httpUrl": HTTP.url}),
+        ("cline", {"type": "streamableHttp", "url": HTTP.url}),
+        ("continue", {"type": "http", "url": HTTP.url}),
+        ("mcporter", {"baseUrl": HTTP.url}),
+    ],
+)
+def test_the_entries_are_those_that_the_clients_read(name, entry):
+    assert CLIENTS[name].entry(HTTP) == entry
