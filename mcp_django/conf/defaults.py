@@ -204,8 +204,8 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             refusals=Setting(
                 "60/m",
                 SO_MANY_OR_ALL,
-                "Refused requests for tokens by one client at one address, and five times as many by the whole address. "
-                "A client with a credential of its own is answered all the same",
+                "Refused requests for tokens by one client at one address, and five times as many by all at it; "
+                "a client with a credential of its own is answered all the same",
             ),
         ),
         "BUDGETS": Setting(
