@@ -33,7 +33,7 @@ from ..orm.access import access_of
 from ..orm.column_values import pk_text, render
 from ..orm.labels import label_of
 from ..orm.nearest_names import alternatives
-from ..orm.uris import row_uri
+from ..orm.uris import Address
 from ..protocol.content import Content, EmbeddedResource, ResourceLink
 from ..runtime.cache_and_rate_limits import cache
 from ..schema.form_schemas import MAX_CHOICES, Option, fields_of, form_schema, is_required, model_of, options_of
@@ -422,9 +422,11 @@ def destination(request: MCPRequest, location: str) -> ResponseContent:
             return ResponseContent(note=f"The action leads to a list of {exposure.label}.")
         if match.url_name == f"{page}change":
             try:
-                row = access_of(request)[exposure].get_row(unquote(match.kwargs["object_id"]))
+                model = access_of(request)[exposure]
+                row = model.get_row(unquote(match.kwargs["object_id"]))
             except NotFound:
                 return elsewhere
-            uri, label = row_uri(exposure, row.pk), label_of(exposure, row)
+            uri = Address(model).row(row.pk)
+            label = label_of(exposure, row)
             return ResponseContent(record={"model": exposure.label, "pk": render(row.pk), "label": label, "uri": uri})
     return elsewhere

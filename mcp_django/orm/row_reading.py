@@ -54,7 +54,7 @@ from .pagination import REPEATED, PageQuery, key_names
 from .prefetch import each_row, learn, learned
 from .serializer_columns import represented
 from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
-from .uris import row_uri
+from .uris import Address
 
 logger = logging.getLogger("mcp_django")
 Renderer = Callable[[Any], Any]
@@ -455,7 +455,8 @@ class _PageBuilder:
     def finished(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
         """Finish a column of the rows that were read: files become URIs, foreign keys ``[key, label]`` pairs."""
         if cell.is_file:
-            places = [f"{row_uri(self.exposure, pk)}/{cell.column.name}" for pk in self.pks]
+            address = Address(access_of(self.request)[self.exposure])
+            places = [address.file(pk, cell.column.name) for pk in self.pks]
             return [place if name else None for place, name in zip(places, values, strict=True)]
         stored = self.read[cell.position]
         if cell.label is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from django.db.models import Model
 
     from ..context.request import MCPRequest
-    from ..exposures.model_exposure import ModelExposure
+    from .access import ModelAccess
 
 SCHEME: Final = "django://"
 # Purpose of the tickets for downloads, and their part of the URL's path.
@@ -49,8 +49,8 @@ _PAGE: Final = UriTemplate(PAGE_TEMPLATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Parsed ``django://`` URI of a model's page (``query``), schema, row (``pk``), or a file (``field_name``)."""
+class ParsedURI:
+    """What a ``django://`` URI names: a page of a model's rows (``query``), its schema, a row (``pk``), or a file."""
 
     label: str
     pk: str | None = None
@@ -58,65 +58,135 @@ class Address:
     is_schema: bool = False
     query: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def read(cls, uri: Any) -> "ParsedURI":
+        """Parse a URI; what it names need not exist. Raises ``NotFound`` for any other text."""
+        if not isinstance(uri, str) or len(uri) > MAX_URI or not uri.startswith(SCHEME):
+            raise NotFound
+        path, mark, _ = uri.partition("?")
+        parts = path[len(SCHEME) :].split("/", 4)
+        if len(parts) == 2:
+            found = _PAGE.match(uri)
+            if found is None:
+                raise NotFound
+            return cls(f"{found.pop('app_label')}.{found.pop('model_name')}", query=found)
+        if len(parts) not in (3, 4) or mark or "#" in uri:
+            raise NotFound
 
-def _model_uri(exposure: "ModelExposure") -> str:
-    path = f"{exposure.opts.app_label}/{exposure.opts.model_name}"
-    # A URI has only ASCII characters (RFC 3986, section 2). Most names need no escapes.
-    return SCHEME + (path if path.isascii() else percent_encode(path, safe="/"))
+        app_label, model_name, pk, *rest = parts
+        label = f"{_name(app_label)}.{_name(model_name)}"
+        if pk == SCHEMA and not rest:
+            return cls(label, is_schema=True)
+        try:
+            parsed = cls(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
+        except ValueError:
+            raise NotFound from None
+
+        # Any other spelling would be a second URI of the same thing. Escapes may have either case (RFC 3986, 6.2.2.1).
+        parts = [ESCAPE.sub(lambda found: found[0].upper(), part) for part in (pk, *rest)]
+        if [_key_part(parsed.pk or ""), *map(percent_encode, filter(None, [parsed.field_name]))] != parts:
+            raise NotFound
+        return parsed
+
+    def download_url(self, request: "MCPRequest") -> str | None:
+        """Return a URL that downloads this file and works for this caller for some minutes, None without such URLs.
+
+        The URL leads to this server, which checks the caller's access again, and never to the storage itself.
+        """
+        if not can_link(request) or self.pk is None or self.field_name is None:
+            return None
+        return ticket_url(request, DOWNLOADS, self.label, self.pk, self.field_name)
 
 
-def row_uri(exposure: "ModelExposure", pk: Any) -> str:
-    """Return the ``django://`` URI of the row with this primary key."""
-    return f"{_model_uri(exposure)}/{_key_part(pk_text(pk))}"
+class Address:
+    """The addresses of a model and its rows: ``django://`` URIs, and URLs in the admin that open for the caller."""
+
+    def __init__(self, model: "ModelAccess") -> None:
+        self.request = model.request
+        self.exposure = model.exposure
+
+    def row(self, pk: Any) -> str:
+        """Return the URI of the row with this primary key."""
+        return f"{self._model}/{_key_part(pk_text(pk))}"
+
+    def file(self, pk: Any, name: str) -> str:
+        """Return the URI of the file in the field ``name`` of a row."""
+        return f"{self.row(pk)}/{name}"
+
+    def pattern(self) -> str:
+        """Return the URI of a row with a variable for the primary key."""
+        return f"{self._model}/{{{self.exposure.opts.pk.name}}}"
+
+    def schema(self) -> str:
+        """Return the URI of the model's description."""
+        return f"{self._model}/{SCHEMA}"
+
+    def page(self, **query: str | None) -> str:
+        """Return the URI of a page of the model's rows; members of ``query`` that are None are left out."""
+        opts = self.exposure.opts
+        values = {"app_label": opts.app_label, "model_name": opts.model_name, **query}
+        return _PAGE.expand({name: value for name, value in values.items() if value})
+
+    def admin_url(self, row: "Model") -> str | None:
+        """Return the URL of a row's page in the admin, None if that would not open for the caller."""
+        return self.admin_urls([row.pk], {row.pk: row})[0]
+
+    def admin_urls(self, keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None) -> list[str | None]:
+        """Return the URLs in the admin of the rows with these keys; ``rows`` are those already read."""
+        none: list[str | None] = [None] * len(keys)
+        admin = self._admin
+        origin = self._origin
+        if admin is None or origin is None:
+            return none
+        found = call_hook(self.exposure.label, "get_queryset", self._opened, admin, keys, rows, default=())
+        paths = (admin_path(self.request, self.exposure, key) if key in found else None for key in keys)
+        return [f"{origin}{path}" if path is not None else None for path in paths]
+
+    @property
+    def _model(self) -> str:
+        path = f"{self.exposure.opts.app_label}/{self.exposure.opts.model_name}"
+        # A URI has only ASCII characters (RFC 3986, section 2). Most names need no escapes.
+        return SCHEME + (path if path.isascii() else percent_encode(path, safe="/"))
+
+    @property
+    def _origin(self) -> str | None:
+        parts = urlsplit(self.request.mcp.resource or str(settings.BASE_URL or ""))
+        return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
+
+    @property
+    def _admin(self) -> Any:
+        """The ``ModelAdmin`` that has a page for each row, None for no such admin."""
+        exposure = self.exposure
+        own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
+        if own is not None:
+            return own
+        for site in (exposure.site.admin_site or default_site, *all_sites):
+            if site.name == exposure.admin_site_name and site.is_registered(exposure.model):
+                return site.get_model_admin(exposure.model)
+        return None
+
+    def _opened(self, admin: Any, keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None") -> "Collection[Any]":
+        """Return the keys of the rows, all visible to the caller, whose page in the admin opens for the caller."""
+        exposure = self.exposure
+        is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
+        is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
+        if is_own and (is_stock or rows is not None):
+            # The same checks were made before the rows were shown.
+            return keys
+        if not admin.admin_site.has_permission(self.request):
+            return ()
+        has_own_rows = not is_own and not _is_of(admin, "get_queryset", "django.")
+        if is_stock and not has_own_rows:
+            return keys if admin.has_view_or_change_permission(self.request) else ()
+        if rows is None or has_own_rows:
+            rows = admin.get_queryset(self.request).in_bulk(list(keys))
+        return [key for key, row in rows.items() if admin.has_view_or_change_permission(self.request, row)]
 
 
 def _key_part(key: str) -> str:
     text = percent_encode(key)
     # Escape texts that would not be read as a key.
     return f"%{ord(text[0]):02X}{text[1:]}" if text in (".", "..", SCHEMA) else text
-
-
-def row_uri_pattern(exposure: "ModelExposure") -> str:
-    """Return the ``django://`` URI of a row of the model with a variable for the primary key."""
-    return f"{_model_uri(exposure)}/{{{exposure.opts.pk.name}}}"
-
-
-def schema_uri(exposure: "ModelExposure") -> str:
-    """Return the URI of the model's description."""
-    return f"{_model_uri(exposure)}/{SCHEMA}"
-
-
-def page_uri(exposure: "ModelExposure", **query: str | None) -> str:
-    """Return the ``django://`` URI of a page of the model's rows."""
-    values = {"app_label": exposure.opts.app_label, "model_name": exposure.opts.model_name, **query}
-    return _PAGE.expand({name: value for name, value in values.items() if value})
-
-
-def parse_uri(uri: Any) -> Address:
-    """Parse a ``django://`` URI: a model's page, schema, row or file, which need not exist."""
-    if not isinstance(uri, str) or len(uri) > MAX_URI or not uri.startswith(SCHEME):
-        raise NotFound
-    path, mark, _ = uri.partition("?")
-    parts = path[len(SCHEME) :].split("/", 4)
-    if len(parts) == 2:
-        if (found := _PAGE.match(uri)) is None:
-            raise NotFound
-        return Address(f"{found.pop('app_label')}.{found.pop('model_name')}", query=found)
-    if len(parts) not in (3, 4) or mark or "#" in uri:
-        raise NotFound
-    app_label, model_name, pk, *rest = parts
-    label = f"{_name(app_label)}.{_name(model_name)}"
-    if pk == SCHEMA and not rest:
-        return Address(label, is_schema=True)
-    try:
-        address = Address(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
-    except ValueError:
-        raise NotFound from None
-    # Any other spelling would be a second URI of the same thing. Escapes may have either case (RFC 3986, 6.2.2.1).
-    parts = [ESCAPE.sub(lambda found: found[0].upper(), part) for part in (pk, *rest)]
-    if [_key_part(address.pk or ""), *map(percent_encode, filter(None, [address.field_name]))] != parts:
-        raise NotFound
-    return address
 
 
 def _name(part: str) -> str:
@@ -132,73 +202,6 @@ def _name(part: str) -> str:
     return name
 
 
-def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:
-    """Return the URL that goes with a row's URI: its page in the admin, None if that would not open for the caller."""
-    return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
-
-
-def admin_urls(
-    request: "MCPRequest", exposure: "ModelExposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
-) -> list[str | None]:
-    """Return, for the URI of each row with these keys, its URL in the admin; ``rows`` are those already read."""
-    admin, origin = _admin_of(exposure), _origin(request)
-    none: list[str | None] = [None] * len(keys)
-    if admin is None or origin is None:
-        return none
-    found = call_hook(exposure.label, "get_queryset", _opened, request, exposure, admin, keys, rows, default=())
-    paths = (admin_path(request, exposure, key) if key in found else None for key in keys)
-    return [f"{origin}{path}" if path is not None else None for path in paths]
-
-
-def _origin(request: "MCPRequest") -> str | None:
-    parts = urlsplit(request.mcp.resource or str(settings.BASE_URL or ""))
-    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
-
-
-def _admin_of(exposure: "ModelExposure") -> Any:
-    """For the URIs of a model's rows, return the ``ModelAdmin`` that has a URL for each; None for no such admin."""
-    own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
-    if own is not None:
-        return own
-    for site in (exposure.site.admin_site or default_site, *all_sites):
-        if site.name == exposure.admin_site_name and site.is_registered(exposure.model):
-            return site.get_model_admin(exposure.model)
-    return None
-
-
-def _opened(
-    request: "MCPRequest",
-    exposure: "ModelExposure",
-    admin: Any,
-    keys: "Sequence[Any]",
-    rows: "Mapping[Any, Model] | None",
-) -> "Collection[Any]":
-    """Return the keys of the rows, all visible to the caller, whose admin URL beside the URI opens for the caller."""
-    is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
-    is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
-    if is_own and (is_stock or rows is not None):
-        # The same checks were made before the rows were shown.
-        return keys
-    if not admin.admin_site.has_permission(request):
-        return ()
-    has_own_rows = not is_own and not _is_of(admin, "get_queryset", "django.")
-    if is_stock and not has_own_rows:
-        return keys if admin.has_view_or_change_permission(request) else ()
-    if rows is None or has_own_rows:
-        rows = admin.get_queryset(request).in_bulk(list(keys))
-    return [key for key, row in rows.items() if admin.has_view_or_change_permission(request, row)]
-
-
 def _is_of(owner: Any, hook: str, package: str) -> bool:
     """Return whether the hook is the package's own."""
     return getattr(type(owner), hook).__module__.startswith(package) and hook not in vars(owner)
-
-
-def download_url(request: "MCPRequest", address: Address) -> str | None:
-    """Turn the ``django://`` URI of a file into a URL that works for this caller for some minutes; else None.
-
-    The URL leads to this server, which checks the caller's access again, and never to the storage itself.
-    """
-    if not can_link(request) or address.pk is None or address.field_name is None:
-        return None
-    return ticket_url(request, DOWNLOADS, address.label, address.pk, address.field_name)

@@ -161,7 +161,8 @@ def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
 
     It only contains what the caller may see. If the resource has several contents, it is the first.
     """
-    from ..orm.uris import row_uri
+    from ..orm.access import access_of
+    from ..orm.uris import Address
     from .model_resources import Resources
 
     site = request.mcp.site
@@ -169,7 +170,7 @@ def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
         exposure = site.exposures.get(type(target))
         if exposure is None or target.pk is None:
             raise NotFound
-        target = row_uri(exposure, target.pk)
+        target = Address(access_of(request)[exposure]).row(target.pk)
     function = site.get_function_resource(request, target)
     if function is not None and not function.has_scopes(request):
         raise NotFound

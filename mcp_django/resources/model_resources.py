@@ -33,10 +33,7 @@ from ..orm.uris import (
     RECORD_TEMPLATE,
     SCHEMA_TEMPLATE,
     Address,
-    download_url,
-    page_uri,
-    parse_uri,
-    schema_uri,
+    ParsedURI,
 )
 from ..protocol.content import EmbeddedResource
 from ..protocol.errors import InvalidParams
@@ -76,10 +73,11 @@ class Resources:
         exposures = [exposure for exposure in visible if exposure.label > last]
         found: Objects = []
         for exposure in exposures[:LIST_PAGE]:
+            address = Address(access_of(self.request)[exposure])
             title = str(exposure.opts.verbose_name_plural)
             about = {"description": exposure.description.strip()} if exposure.description else {}
-            found.append({"uri": page_uri(exposure), "name": exposure.label, "title": title, **about, "mimeType": JSON})
-            found.append({"uri": schema_uri(exposure), "name": f"{exposure.label} schema", "mimeType": JSON})
+            found.append({"uri": address.page(), "name": exposure.label, "title": title, **about, "mimeType": JSON})
+            found.append({"uri": address.schema(), "name": f"{exposure.label} schema", "mimeType": JSON})
         if found and not cursor:
             about = {"title": "How to ask", "description": "All that filters and aggregates can do"}
             found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
@@ -108,7 +106,7 @@ class Resources:
         """
         if is_text(uri):
             return OwnText(text_of(self.request, uri))
-        address = parse_uri(uri)
+        address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             raise NotFound
         return ModelResource(self.request, uri, address, access_of(self.request).get_exposure(address.label))
@@ -132,7 +130,7 @@ class ModelResource:
 
     request: MCPRequest
     uri: str
-    address: Address
+    address: ParsedURI
     exposure: ModelExposure
 
     @property
@@ -163,7 +161,8 @@ class ModelResource:
                 return payload
             query = {name: value for name, value in self.address.query.items() if name != "cursor"}
             # Put it before the rows, because some clients cut off the end of long texts.
-            return {"next": page_uri(exposure, cursor=following, **query), **payload}
+            following_page = Address(access_of(request)[exposure]).page(cursor=following, **query)
+            return {"next": following_page, **payload}
         found = find_row(request, exposure, pk)
         return Record(access_of(request)[exposure], found.row, found.labels).payload()
 
@@ -198,7 +197,7 @@ def file_type(name: str) -> str:
 class RowFile:
     """Model resource of the file in a field of a row, also for download; reading it shows whether the file exists."""
 
-    def __init__(self, request: MCPRequest, address: Address) -> None:
+    def __init__(self, request: MCPRequest, address: ParsedURI) -> None:
         self.request, self.address = request, address
         exposure = access_of(request).get_exposure(address.label)
         go_to(request, exposure, "change", address.pk)
@@ -243,7 +242,7 @@ class RowFile:
         return {"uri": uri, "mimeType": kind, "blob": base64.b64encode(data).decode("ascii")}
 
     def _too_long(self, text: str) -> InvalidParams:
-        url = download_url(self.request, self.address)
+        url = self.address.download_url(self.request)
         elsewhere = "" if url is None else f" It can be downloaded for {MAX_AGE // 60} minutes from {url}"
         return InvalidParams(f"The file is too long: {text}{elsewhere}")
 

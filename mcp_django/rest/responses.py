@@ -28,7 +28,7 @@ from ..exceptions import NotFound, ToolError
 from ..orm.access import access_of
 from ..orm.column_values import pk_text
 from ..orm.columns import is_file
-from ..orm.uris import Address, download_url, row_uri
+from ..orm.uris import Address, ParsedURI
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
 from .parameters import Inputs
@@ -256,8 +256,9 @@ def _link(request: MCPRequest, serializer: Any, found: Any, shown: Any) -> None:
 
 def _link_of(request: MCPRequest, file: FieldFile) -> str:
     row, name = file.instance, file.field.name
-    exposure = access_of(request).exposure_of(type(row))
-    if exposure is None or name not in access_of(request)[exposure].fields or not is_file(exposure, name):
+    access = access_of(request)
+    exposure = access.exposure_of(type(row))
+    if exposure is None or name not in access[exposure].fields or not is_file(exposure, name):
         return posixpath.basename(file.name or "")
-    address = Address(exposure.label, pk_text(row.pk), name)
-    return download_url(request, address) or f"{row_uri(exposure, row.pk)}/{name}"
+    url = ParsedURI(exposure.label, pk_text(row.pk), name).download_url(request)
+    return url or Address(access[exposure]).file(row.pk, name)

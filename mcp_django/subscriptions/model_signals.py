@@ -308,10 +308,10 @@ def _read(target: Any) -> tuple[str | None, Changes]:
     """Return what a model signal would tell of a :func:`notify_changed` target: its database, if known, and changes."""
     match target:
         case str():
-            from ..orm.uris import parse_uri
+            from ..orm.uris import ParsedURI
 
             with suppress(NotFound):
-                address = parse_uri(target)
+                address = ParsedURI.read(target)
                 if address.pk is not None:
                     return None, Changes(rows={address.label: {address.pk}})
             return None, Changes(uris={target})

@@ -21,7 +21,7 @@ from ..orm.access import access_of, has_every_row, parse_pk
 from ..orm.column_values import pk_text
 from ..orm.columns import is_file
 from ..orm.pagination import chunks
-from ..orm.uris import SCHEME, parse_uri
+from ..orm.uris import SCHEME, ParsedURI
 from ..protocol.errors import InvalidParams
 from ..resources.model_resources import Resources
 from ..tools.list_and_describe_models import Description
@@ -123,7 +123,7 @@ def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
     """Return a digest of a watched resource, a page's rows or a schema, which differs after a change."""
-    address = parse_uri(watch.uri)
+    address = ParsedURI.read(watch.uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
         return hash(orjson.dumps(Description(access_of(request)[exposure]).in_lines(), default=str))
@@ -154,7 +154,7 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
     if function is not None:
         return function.has_scopes(request)
     try:
-        access_of(request).get_exposure(parse_uri(watch.uri).label)
+        access_of(request).get_exposure(ParsedURI.read(watch.uri).label)
     except (NotFound, CallRefused):
         return False
     return True
@@ -213,7 +213,7 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
     if function is not None:
         return Watch(uri) if function.has_scopes(request) else None
     try:
-        address = parse_uri(uri)
+        address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             return None
         exposure = access_of(request).get_exposure(address.label)

@@ -21,7 +21,7 @@ from ..orm.labels import label_of
 from ..orm.pagination import narrowed
 from ..orm.tool_arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
 from ..orm.undecodable_values import all_readable
-from ..orm.uris import admin_url, row_uri
+from ..orm.uris import Address
 from .base import RecordTool
 from .get_record import Record, find_row_by_uri
 from .model_search import found_models, stem, telling_words
@@ -101,9 +101,11 @@ def _terms(exposure: ModelExposure, text: str) -> Iterator[str]:
 
 
 def _result(model: ModelAccess, row: Model) -> dict[str, str]:
-    exposure, uri = model.exposure, row_uri(model.exposure, row.pk)
+    exposure = model.exposure
+    address = Address(model)
+    uri = address.row(row.pk)
     title = f"{exposure.opts.verbose_name}: {label_of(exposure, row) or row.pk}"
-    return {"id": uri, "title": title, "url": admin_url(model.request, exposure, row) or uri}
+    return {"id": uri, "title": title, "url": address.admin_url(row) or uri}
 
 
 class Fetch(RecordTool):

@@ -42,7 +42,7 @@ from ..orm.tool_arguments import (
     limit_argument,
     names_argument,
 )
-from ..orm.uris import ADMIN_URL, SCHEME, admin_url, download_url, parse_uri, row_uri
+from ..orm.uris import ADMIN_URL, SCHEME, Address, ParsedURI
 from ..protocol.content import Text
 from ..schema.secrets import clean_text
 from ..schema.value_types import KEY
@@ -85,7 +85,7 @@ class Record:
         payload: dict[str, Any] = {
             "model": exposure.label,
             "pk": plain_key(values[exposure.opts.pk.name]),
-            "uri": row_uri(exposure, row.pk),
+            "uri": Address(access).row(row.pk),
             "label": label_of(exposure, row),
         }
         if is_brief:
@@ -94,7 +94,7 @@ class Record:
             may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY
             may_write = may_write and (off is None or off.writes is None)
             payload["permissions"] = {deed: may_write and access.may_row(deed, row) for deed in ("change", "delete")}
-            if (page_url := admin_url(request, exposure, row)) is not None:
+            if (page_url := Address(access).admin_url(row)) is not None:
                 payload[ADMIN_URL] = page_url
         cut = _cut(values, request.mcp.result_chars)
         hints = list(page.notes)
@@ -242,7 +242,7 @@ class GetRecord(RecordTool):
             name: url
             for name, value in payload["fields"].items()
             if value and is_file(exposure, name)
-            if (url := download_url(request, replace(parse_uri(payload["uri"]), field_name=name))) is not None
+            if (url := replace(ParsedURI.read(payload["uri"]), field_name=name).download_url(request)) is not None
         }
         if links:
             payload["downloads"] = {"expires_in": MAX_AGE, **links}
@@ -276,7 +276,7 @@ class GetRecord(RecordTool):
 def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelExposure, FoundRow]:
     """Find the row to get by the URI of its record, and move the request to the row's admin page. Raises ``NotFound``
     if the URI is not that of a record, or the caller cannot see the row."""
-    address = parse_uri(uri)
+    address = ParsedURI.read(uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.pk is None or address.field_name is not None:
         raise NotFound

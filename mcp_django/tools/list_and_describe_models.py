@@ -26,7 +26,7 @@ from ..orm.ordering import COMPUTED, OrderKey, default_order, names_in
 from ..orm.path import computed_word
 from ..orm.search import unsearched
 from ..orm.tool_arguments import check_names, exposure_argument, flag_argument
-from ..orm.uris import page_uri, row_uri_pattern
+from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import texts_of
 from .base import RecordTool
@@ -155,7 +155,8 @@ class Description(Overview):
         payload["default_columns"] = list(self.access.page_fields)
         if actions := list(self._actions()):
             payload["actions"] = actions
-        payload["uris"] = [row_uri_pattern(exposure), page_uri(exposure)]
+        address = Address(self.access)
+        payload["uris"] = [address.pattern(), address.page()]
         return payload
 
     def in_full(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from ..orm.tool_arguments import (
     names_argument,
 )
 from ..orm.trigram_search import similar_query
-from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
+from ..orm.uris import ADMIN_URL, Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import FREE_OBJECT
 from .base import RecordTool
@@ -165,7 +165,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
         hints.insert(0, f"only {kept} rows fit: continue with next_cursor, or name fewer fields")
     if hints:
         payload["hint"] = "; ".join(hints)
-    payload["uri"] = row_uri_pattern(query.exposure)
+    payload["uri"] = Address(access_of(query.request)[query.exposure]).pattern()
     payload["columns"] = page.names
     payload["rows"] = page.rows[:kept]
     return payload
@@ -298,7 +298,7 @@ class QueryRecords(RecordTool):
             pk, rows = exposure.opts.pk, payload["rows"]
             keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]
             payload["columns"].append(ADMIN_URL)
-            urls = admin_urls(request, exposure, keys) if keys else [None] * len(rows)
+            urls = Address(call.model).admin_urls(keys) if keys else [None] * len(rows)
             for row, url in zip(rows, urls, strict=True):
                 row.append(url)
         return ToolResult(structured=payload)

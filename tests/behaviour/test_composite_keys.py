@@ -10,7 +10,8 @@ from django.contrib.admin.models import LogEntry
 
 import mcp_django as mcp
 from mcp_django import MCPSite, ModelExposure, ToolError
-from mcp_django.orm.uris import parse_uri, row_uri
+from mcp_django.orm.access import access_of
+from mcp_django.orm.uris import Address, ParsedURI
 from mcp_django.resources.model_resources import Resources
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.aggregate_records import AggregateRecords
@@ -182,9 +183,9 @@ def test_row_124_a_key_of_free_text_comes_back_as_itself(asking: Any, key: str) 
         assert call(GET, asking, uri=found["uri"])["pk"] == found["pk"]
         (contents,) = Resources(asking).find(found["uri"]).read()
         assert f'"pk":{orjson.dumps(found["pk"]).decode()}' in contents["text"]
-    uris = {row_uri(asking.mcp.site.exposures[Term], other) for other in ODD}
-    assert len(uris) == len(ODD)
-    assert parse_uri(row_uri(asking.mcp.site.exposures[Term], key)).pk == key
+    address = Address(access_of(asking)[asking.mcp.site.exposures[Term]])
+    assert len({address.row(other) for other in ODD}) == len(ODD)
+    assert ParsedURI.read(address.row(key)).pk == key
 
 
 HUGE = [2**63, -(2**63) - 1, 2**64, 10**400, str(2**63), str(10**400), f"-{2**64}"]

@@ -34,7 +34,7 @@ from ...oauth.stored_tokens import facts_of
 from ...operating import switches
 from ...operating.call_lifecycle import describe_caller, refuse_if_off
 from ...orm.query_limits import read_limits
-from ...orm.uris import DOWNLOADS, Address
+from ...orm.uris import DOWNLOADS, ParsedURI
 from ...problems import Problem
 from ...protocol.headers import body_length
 from ...resources.model_resources import RowFile
@@ -244,7 +244,7 @@ def _receive(original: HttpRequest, body: Any, announced: int | None) -> int:
 
 def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
     with read_limits():
-        found = RowFile(request, Address(about[0], pk=about[1], field_name=about[2]))
+        found = RowFile(request, ParsedURI(about[0], pk=about[1], field_name=about[2]))
     name = os.path.basename(found.file.name or "")
     stream = found.open()
     response = FileResponse(stream, as_attachment=True, filename=name, content_type=found.type)

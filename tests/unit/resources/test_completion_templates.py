@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
-from mcp_django.orm.uris import FILE_TEMPLATE, PAGE_TEMPLATE, RECORD_TEMPLATE, SCHEMA_TEMPLATE, parse_uri
+from mcp_django.orm.uris import FILE_TEMPLATE, PAGE_TEMPLATE, RECORD_TEMPLATE, SCHEMA_TEMPLATE, ParsedURI
 from mcp_django.protocol.uri_templates import UriTemplate
 from mcp_django.resources.completions import ModelTemplate
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -115,7 +115,7 @@ def test_a_key_that_is_completed_leads_to_its_row_when_the_client_encodes_it(roo
     assert found == ["50 %", "A/1 ?"]
     assert values(root, FILE_TEMPLATE, "pk", **given) == ["50 %", "A/1 ?", "schema"]
     for key in found:
-        assert parse_uri(UriTemplate(RECORD_TEMPLATE).expand({**given, "pk": key})).pk == key
+        assert ParsedURI.read(UriTemplate(RECORD_TEMPLATE).expand({**given, "pk": key})).pk == key
 
 
 def test_file_fields_are_those_that_hold_files(root):
