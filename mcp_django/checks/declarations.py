@@ -255,12 +255,33 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
         return
     for name, lookups in exposure.filter_fields.items():
         path = resolve_path(exposure.model, name)
+        if path is None:
+            yield from _check_beyond(exposure, name)
         taken = usual_lookups(path.field) if path is not None else ()
         for lookup in [lookups] if isinstance(lookups, str) else lookups:
             if path is not None and lookup not in REGEX and not declared_lookups(path, [lookup]):
                 text = f"{where.__name__}.filter_fields gives {name!r} the lookup {lookup!r}, which it does not have."
                 hint = f"{nearest(lookup, taken)} It takes {', '.join(taken)}."
                 yield problem("E010", text, hint.strip(), where)
+
+
+def _check_beyond(exposure: ModelExposure, name: str) -> Iterator[CheckMessage]:
+    """Check that a name of ``filter_fields`` ends at a field: no filter reaches a key within JSON, or has a lookup."""
+    if not _leads_somewhere(exposure, name):
+        return
+    column, _, rest = name.rpartition("__")
+    while column and resolve_path(exposure.model, column) is None:
+        column, _, before = column.rpartition("__")
+        rest = f"{before}__{rest}"
+    path = resolve_path(exposure.model, column) if column else None
+    if path is None or path.field.is_relation:
+        return
+    where = type(exposure)
+    text = f"{where.__name__}.filter_fields names {name!r}, but {column!r} is a field without others behind it."
+    hint = f'Callers cannot filter on it. Use a filter of your own (filterset_class), or name "{column}".'
+    if rest in usual_lookups(path.field):
+        hint = f'Write {{"{column}": ["{rest}"]}}.'
+    yield problem("E010", text, hint, where)
 
 
 def _check_paths(exposure: ModelExposure) -> Iterator[CheckMessage]:

@@ -71,8 +71,8 @@ def _check_alternatives(filters: Sequence[Filter]) -> None:
 def _lists(model: ModelAccess, item: Filter) -> frozenset[tuple[Relation, ...]]:
     """Return the lists that a filter has conditions on, each as the relations that lead to it."""
     if isinstance(item, Condition):
-        relation = _root(model, item) if item.path.many else None
-        return frozenset([(relation,)]) if relation is not None else frozenset()
+        link = _link(model, item) if item.path.many else None
+        return frozenset([(_relation(link.field),)]) if link is not None else frozenset()
     if isinstance(item, Junction) and item.connector != "not":
         return frozenset().union(*(_lists(model, part) for part in item.parts))
     if not isinstance(item, Quantified) or not item.is_path:
@@ -84,10 +84,12 @@ def _lists(model: ModelAccess, item: Filter) -> frozenset[tuple[Relation, ...]]:
     return frozenset((relation, *behind) for part in item.parts for behind in _lists(item.link.related, part))
 
 
-def _root(model: ModelAccess, item: Condition) -> Relation | None:
+def _link(model: ModelAccess, item: Condition) -> Link | None:
     """Return the list that a condition on a declared path begins with, None if the caller cannot see its rows."""
-    field = model.exposure.opts.get_field(item.path.column.partition("__")[0])
-    return _relation(field) if model.access.exposure_of(field.related_model) is not None else None
+    root = item.path.column.partition("__")[0]
+    field: Any = model.exposure.opts.get_field(root)
+    related = model.access.exposure_of(field.related_model)
+    return Link(root, field, model.access[related]) if related is not None else None
 
 
 def _relation(field: Any) -> Relation:
@@ -98,14 +100,11 @@ def _merged(model: ModelAccess, items: Sequence[Filter]) -> Iterator[Filter]:
     """Yield the filters, and in place of those that begin with the same relation one that holds for one row of it."""
     found: dict[Relation, list[tuple[Filter, Quantified]]] = {}
     for item in items:
-        if isinstance(item, Condition) and item.path.many and _root(model, item) is not None:
-            quantified = _on_related(model, item)
-        elif isinstance(item, Quantified) and item.is_path:
-            quantified = item
-        else:
+        quantified = _quantified(model, item)
+        if quantified is None:
             yield item
-            continue
-        found.setdefault(_relation(quantified.link.field), []).append((item, quantified))
+        else:
+            found.setdefault(_relation(quantified.link.field), []).append((item, quantified))
     for same in found.values():
         item, quantified = same[0]
         if len(same) == 1:
@@ -115,10 +114,13 @@ def _merged(model: ModelAccess, items: Sequence[Filter]) -> Iterator[Filter]:
             yield replace(quantified, parts=on_one_row(quantified.link.related, parts))
 
 
-def _on_related(model: ModelAccess, item: Condition) -> Quantified:
-    """Return a condition on a declared path as one on the rows of the list that it begins with."""
-    root, _, rest = item.path.column.partition("__")
-    field: Any = model.exposure.opts.get_field(root)
-    link = Link(root, field, model.access[model.access.exposure_of(field.related_model)])
-    path = replace(item.path, column=rest, many=False) if rest else resolve_path(field.related_model, "pk")
-    return Quantified(link, "some", (replace(item, path=path),), is_path=True)
+def _quantified(model: ModelAccess, item: Filter) -> Quantified | None:
+    """Return a condition on a path as one on the rows that the path begins with, None for any other filter."""
+    if isinstance(item, Quantified):
+        return item if item.is_path else None
+    link = _link(model, item) if isinstance(item, Condition) and item.path.many else None
+    if not isinstance(item, Condition) or link is None:
+        return None
+    rest = item.path.column.partition("__")[2]
+    path = replace(item.path, column=rest, many=False) if rest else resolve_path(link.exposure.model, "pk")
+    return Quantified(link, "some", (replace(item, path=path or item.path),), is_path=True)

@@ -126,6 +126,8 @@ class FilterReader(FilterSuggestions):
 
     def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
         """Parse one JSON object of filters, all of which must hold."""
+        if len(given) > MAX_FILTERS:
+            raise _too_many()
         found: list[Filter] = []
         applied: dict[NamedFilter, dict[str, tuple[str, ...]]] = {}
         operators = [given[key] for key in ("operator", "op", "lookup") if key in given]
@@ -182,7 +184,7 @@ class FilterReader(FilterSuggestions):
     def _count(self) -> None:
         self.taken.append(None)
         if len(self.taken) > MAX_FILTERS:
-            raise ToolError(f"filters takes at most {MAX_FILTERS} conditions.")
+            raise _too_many()
 
     def _check_depth(self, depth: int) -> None:
         if depth >= MAX_DEPTH:
@@ -229,17 +231,15 @@ class FilterReader(FilterSuggestions):
         rest: dict[str, Any] = {}
         for key, item in value.items():
             word, _, lookup = key.lower().partition("__")
-            quantifier: str | None = QUANTIFIERS.get(word)
-            if quantifier is None and lookup_meant(key, item, NULL):
-                quantifier = "isnull"
-            if (not link.to_many or quantifier == "isnull") and quantifier and find_filter(link.related, word):
+            quantifier = QUANTIFIERS.get(word)
+            is_field = quantifier is not None and not link.to_many and find_filter(link.related, word) is not None
+            if key == "where":
+                continue
+            if lookup_meant(key, item, NULL) is not None and find_filter(link.related, key) is None:
+                parts.append(Quantified(link, "none" if _is_null(link, key, item) else "some", ()))
+            elif quantifier is None or is_field:
                 # With a relation to one row there is nothing to count: a field of this name is meant.
-                quantifier = None
-            if key == "where" or quantifier is None:
-                rest |= {} if key == "where" else {key: item}
-            elif quantifier == "isnull":
-                quantifier = "none" if _is_null(link, key, item) else "some"
-                parts.append(Quantified(link, quantifier, ()))
+                rest[key] = item
             elif quantifier == "count":
                 parts += self._counts(link, {lookup: item} if lookup else item, value.get("where", {}), depth)
             else:
@@ -493,3 +493,7 @@ def _is_null(link: Link, word: str, value: Any) -> bool:
     except ValueError as error:
         raise ToolError(f"{link.name} with isnull needs {error}.") from None
     return wanted != (meant is not None and meant.is_denied)
+
+
+def _too_many() -> ToolError:
+    return ToolError(f"filters takes at most {MAX_FILTERS} conditions.")

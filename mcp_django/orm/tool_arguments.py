@@ -48,6 +48,9 @@ MAX_FIELDS: Final = 200
 SEARCHED: Final = frozenset({"search", "query"})
 # Arguments that limit the number of rows.
 BOUNDS: Final = frozenset({"limit", "top"})
+# Maximum number of unknown arguments whose meaning is looked for, and how many an error names if there are more.
+MAX_UNKNOWN: Final = 20
+FIRST_UNKNOWN: Final = 5
 # Maximum number of characters of a text that may spell an empty list or object.
 MAX_EMPTY: Final = 16
 
@@ -62,6 +65,12 @@ def check_names(
     ``where`` are understood, and a limit of 0 rows counts as left out.
     """
     known = list(known)
+    unknown = _unknown_names(arguments, known)
+    if len(unknown) > MAX_UNKNOWN:
+        named = ", ".join(repr(name[:60]) for name in unknown[:FIRST_UNKNOWN])
+        raise ToolError(
+            f"Unknown arguments: {named} and {len(unknown) - FIRST_UNKNOWN} more. {alternatives(None, known)}"
+        )
     if not strict:
         arguments = understood_names(arguments, known)
     for name in arguments:
@@ -84,9 +93,14 @@ def check_names(
     }
 
 
+def _unknown_names(arguments: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    return [name for name in arguments if name not in known and name not in IGNORED]
+
+
 def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
     """Read the arguments sent to a tool, giving misnamed ones their ``known`` names where there is no doubt."""
-    if all(name in known for name in arguments):
+    if not 0 < len(_unknown_names(arguments, known)) <= MAX_UNKNOWN:
+        # With very many unknown names, none is looked up: each is compared with all synonyms.
         return arguments
     found: dict[str, Any] = {}
     for name, value in arguments.items():

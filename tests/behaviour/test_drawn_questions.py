@@ -318,13 +318,13 @@ def test_filters_find_what_python_finds(zoo: Zoo) -> None:
 @pytest.mark.parametrize("label", ["testapp.book", "testapp.author", "testapp.loan"])
 def test_paths_on_one_list_mean_one_row_of_it(zoo: Zoo, label: str) -> None:
     request, model, found_some = zoo.request(), label.partition(".")[2], 0
-    for number in range(QUESTIONS):
+    for number in range(QUESTIONS // 2):
         filters, passes = Drawing(zoo, 200_000 + number).paths(model)
         found = call(QueryRecords(), request, model=label, filters=filters, fields=["pk"], limit=200)
         expected = sorted(row.pk for row in zoo.rows(label) if passes(row))
         assert sorted(row[0] for row in found["rows"]) == expected, (number, label, filters)
         found_some += bool(expected)
-    assert found_some > QUESTIONS / 4
+    assert found_some > QUESTIONS / 8
 
 
 NUMBERS = [*COMPARED, "isnull"]
@@ -351,7 +351,7 @@ def test_declared_paths_on_one_list_mean_one_row_of_it(zoo: Zoo, model: type[Mod
         declared = {"filter_fields": DECLARED[name]} if other is model else {}
         site.register(other, exposure, fields=fields, **declared)
     request = reader(make_superuser(), site)
-    for number in range(QUESTIONS):
+    for number in range(QUESTIONS // 2):
         drawing = Drawing(zoo, 300_000 + number, is_declared=True)
         paths = DrawnPaths(drawing.draw, zoo.steps(), drawing.leaf, is_declared=True)
         filters, passes = paths.drawn(FIRST_HOPS[name], 2)

@@ -1,6 +1,8 @@
 """What the read tools take for an argument, and how they refuse."""
 
+import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +15,7 @@ from mcp_django.orm.tool_arguments import (
     flag_argument,
     limit_argument,
 )
+from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Tag
@@ -151,3 +154,29 @@ def test_row_118_a_search_is_a_short_text(book: Any, given: Any) -> None:
 def test_fields_are_read_in_each_spelling(book: Any) -> None:
     for given in (["title", "author"], "title, author", '["title","author","title"]', ["title", "author_id"]):
         assert [column.name for column in fields_argument(book[0], book[1], given)] == ["id", "title", "author"]
+
+
+def test_very_many_unknown_arguments_are_told_without_looking_for_their_meaning(db: None) -> None:
+    client = MCPClient(make_superuser())
+    many = {f"x{number}": 1 for number in range(20_000)}
+    for name, arguments in {
+        "query_records": {"model": "testapp.book"},
+        "aggregate_records": {"model": "testapp.book", "aggregates": ["count"]},
+        "list_models": {},
+        "update_record": {"model": "testapp.book", "pk": "1", "values": {}},
+    }.items():
+        with patch("mcp_django.orm.tool_arguments.argument_meant") as meant:
+            result = client.call(name, **arguments, **many)
+        assert result.is_error
+        assert "Unknown arguments: 'x0', 'x1', 'x2', 'x3', 'x4' and 19995 more." in result.text
+        meant.assert_not_called()
+
+
+def test_very_many_conditions_are_refused_before_they_are_read(db: None) -> None:
+    client = MCPClient(make_superuser())
+    many = {f"title{number}": 1 for number in range(20_000)}
+    with patch("mcp_django.orm.suggestions.FilterSuggestions.unknown") as unknown:
+        for filters in (many, json.dumps(many), {"or": [many]}, {"author": many}, [{"pages": 1}] * 20_000):
+            result = client.call("query_records", model="testapp.book", filters=filters)
+            assert result.text == "filters takes at most 20 conditions."
+    unknown.assert_not_called()
