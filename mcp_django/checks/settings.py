@@ -21,6 +21,7 @@ from rest_framework.authentication import SessionAuthentication
 from ..conf import UNKNOWN_KEY, faults, settings
 from ..conf.defaults import DEFAULTS
 from ..context.call_middleware import load_middleware
+from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploaded_files import upload_storage
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
 from ..runtime.middleware_source import is_missing, setters, traits_of, traits_of_name
@@ -239,6 +240,31 @@ def check_admin_sites() -> Iterator[CheckMessage]:
                 "Mount an MCPSite with this admin_site, or make it the default one (AdminConfig.default_site).",
                 type(admin_site),
             )
+        yield from _check_second_classes(admin_site)
+
+
+def _check_second_classes(admin_site: Any) -> Iterator[CheckMessage]:
+    """Check the models that an admin site shows by classes of its own, while all endpoints follow another one."""
+    followed = mounted()
+    if not followed or any(checked.admin_site is admin_site for checked in followed) or not _is_mounted(admin_site):
+        return
+    others: dict[str, str] = {}
+    exposures = [exposure for checked in followed for exposure in checked.exposures.values()]
+    used = {(exposure.model, type(exposure.model_admin)) for exposure in exposures}
+    for exposure in exposures:
+        here = admin_site._registry.get(exposure.model)
+        if isinstance(exposure, AdminExposure) and here is not None and (exposure.model, type(here)) not in used:
+            others[exposure.label] = exposure.admin_site_name
+    if others:
+        label, instead = next(iter(others.items()))
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        yield problem(
+            "I164",
+            f"The admin site {admin_site.name!r} has classes of its own for {label}{more}, but clients of all people "
+            f"get those of {instead!r}.",
+            "Mount an MCPSite with this admin_site at a URL for its people.",
+            type(admin_site),
+        )
 
 
 def _is_mounted(admin_site: Any) -> bool:

@@ -188,6 +188,10 @@ class AdminListing(Listing):
             self.exposure.label, "get_readonly_fields", self.exposure.get_readonly_fields, self.request, row, default=()
         )
 
+    def fills_column(self, name: str) -> bool:
+        """Return whether a column of the ``ModelAdmin`` may need what its own ``changelist_view`` keeps for it."""
+        return hasattr(type(self.exposure.model_admin), name) and self.exposure.overrides("changelist_view")
+
     def opening_filters(self) -> Sequence[NamedFilter]:
         """Return the admin exposure's sidebar filters that narrow the list when the list is opened."""
         if not self.exposure.options.has_code_filters:

@@ -77,10 +77,8 @@ class PageInlines:
         if exposure.serializer_class is not None:
             return cls(request, exposure, None, ())
         access, row, shown = access_of(request)[exposure], None, list[Any]()
-        for number, row in enumerate(access.sample_rows()):
-            # Do not log hooks that fail for an empty row: it lacks what they rely on.
-            owner = exposure.label if number else ""
-            found = call_hook(owner, "get_inlines", exposure.get_inlines, request, row, default=None)
+        for row in access.sample_rows():
+            found = call_hook(exposure.label, "get_inlines", exposure.get_inlines, request, row, default=None)
             if found is not None:
                 shown = found
                 break
@@ -106,7 +104,7 @@ class PageInlines:
             if narrowing is not None and not narrowing.admits(admin.model):
                 continue
             hook = f"The inline {type(admin).__name__}"
-            named = call_hook(exposure.label, hook, self._named, admin, default=None)
+            named = call_hook(exposure.label, hook, self._named, admin, self.obj, default=None)
             if named is None:
                 continue
             relation, fields = named
@@ -117,13 +115,14 @@ class PageInlines:
             found.append(Inline(name, admin, fields))
         return found
 
-    def _named(self, admin: Any) -> tuple[str, tuple[str, ...]]:
-        """Return the name of an inline, and the fields of its rows without keys, secrets and what its model hides."""
+    def _named(self, admin: Any, obj: Model | None) -> tuple[str, tuple[str, ...]]:
+        """Return the name of an inline on the page of a row, and the fields of its rows without keys, secrets and what
+        its model hides."""
         request, exposure = self.request, self.exposure
         rows = exposure.options.of_inline(admin)
         names = rows.declared
         if names is None:
-            given = flatten_fieldsets(admin.get_fieldsets(request, self.obj))
+            given = flatten_fieldsets(admin.get_fieldsets(request, obj))
             names = list(dict.fromkeys(name if isinstance(name, str) else name.__name__ for name in given))
             if all(is_djangos(getattr(type(admin), hook)) for hook in (*FIELD_HOOKS, "get_formset", *FORM_HOOKS)):
                 # No code of the project decides on the fields, so they never change.

@@ -506,6 +506,10 @@ class Listing:
         """Return whether the model exposure shows a computed column that failed as empty."""
         return False
 
+    def fills_column(self, name: str) -> bool:
+        """Return whether a page of the project may fill a computed column, by code that a call does not run."""
+        return False
+
     def opening_filters(self) -> Sequence[Any]:
         """Return the filters that narrow the model exposure's list while nothing is chosen."""
         return ()

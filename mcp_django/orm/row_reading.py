@@ -421,6 +421,10 @@ class _PageBuilder:
             if one_by_one:
                 note = f"{column.name} needs a query for each row: leave it out of fields for a faster page"
                 self.notes[note] = column.name
+            is_empty = bool(computed) and computed.count(None) == len(computed)
+            if is_empty and self.exposure.get_listing(self.request).fills_column(column.name):
+                note = f"{column.name} is null in each row: the admin's list may fill it in its changelist_view"
+                self.notes.setdefault(note, column.name)
             return computed
         if kind == "serialized":
             if self.shown is None:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, InterfaceError, connections
+from django.db.models import Model
 
 from ..exceptions import Cancelled, NotFound, ToolError
 
@@ -32,13 +33,19 @@ _logged: set[tuple[str, str]] = set()
 def call_hook(owner: str, hook: str, ask: Callable[..., T], *arguments: Any, default: D) -> T | D:
     """Call a hook of the project and return its result, or ``default`` if it fails.
 
-    ``owner`` is the label of its model, for the log; if it is empty, nothing is logged. Database errors are raised.
+    ``owner`` is the label of its model, for the log; if it is empty, nothing is logged. Nor is it if an argument is a
+    row that is not stored: only this app asks about one, when it describes a model. Database errors are raised.
     """
     try:
         return ask(*arguments)
     except Exception as error:
-        note_failure(owner, hook, error)
+        note_failure("" if any(map(is_new, arguments)) else owner, hook, error)
         return default
+
+
+def is_new(argument: Any) -> bool:
+    """Return whether an argument of a hook is a row that is not stored, which lacks what hooks rely on."""
+    return isinstance(argument, Model) and argument._state.adding
 
 
 def note_failure(owner: str, hook: str, error: Exception) -> None:

@@ -222,8 +222,8 @@ class Overview:
             return add, add
         added = {*add.names} if add is not None else set()
         best: Writing | None = None
-        for number, row in enumerate(self.access.sample_rows() if may_change else ()):
-            found = call_hook(exposure.label if number else "", "The change page", self._form, row, default=None)
+        for row in self.access.sample_rows() if may_change else ():
+            found = call_hook(exposure.label, "The change page", self._form, row, default=None)
             if found is not None and (best is None or len(found.names) > len(best.names)):
                 best = found
             if best is not None and (not exposure.options.has_own_pages or (best.names and added <= {*best.names})):

@@ -33,6 +33,7 @@ from mcp_django.conf import settings as app_settings
 from mcp_django.routing import endpoint_match
 from tests.sitesapp.admin import front_admin
 from tests.sqlite_file import ALIAS, sqlite_file
+from tests.testapp.models import Author
 
 # Django's checks of JSON fields ask the database, once in a process.
 pytestmark = pytest.mark.django_db
@@ -179,6 +180,26 @@ def test_an_admin_is_not_missed_that_is_left_out_on_purpose(settings, monkeypatc
     assert check_admin_sites() == []
     settings.MCP_DJANGO = MCP
     assert [front_admin.name in warning.msg for warning in check_admin_sites()] == [True]
+
+
+def test_a_second_admin_site_with_classes_of_its_own_is_named(settings, monkeypatch):
+    """Its people would get the classes of the first."""
+    first, second, same = (admin.AdminSite(name) for name in ("first", "second", "same"))
+    shared = type("Shared", (admin.ModelAdmin,), {})
+    for admin_site, its in ((first, shared), (same, shared), (second, type("Narrow", (admin.ModelAdmin,), {}))):
+        admin_site.register(Author, its)
+    monkeypatch.setattr("django.contrib.admin.sites.all_sites", {first, second, same})
+    endpoint = MCPSite("first_only", admin_site=first)
+    pages = tuple(path(f"{admin_site.name}/", admin_site.urls) for admin_site in (first, second, same))
+    settings.ROOT_URLCONF = (*pages, path("mcp", endpoint.urls))
+    (message,) = check_admin_sites()
+    assert message.id == "mcp_django.I164"
+    assert all(name in message.msg for name in ("'second'", "testapp.author", "'first'"))
+    # With an endpoint for its people, or without a page, it is nobody's surprise.
+    settings.ROOT_URLCONF = (*pages, path("mcp", endpoint.urls), path("b", MCPSite("b", admin_site=second).urls))
+    assert check_admin_sites() == []
+    settings.ROOT_URLCONF = (pages[0], path("mcp", endpoint.urls))
+    assert check_admin_sites() == []
 
 
 @pytest.mark.parametrize("method", ["set_schema", "set_tenant"])
