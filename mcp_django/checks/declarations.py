@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.contrib.admin import ModelAdmin
+from django.contrib.admin.utils import flatten_fieldsets
 from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
@@ -27,7 +28,7 @@ from ..orm.lookups import declared_lookups, usual_lookups
 from ..orm.ordering import declared_ordering, is_served, unsortable_entries
 from ..problems import NOTHING_REGISTERED, nearest
 from ..routing import mounted_sites
-from ..schema.secrets import gives_rights, is_drawn, is_long, is_sensitive
+from ..schema.secrets import gives_rights, is_drawn, is_long, is_sensitive, is_withheld
 from ..sites import HISTORY, MCPSite, site
 from .check_rules import Check, check, problem
 
@@ -53,6 +54,8 @@ USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
 REGEX: Final = frozenset({"regex", "iregex"})
 # Endings of the names of fields whose values can be part of a URL that gives access.
 OPENING: Final = re.compile(r"(?:^|_)(?:key|code|token|link|nonce|signature)$")
+# Parts of the names of actions, or of their packages, that make files.
+EXPORTING: Final = re.compile(r"export|download|csv|xls|excel|spreadsheet|pdf|dump|report|print", re.IGNORECASE)
 CORRECT: Final = "Correct its signature or its options."
 # Checks that can run while a declared function cannot be parsed, and checks that cannot.
 FIRST_CHECKS: Final[list[Check]] = []
@@ -449,6 +452,41 @@ def check_destructive() -> Iterator[CheckMessage]:
             text = f"Actions of {exposure.label} ask for confirmation on each call: {', '.join(unsaid)}."
             hint = "Set mcp_destructive on each: False if it can do no harm, True to keep the question."
             yield problem("I163", text, hint, exposure.model)
+
+
+@check(DEPLOYMENT_CHECKS)
+def check_files() -> Iterator[CheckMessage]:
+    """Deployment check of declarations: actions of an admin that may hand out files with columns that are hidden."""
+    told = set()
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        columns = {field.name for field in exposure.opts.concrete_fields if not field.primary_key}
+        if exposure.label in told or not any(_is_hidden(exposure, name) for name in columns):
+            continue
+        told.add(exposure.label)
+        actions = [action for action in _admin_actions(exposure) if not action.hands_out_files]
+        if exporting := [action.name for action in actions if _makes_files(action)]:
+            text = f"Files of these actions of {exposure.label} are held back where they have hidden columns: "
+            hint = "Export only columns that callers see. To hand out all, set mcp_file = True on the action."
+            yield problem("I164", f"{text}{', '.join(exporting)}.", hint, exposure.model)
+
+
+def _is_hidden(exposure: ModelExposure, name: str) -> bool:
+    """Return whether a declaration hides a column from all callers, or may hide it from some."""
+    field = exposure.opts.get_field(name)
+    if is_withheld(name, exposure.model) or exposure.options.leaves_out(name) or exposure.options.may_take(field):
+        return True
+    admin = exposure.model_admin
+    declared = flatten_fieldsets(admin.fieldsets) if admin.fieldsets else admin.fields
+    shown = declared is None or name in declared or name in admin.list_display
+    return not shown or name in (admin.exclude or ())
+
+
+def _makes_files(action: AdminAction) -> bool:
+    """Return whether the declaration of an action sounds as if it made a file: its name, package or annotation."""
+    function = action.function
+    annotation = str(getattr(function, "__annotations__", {}).get("return", ""))
+    is_response = "Response" in annotation
+    return is_response or EXPORTING.search(f"{action.name} {function.__module__}") is not None
 
 
 def _admin_actions(exposure: ModelExposure) -> list[AdminAction]:

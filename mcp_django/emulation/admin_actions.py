@@ -2,8 +2,8 @@
 
 An action can have attributes: ``mcp_destructive`` (False: it is harmless and needs no confirmation; True: it needs
 confirmation, also with the view permission alone), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it
-manages its own transactions), ``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that
-it has no such page).
+manages its own transactions), ``mcp_file`` (True: it can hand out files and texts with columns that the exposure
+hides), ``mcp_form`` (the form class of its intermediate page; None, like ``-> None``, says that it has no such page).
 
 An action and its history entries share one transaction. It is rolled back if the action answers with a page that asks
 something, if it refuses, or if its client has cancelled the call: a question never changes anything.
@@ -11,6 +11,7 @@ Rows picked by a query are shown before the action runs, unless it only reads.
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, lru_cache
@@ -64,10 +65,13 @@ from ..signals import rows_changed
 from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
 from .bulk_writes import EVERYTHING, Selection, labels_of, refusal
 from .form_filling import changing_choices, field_entries, visible_choices
+from .hidden_values import HiddenValues
 from .history import Journal, has_history
 from .html_forms import Pair, posted
 from .page_requests import as_files, as_query, changelist_entries, changelist_request, has_failed, recording, said
 from .validation_errors import error_lines
+
+logger = logging.getLogger("mcp_django.actions")
 
 # Maximum characters of the arguments in a question to the client's user.
 MAX_ARGUMENTS: Final = 1_000
@@ -75,6 +79,7 @@ MAX_ARGUMENTS: Final = 1_000
 MAX_VALUE: Final = 60
 NOTHING: Final = "-"
 SELECT_ACROSS: Final = "select_across"
+HELD_BACK: Final = "Its file is not shown, because it may hold columns that are hidden from you."
 FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
 
 
@@ -116,6 +121,10 @@ class AdminAction(Action):
     def is_declared(self) -> bool:
         """Whether the author of the admin action says if it can destroy something."""
         return self.options.destructive is not None
+
+    @property
+    def hands_out_files(self) -> bool:
+        return bool(getattr(self.function, "mcp_file", False)) or hasattr(self.function, "mcp_action")
 
     @property
     def asks_by_page(self) -> bool:
@@ -364,20 +373,30 @@ class ActionCall:
         about = {"action": self.action.name, "model": self.exposure.label}
         result: dict[str, Any] = {**about, "done": True, "rows": rows, "messages": []}
         content: list[Content] = []
+        hidden = None
+        if not self.action.hands_out_files:
+            hidden = HiddenValues(access_of(self.request)[self.exposure], self.rows)
         if isinstance(value, HttpResponseBase):
             answer = read_response(posting, value)
             if answer.page is not None:
+                if hidden is not None:
+                    answer.page.html.text = hidden.masked(answer.page.html.text)
                 return answer.page
             result |= {key: text for key, text in (("note", answer.note), ("text", answer.text)) if text}
             if answer.record is not None:
                 result["record"] = answer.record
                 content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
-            if answer.file is not None:
+            if answer.file is not None and hidden is not None and hidden.are_in(answer.file.body):
+                result["note"] = HELD_BACK
+                logger.warning("A file of %s was held back: it may hold columns that are hidden", self.action.key)
+            elif answer.file is not None:
                 result["file"], blocks = answer.file.result(self.request, self.action.key)
                 content += blocks
         elif value is not None:
             result["result"] = to_jsonable(value)
         result["messages"] = said(posting)
+        if hidden is not None:
+            result |= {key: hidden.masked(result[key]) for key in ("text", "result", "messages") if result.get(key)}
         failed = has_failed(posting)
         if failed:
             result["note"] = " ".join(filter(None, [FAILED, result.get("note")]))

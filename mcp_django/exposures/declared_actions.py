@@ -102,6 +102,11 @@ class Action:
         return False
 
     @property
+    def hands_out_files(self) -> bool:
+        """Whether the declared action may hand out files and texts with columns that its exposure hides."""
+        return True
+
+    @property
     def is_logged(self) -> bool:
         """Whether the declared action is named in the history of the rows."""
         return not self.read_only and self.permissions != ("view",)

@@ -372,18 +372,40 @@ def test_an_action_that_deletes_asks_first(client_of):
     assert exposure_of("waffle.sample").model.objects.count() == 0
 
 
+def exported(client, pks, number):
+    """Return what an export of loans gives in the format of this number."""
+    asked = ok(run(client, "shelf.loan", "export_admin_action", pks=pks))
+    while "form" not in asked:
+        token = asked["confirm_token"]
+        asked = ok(run(client, "shelf.loan", "export_admin_action", pks=pks, confirm_token=token))
+    assert "0: csv" in asked["form"]["properties"]["format"]["description"]
+    token = asked["confirm_token"]
+    return ok(run(client, "shelf.loan", "export_admin_action", pks=pks, form={"format": number}, confirm_token=token))
+
+
 # The package calls a method of its own that it has deprecated.
 @pytest.mark.filterwarnings("ignore:The 'get_valid_export_item_pks:DeprecationWarning")
 @pytest.mark.usefixtures("quiet")
 def test_an_export_asks_for_its_format_and_gives_the_file(client_of):
     client, pks = client_of("root"), every_row(client_of("root"), "shelf.loan")
-    asked = ok(run(client, "shelf.loan", "export_admin_action", pks=pks[:2]))
-    assert "0: csv" in asked["form"]["properties"]["format"]["description"]
-    token = asked["confirm_token"]
-    done = ok(run(client, "shelf.loan", "export_admin_action", pks=pks[:2], form={"format": "0"}, confirm_token=token))
+    done = exported(client, pks[:2], "0")
     header, *lines = done["file"]["text"].splitlines()
     assert header.startswith("id,novel,days,")
     assert sorted(line.split(",")[0] for line in lines) == pks[:2]
+
+
+@pytest.mark.filterwarnings("ignore:The 'get_valid_export_item_pks:DeprecationWarning")
+@pytest.mark.parametrize("number", ["0", "1", "2", "4"])
+def test_an_export_in_no_format_hands_out_a_column_that_is_hidden(client_of, monkeypatch, number):
+    client, pks = client_of("root"), every_row(client_of("root"), "shelf.loan")
+    exposure = exposure_of("shelf.loan")
+    monkeypatch.setattr(exposure, "exclude", ["lent_at"])
+    # What was found without the option is forgotten, before and after.
+    exposure.__dict__.pop("_columns", None)
+    done = exported(client, pks[:2], number)
+    exposure.__dict__.pop("_columns", None)
+    assert "file" not in done
+    assert "hidden from you" in done["note"]
 
 
 @pytest.mark.usefixtures("quiet")
