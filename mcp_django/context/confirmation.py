@@ -43,6 +43,8 @@ REFUSED: Final = (
     "This confirm_token is not valid: it was used, has expired, or belongs to another call. "
     "Nothing was changed. Repeat the call without confirm_token to get a new preview and token."
 )
+# The reason in the log for what another host signed by a clock that is ahead of this one's.
+CLOCKS: Final = "signed in the future: set the clocks of all hosts by NTP"
 MAX_TOKEN_CHARS: Final = 200
 MAX_STATE_CHARS: Final = 64 * 1024
 # Members of ``params`` that a state is not bound to, because they differ from round to round.
@@ -87,9 +89,10 @@ class Confirmation:
                 raise BadSignature("not a token")
             nonce = self._signer().unsign(token, max_age=settings.CONFIRMATION_MAX_AGE)
             if _is_from_the_future(token):
-                raise SignatureExpired("signed in the future")
+                raise SignatureExpired(CLOCKS)
         except BadSignature as error:
-            logger.info("Confirmation of %s refused: %s", self.tool, type(error).__name__)
+            reason = str(error) if isinstance(error, SignatureExpired) else "not a token for this call"
+            logger.info("Confirmation of %s refused: %s", self.tool, reason)
             raise NotConfirmed(REFUSED) from None
         if not use_up("confirmed", nonce, settings.CONFIRMATION_MAX_AGE):
             logger.info("Confirmation of %s refused: used", self.tool)
@@ -189,7 +192,7 @@ def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text
     """Read the ``requestState`` of a call that comes back after its confirmation, as :func:`seal_state` made it."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
-        logger.info("State of %s refused: %s", method, "not for this call, or too old" if data is None else "future")
+        logger.info("State of %s refused: %s", method, "not for this call, or too old" if data is None else CLOCKS)
         raise InvalidParams(STATE_ERROR)
     state: dict[str, Any] = orjson.loads(data)
     return state

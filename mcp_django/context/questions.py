@@ -34,7 +34,7 @@ MAX_UNFILLED: Final = 2
 # Maximum characters of the reason why a question is asked again.
 MAX_REASON: Final = 1_000
 # Seconds by which the clocks of workers may differ.
-CLOCK_SKEW: Final = 60
+CLOCK_SKEW: Final = 90
 UNKNOWN_NONCE: Final = (
     "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in a few seconds."
 )

@@ -32,7 +32,8 @@ PROVIDER: Final[dict[str, Any]] = {
     "REFRESH_TOKEN_REUSE_PROTECTION": True,
     # The toolkit's grace returns the stored token, which is hashed here. The validator has a grace of its own.
     "REFRESH_TOKEN_GRACE_PERIOD_SECONDS": 0,
-    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
+    # A minute, and a minute and a half by which the clocks of two hosts can differ. A code works once, with PKCE.
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 150,
     "PKCE_REQUIRED": True,
     "REQUEST_APPROVAL_PROMPT": "force",
     # Command-line clients listen on http://localhost:<any port>/callback.

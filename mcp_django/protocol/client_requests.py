@@ -330,8 +330,18 @@ class Limits:
     shows_numbers: bool = True
 
 
-# OpenAI Codex cuts out the middle of longer results, and accepts forms with number fields without showing them.
-KNOWN: Final[Mapping[str, Limits]] = {"codex-mcp-client": Limits(result_chars=10_000, shows_numbers=False)}
+# OpenAI Codex cuts out the middle of longer results, and accepts forms with number fields without showing them. Cline
+# cuts out the middle too, beyond 8,000 characters. Copilot CLI writes more than 20 KiB to a file, of which its model
+# reads parts. The numbers leave room for what surrounds the rows of a result.
+CLINE: Final = Limits(result_chars=7_000)
+KNOWN: Final[Mapping[str, Limits]] = {
+    "codex-mcp-client": Limits(result_chars=10_000, shows_numbers=False),
+    "Cline": CLINE,
+    "@cline/core": CLINE,
+    "cline-acp": CLINE,
+    "cline-cli": CLINE,
+    "github-copilot-developer": Limits(result_chars=18_000),
+}
 UNLIMITED: Final = Limits()
 
 

@@ -42,8 +42,8 @@ class SharedCache:
     """Methods of Django's default cache, with a short timeout.
 
     When one takes longer than ``PATIENCE``, all raise :class:`CacheIsAway` at once for ``pause`` seconds; then one call
-    tries again. Each thread has its own instance of the backend, because ``django.core.cache.cache`` creates one for
-    each context, and every call has its own context.
+    tries again. A thread's first call may take longer if it is answered. Each thread has its own instance of the
+    backend, because ``django.core.cache.cache`` creates one for each context, and every call has its own context.
     """
 
     def __init__(self, pause: float) -> None:
@@ -66,14 +66,20 @@ class SharedCache:
                     raise CacheIsAway(f"The cache took longer than {PATIENCE} s")
                 # Other calls do without the cache until this call has succeeded.
                 self._away_until = began + self._pause
+        is_first = is_answered = False
         try:
             backend: BaseCache | None = getattr(self._local, "backend", None)
             if backend is None:
+                is_first = True
                 backend = self._local.backend = _connect()
-            return getattr(backend, name)(*args, **kwargs)
+            answer = getattr(backend, name)(*args, **kwargs)
+            is_answered = True
+            return answer
         finally:
             ended = time.monotonic()
-            self._away_until = ended + self._pause if ended - began >= PATIENCE else 0.0
+            # The first call of a thread also imports the cache's library and connects, which says nothing of the cache.
+            is_slow = ended - began >= PATIENCE and not (is_first and is_answered)
+            self._away_until = ended + self._pause if is_slow else 0.0
 
     def _forget(self, *, setting: str, **kwargs: Any) -> None:
         if setting == "CACHES":

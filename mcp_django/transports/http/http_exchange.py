@@ -120,6 +120,14 @@ class Refused(Exception):
         self.headers, self.seen = dict(headers or {}), seen or text
 
 
+class SessionNotFound(Refused):
+    """Refusal of an HTTP exchange that names a session which has ended, or which never was the caller's."""
+
+    def __init__(self) -> None:
+        told = "Session not found. Begin a new one with initialize"
+        super().__init__(404, told, "It ended, was unused for a week, or belongs to another user.")
+
+
 class Exchange:
     """One HTTP exchange: a request to the endpoint and its response. A subclass takes the message (:meth:`take`).
 
@@ -324,7 +332,7 @@ class Exchange:
         try:
             self.session = self.request.mcp.session = find_session(self.request, text)
         except NotFound:
-            raise self.session_not_found() from None
+            raise SessionNotFound from None
 
     def take_notification(self, call: Call) -> None:
         """In an HTTP exchange of either transport, take a notification: ``notifications/cancelled`` cancels a call."""
@@ -396,10 +404,6 @@ class Exchange:
         given = plain(self.accept, SHOWN) or "nothing"
         remedy = "The client's configuration or a proxy sends another Accept."
         return Refused(406, f"Accept must allow {types}, but is {given}", remedy)
-
-    def session_not_found(self) -> Refused:
-        told = "Session not found. Begin a new one with initialize"
-        return Refused(404, told, "It ended, was unused for a week, or belongs to another user.")
 
     def _over(self, limit: LimitExceeded, message: str = "Too many calls") -> Refused:
         told = f"{message}. Try again in {limit.retry_after} s"

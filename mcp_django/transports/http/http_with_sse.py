@@ -23,7 +23,7 @@ from ..notification_queues import Mailbox, relay
 from .asgi_consumer import Connection, MCPConsumer, Runner
 from .call_runners import SessionCall, begin_late
 from .event_streams import SessionChanges, Tail
-from .http_exchange import Exchange, Refused, Response
+from .http_exchange import Exchange, Refused, Response, SessionNotFound
 
 MESSAGES: Final = "/messages"
 PARAMETER: Final = "session_id"
@@ -53,7 +53,7 @@ class SSEExchange(Exchange):
         session = self.session
         stream_id = stored_streams.shared_stream(session) if session is not None else None
         if session is None or stream_id is None:
-            raise self.session_not_found()
+            raise SessionNotFound
         accepted = Response(202, headers=self.cors())
         try:
             call = classify(self.body, {}, session=session)

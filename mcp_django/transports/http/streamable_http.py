@@ -27,7 +27,7 @@ from ..call_execution import LANES, begin
 from .asgi_consumer import MCPConsumer, Runner
 from .call_runners import BatchCall, DirectCall, Resumed, SessionCall
 from .event_streams import ListenStream, SessionStream, Tail
-from .http_exchange import Exchange, Refused, Response
+from .http_exchange import Exchange, Refused, Response, SessionNotFound
 
 SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
@@ -55,8 +55,22 @@ class StreamableExchange(Exchange):
         # Two ids, joined, match no session.
         return ",".join(values) if values else None
 
+    def _begins_anew(self) -> bool:
+        """Return whether the message is ``initialize``; the client may still send the id of a session that ended."""
+        if b"initialize" not in self.body:
+            return False
+        try:
+            call = classify(self.body, self.headers, session=None)
+        except Rejected:
+            return False
+        return isinstance(call, Call) and call.method == "initialize" and call.id is not None
+
     def _post(self) -> Outcome | Handover[Outcome]:
-        self.enter(self._session_id())
+        try:
+            self.enter(self._session_id())
+        except SessionNotFound:
+            if not self._begins_anew():
+                raise
         session = self.session
         match classify(self.body, self.headers, session=session):
             case ClientResponse() as response:

@@ -2,6 +2,7 @@ import json
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.core.cache import caches
@@ -118,8 +119,37 @@ def test_a_cache_that_took_too_long_is_left_alone_and_then_tried_by_one(slow, cl
     assert [cache.get(key) for key in "fg"] == ["f", "g"]
 
 
+def test_the_first_call_of_a_thread_can_take_long_because_it_imports_and_connects(slow, clock, monkeypatch):
+    """Nobody is refused for seconds after a worker has started, such as a client that registers."""
+    cache = SharedCache(PAUSE)
+
+    def connect():
+        clock[0] += 0.8
+        return slow
+
+    monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits._connect", connect)
+    with ThreadPoolExecutor(1) as another_thread:
+        assert another_thread.submit(cache.get, "a").result() == "a"
+        assert cache.get("b") == "b"
+        # From then on a call that takes as long is one too many.
+        slow.takes = 0.8
+        assert cache.get("c") == "c"
+    with pytest.raises(CacheIsAway):
+        cache.get("d")
+
+
+def test_a_first_call_that_waits_for_a_cache_that_is_away_counts(slow, clock):
+    cache = SharedCache(PAUSE)
+    slow.takes, slow.error = 0.6, TimeoutError()
+    with pytest.raises(TimeoutError):
+        cache.get("a")
+    with pytest.raises(CacheIsAway):
+        cache.get("b")
+
+
 def test_while_one_tries_the_others_do_not_wait(slow, clock):
     cache = SharedCache(PAUSE)
+    cache.get("first")
     slow.takes = 1.0
     cache.get("a")
     clock[0] += PAUSE

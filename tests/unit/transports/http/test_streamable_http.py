@@ -58,6 +58,22 @@ async def test_99_after_its_end_a_session_is_not_found(client):
     assert await client.end() == 404
 
 
+@pytest.mark.parametrize("old", ["ended", "of another server", "of nobody"])
+async def test_initialize_begins_a_new_session_although_the_client_still_sends_an_old_id(client, old):
+    if old == "ended":
+        assert await client.end() == 204
+    else:
+        client.session = {"of another server": client.session[:-1] + "A", "of nobody": "x"}[old]
+    before = client.session
+    assert (await client.initialize())["protocolVersion"] == client.version
+    assert client.session != before
+    assert (await client.send("ping"))[0] == 200
+    # Nothing but the request itself begins a session.
+    client.session = before
+    for body in ({"jsonrpc": "2.0", "method": "initialize"}, {"method": "initialize"}, client.message("initialized")):
+        assert (await client.post(body))[0] == 404
+
+
 async def test_99_a_session_is_initialized_once(client):
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     status, headers, body = await client.send("initialize", params)
