@@ -15,7 +15,14 @@ from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 
 from ..context.admin_page_and_language import PAGE_FIELDS, asks_where, at_page, is_placed
-from ..exposures.model_exposure import FIELD_HOOKS, FORM_HOOKS, ExposureOptions, Listing, ModelExposure
+from ..exposures.model_exposure import (
+    FIELD_HOOKS,
+    FORM_HOOKS,
+    ExposureOptions,
+    Listing,
+    ModelExposure,
+    is_djangos,
+)
 from ..exposures.querysets import filterable, gives_every_row
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_withheld
@@ -39,6 +46,12 @@ NOT_ADMITTED: Final = (
     "second factor, this access was granted without one: the user has to sign in to the site with the second factor, "
     "and then connect this client again."
 )
+
+
+def _is_fixed(field: Any) -> bool:
+    """Return whether a model's field has the same form field in each call: it is Django's, without computed choices."""
+    choices = getattr(field, "choices", None)
+    return is_djangos(type(field)) and (choices is None or isinstance(choices, (list, tuple)))
 
 
 class AdminOptions(ExposureOptions):
@@ -81,6 +94,27 @@ class AdminOptions(ExposureOptions):
     def _has_own_options(self) -> bool:
         admin = type(self.exposure.model_admin)
         return any(isinstance(getattr(admin, name, None), property) for name in COLUMN_OPTIONS)
+
+    @cached_property
+    def has_fixed_form(self) -> bool:
+        """Whether the admin exposure's pages have one form class for all calls: no code of the project makes it, nor
+        the choices and rows that its fields offer."""
+        exposure, admin = self.exposure, self.exposure.model_admin
+        fields = [
+            field
+            for field in (*exposure.opts.get_fields(), *exposure.opts.private_fields)
+            if hasattr(field, "formfield")
+        ]
+        related = {field.related_model for field in fields if field.related_model is not None}
+        sources = [self.admin_site._registry.get(model) for model in related]
+        return (
+            admin.form is ModelForm
+            and not self.has_own_columns
+            and not exposure.overrides(*FORM_HOOKS, "get_field_queryset")
+            and all(map(_is_fixed, fields))
+            and all(map(gives_every_row, related))
+            and all(is_djangos(source.get_ordering) for source in sources if source is not None)
+        )
 
     @cached_property
     def has_own_pages(self) -> bool:
@@ -230,6 +264,7 @@ class AdminExposure(ModelExposure):
         self.admin_site_name = model_admin.admin_site.name
         self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
         self._fixed_fields: dict[Any, Any] = {}
+        self._kept_forms: dict[Any, type[ModelForm[Any]]] = {}
 
     def overrides(self, *hooks: str) -> bool:
         """Return whether the admin exposure's ``ModelAdmin`` overrides one of these hooks of Django."""
@@ -453,7 +488,16 @@ class AdminExposure(ModelExposure):
             return super().get_form(request, obj, change)
         named = self.fields is not None
         names = [*super().get_form(request, obj, change).base_fields] if named else self.page_fields(request, obj)
-        return self.model_admin.get_form(request, obj, change=change, fields=names)
+        if named or not self.options.has_fixed_form:
+            return self.model_admin.get_form(request, obj, change=change, fields=names)
+        # Without the permission to change the row, the form has no fields.
+        key = change, not change or self.model_admin.has_change_permission(request, obj), tuple(names)
+        kept = self._kept_forms.get(key)
+        if kept is None:
+            kept = self._kept_forms[key] = self.model_admin.get_form(request, obj, change=change, fields=names)
+            # The callback holds the request, which must not outlive the call.
+            kept._meta.formfield_callback = None
+        return kept
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save as the admin does."""

@@ -29,6 +29,7 @@ from django.utils.text import slugify
 
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
+from ..exposures.model_exposure import is_djangos
 from ..orm.access import ModelAccess, access_of, has_every_row
 from ..orm.alternative_spellings import json_or_text
 from ..orm.compiled_queries import load_related
@@ -133,11 +134,17 @@ class FilledForm:
     def bind(self, obj: Model | None, data: Any, files: Any) -> "forms.ModelForm[Any]":
         """Return the filled form, bound to the posted ``data`` and not yet validated; the row keeps other fields."""
         kind: Any = type(self.draft)
-        form: forms.ModelForm[Any] = kind(data, files, instance=obj)
+        form: Any = self.draft
+        if obj is not None and form.instance is obj and is_djangos(kind.__init__):
+            # Only a constructor of the project could tell this form from one that is made with the data.
+            form.data, form.files, form.is_bound = data, files, True
+        else:
+            form = kind(data, files, instance=obj)
         self.impose(form)
         if obj is not None:
             keep(form, obj, self.values)
-        return form
+        bound: forms.ModelForm[Any] = form
+        return bound
 
     def impose(self, form: forms.BaseForm) -> None:
         """Prepare the filled form for values that no widget could post; the form is not yet validated.

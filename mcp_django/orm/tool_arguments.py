@@ -324,6 +324,8 @@ def as_object(value: Any, name: str) -> dict[str, Any]:
     """Read a tool argument that is a JSON object; null is an empty one."""
     if not isinstance(value, dict):
         value = {} if value is None else json_or_text(value)
+    if isinstance(value, list) and name == "values":
+        raise ToolError("values is an object: write one row a call, or name rows that get the same values by pks.")
     if not isinstance(value, dict):
         raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
     return value

@@ -257,3 +257,48 @@ def test_a_field_of_the_form_alone_is_written_where_the_page_shows_it():
     call(UpdateRecord(), request, **given, values={"price": "40", "reason": "sale"})
     book.refresh_from_db()
     assert book.price == 40
+
+
+def own_hook(self, *args, **kwargs):
+    raise NotImplementedError
+
+
+FORM_CODE = [
+    *("get_form", "get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude", "get_field_queryset"),
+    *("formfield_for_dbfield", "formfield_for_choice_field", "formfield_for_foreignkey", "formfield_for_manytomany"),
+]
+
+
+@pytest.mark.parametrize("hook", FORM_CODE)
+def test_a_form_that_code_of_the_project_makes_is_made_for_each_call(hook):
+    own_site = admin.AdminSite("own")
+    own_site.register(
+        Book, type("OwnAdmin", (admin.ModelAdmin,), {hook: own_hook, "fields": ["title", "author", "tags"]})
+    )
+    assert not MCPSite("own", admin_site=own_site).exposures[Book].options.has_fixed_form
+
+
+def test_choices_that_are_computed_are_asked_for_in_each_call(monkeypatch):
+    own_site = admin.AdminSite("own")
+    own_site.register(Author, type("OwnAdmin", (admin.ModelAdmin,), {"fields": ["name", "email"]}))
+    offered = ["a"]
+    monkeypatch.setattr(Author._meta.get_field("name"), "choices", lambda: [(name, name) for name in offered])
+    exposure = MCPSite("own", admin_site=own_site).exposures[Author]
+    request = request_of(make_superuser(), exposure.site)
+    for names in (["a"], ["b", "c"]):
+        offered[:] = names
+        form = exposure.get_form(request, Author(pk=1), change=True)
+        assert [value for value, _ in form.base_fields["name"].choices if value] == names
+
+
+def test_a_form_of_djangos_own_is_made_once_and_keeps_no_request():
+    own_site = admin.AdminSite("own")
+    own_site.register(Author, type("OwnAdmin", (admin.ModelAdmin,), {"fields": ["name", "email"]}))
+    exposure = MCPSite("own", admin_site=own_site).exposures[Author]
+    requests = [request_of(make_superuser(name), exposure.site) for name in ("ada", "bob")]
+    first, second = (exposure.get_form(request, Author(pk=1), change=True) for request in requests)
+    assert first is second
+    assert first._meta.formfield_callback is None
+    # Who may not change the row gets another one.
+    nobody = request_of(make_user("nobody"), exposure.site)
+    assert not exposure.get_form(nobody, Author(pk=1), change=True).base_fields

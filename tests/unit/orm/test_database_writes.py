@@ -55,6 +55,7 @@ def test_an_object_may_be_left_out_but_not_be_something_else():
     wrong: list[Any] = ["x", 5, [], True]
     for value in wrong:
         assert "form must be an object" in error_of(as_object, value, "form")
+    assert "one row a call" in error_of(as_object, [{"name": "a"}, {"name": "b"}], "values")
 
 
 def test_keys_are_a_list_of_texts_and_integers():
