@@ -32,6 +32,7 @@ from ..orm.aggregate_functions import AfterWindows, OverGroups
 from ..orm.alternative_spellings import json_or_text, order_meant, order_texts
 from ..orm.arithmetic import FLOAT
 from ..orm.conditions import Filter, opening_hint
+from ..orm.empty_results import empty_hints
 from ..orm.pagination import narrowed
 from ..orm.suggestions import naming
 from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
@@ -411,6 +412,10 @@ class Question:
                 values[measure.alias] = 0 if measure.function in ("count", "count_distinct", "sum") else None
         return [values[alias] for alias in aliases]
 
+    def finds_nothing(self, answer: Answer) -> bool:
+        """Return whether no row was aggregated, as far as the answer tells: no group, or nothing but 0 and null."""
+        return not any(value for row in answer.rows for value in row[len(self.groups) :] if value is not UNDECODABLE)
+
     def _columns(self, rows: Sequence[tuple[Any, ...]]) -> tuple[list[list[Any]], list[str]]:
         """Return the values of the aggregated rows by column, and the titles of columns with undecodable ones."""
         columns = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in self.terms]
@@ -524,5 +529,7 @@ class AggregateRecords(RecordTool):
             raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
         bounds = [*limit_hint(given.get("limit"), MAX_GROUPS), *limit_hint(given.get("top"), MAX_TOP, "top")]
         notes = [*opening_hint(conditions), *(f"{text}." for text in bounds)]
+        if question.finds_nothing(answer):
+            notes += [f"{text[0].upper()}{text[1:]}." for text in empty_hints(call.model, conditions)]
         request.mcp.record.rows_read += len(answer.rows)
         return ToolResult(structured={"model": exposure.label, **question.shown(request, answer, notes)})

@@ -1,6 +1,6 @@
 """``query_records``: rows of a model as columns and rows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, lru_cache
@@ -20,14 +20,13 @@ from ..emulation.bulk_writes import SEARCH
 from ..exceptions import ToolError
 from ..orm.access import access_of
 from ..orm.column_values import plain_key
-from ..orm.conditions import Condition, is_moving, opening_hint
-from ..orm.fields import kind_of
+from ..orm.conditions import is_moving, opening_hint
+from ..orm.empty_results import empty_hints
 from ..orm.ordering import COMPUTED, client_order_key, is_served, sortable_names
 from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
 from ..orm.path import guarded_values
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
-from ..orm.row_finder import RowFinder
 from ..orm.row_reading import Page, read_page
 from ..orm.search import unsearched
 from ..orm.tool_arguments import (
@@ -151,7 +150,9 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
             page.notes.append("counting took too long: narrow the filters")
             payload["count"] = "unknown"
     payload["returned"] = kept
-    hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(query))]
+    hints = [*notes, *page.notes, *opening_hint(query.conditions)]
+    if not page.rows and query.after is None:
+        hints += empty_hints(access_of(query.request)[query.exposure], query.conditions)
     if (kept < len(page.rows) or page.more) and page.keys:
         last = page.keys[kept - 1]
         if query.moment is not None:
@@ -194,20 +195,6 @@ def _is_long(model: type[Model], when: int) -> bool:
     """Return whether the table queried by ``query_records`` is long, looked up once for each ``when``."""
     with read_limits():
         return bool(model._base_manager.order_by("pk").values_list("pk")[LONG_TABLE : LONG_TABLE + 1])
-
-
-def _key_hints(query: PageQuery) -> Iterator[str]:
-    """Yield hints for a ``query_records`` without rows, where the caller may have given a label for a text key."""
-    for condition in query.conditions:
-        if (
-            isinstance(condition, Condition)
-            and condition.lookup in ("exact", "in")
-            and condition.path.field.is_relation
-        ):
-            related = access_of(query.request).exposure_of(condition.path.field.related_model)
-            if related is not None and kind_of(related.opts.pk).word == "text":
-                yield f"{condition.path.field.name} is compared with primary keys of {related.label}, not with labels"
-                yield from RowFinder(access_of(query.request)[related]).hints(condition.values)
 
 
 def _fitting(page: Page, limit: int) -> int:
