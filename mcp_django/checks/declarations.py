@@ -491,8 +491,11 @@ def _makes_files(action: AdminAction) -> bool:
 
 def _admin_actions(exposure: ModelExposure) -> list[AdminAction]:
     """Return the actions that the exposure's ``ModelAdmin`` declares, without Django's own."""
-    declared = exposure.model_admin._get_base_actions() if isinstance(exposure, AdminExposure) else ()
-    parts = [(name, function) for function, name, _ in map(action_parts, declared) if name != "delete_selected"]
+    if not isinstance(exposure, AdminExposure):
+        return []
+    declared = map(action_parts, exposure.model_admin._get_base_actions())
+    parts = [(name, function) for function, name, _ in declared if name != "delete_selected"]
+    parts += [(button.name, button.function) for button in exposure.options.buttons]
     return [AdminAction(exposure, name, function, "") for name, function in parts]
 
 

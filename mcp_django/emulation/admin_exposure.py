@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..exposures.declared_actions import Action
     from ..orm.named_filters import NamedFilter
     from .list_filters import Sidebar
+    from .row_buttons import RowButton
 
 
 # Unless one of these is overridden, the columns are the same for every caller and are computed once.
@@ -186,14 +187,22 @@ class AdminOptions(ExposureOptions):
     def has_admin_actions(self) -> bool:
         """Whether the admin exposure has actions of its ``ModelAdmin`` or admin site other than ``delete_selected``."""
         everywhere = (name for name, _ in self.admin_site.actions if name != "delete_selected")
-        return bool(self.exposure.model_admin.actions) or self.exposure.overrides("get_actions") or any(everywhere)
+        declared = bool(self.exposure.model_admin.actions) or self.exposure.overrides("get_actions")
+        return declared or any(everywhere) or bool(self.buttons)
+
+    @cached_property
+    def buttons(self) -> Sequence[RowButton]:
+        """The buttons that packages add to the admin exposure's change page, which are actions on rows."""
+        from .row_buttons import row_buttons
+
+        return call_hook(self.exposure.label, "Buttons", lambda: [*row_buttons(self.exposure.model_admin)], default=[])
 
     def action_names(self) -> list[str]:
         """Return the names of the admin exposure's actions: its own and those of its ``ModelAdmin``."""
         base: Any = self.exposure.model_admin
         declared = (action_parts(action)[1] for action in base._get_base_actions())
         own = (name for name in declared if name != "delete_selected")
-        return list(dict.fromkeys([*super().action_names(), *own]))
+        return list(dict.fromkeys([*super().action_names(), *own, *(button.name for button in self.buttons)]))
 
 
 class AdminListing(Listing):
@@ -542,6 +551,9 @@ class AdminExposure(ModelExposure):
             # delete_record deletes rows: it uses the same collector as the admin.
             if name != "delete_selected" and takes_selection(function):
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
+
+        for button in self.options.buttons:
+            found.setdefault(button.name, AdminAction(self, button.name, button.function, button.description))
 
         def may_run(action: Action) -> bool:
             known = [verdicts.get(permission) for permission in action.permissions]

@@ -25,6 +25,7 @@ from mcp_django.checks import declarations
 from mcp_django.checks.declarations import (
     _check_hooks,
     check_completions,
+    check_destructive,
     check_exposures,
     check_functions,
     check_modules,
@@ -262,6 +263,34 @@ def test_what_code_may_do_and_does_not_say_is_told_of_for_a_deployment_alone(mon
     monkeypatch.setattr(SilentAdmin.ask, "mcp_form", None, raising=False)
     assert check_undeclared() == []
     assert "mcp_django.I162" not in ids(checks.run_checks())
+
+
+def test_actions_that_do_not_say_what_they_can_destroy_are_named_for_a_deployment_alone(monkeypatch):
+    class Actions(admin.ModelAdmin):
+        actions = ["purge", "safe", "known", "reads", "looks"]
+
+        def purge(self, request, queryset) -> None: ...
+        def safe(self, request, queryset) -> None: ...
+        def known(self, request, queryset) -> None: ...
+        def reads(self, request, queryset) -> None: ...
+
+        @admin.action(permissions=["view"])
+        def looks(self, request, queryset) -> None: ...
+
+        safe.mcp_destructive = False
+        known.mcp_destructive = True
+        reads.mcp_read_only = True
+
+    admin_site = admin.AdminSite("actions")
+    admin_site.register(Book, Actions)
+    made = MCPSite("actions", admin_site=admin_site)
+    monkeypatch.setattr("mcp_django.checks.declarations.all_sites", lambda: [made])
+    [message] = check_destructive()
+    assert (message.id, message.obj) == ("mcp_django.I163", Book)
+    assert message.msg == "Actions of testapp.book ask for confirmation on each call: purge."
+    assert "mcp_destructive" in message.hint
+    assert check_destructive.__name__ in [check.__name__ for check in DEPLOYMENT_CHECKS]
+    assert check_destructive.__name__ not in [check.__name__ for check in CHECKS]
 
 
 # Options of exposures
