@@ -493,7 +493,8 @@ def _admin_actions(exposure: ModelExposure) -> list[AdminAction]:
     """Return the actions that the exposure's ``ModelAdmin`` declares, without Django's own."""
     if not isinstance(exposure, AdminExposure):
         return []
-    declared = map(action_parts, exposure.model_admin._get_base_actions())
+    base: Any = exposure.model_admin
+    declared = map(action_parts, base._get_base_actions())
     parts = [(name, function) for function, name, _ in declared if name != "delete_selected"]
     parts += [(button.name, button.function) for button in exposure.options.buttons]
     return [AdminAction(exposure, name, function, "") for name, function in parts]

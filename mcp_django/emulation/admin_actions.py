@@ -29,7 +29,6 @@ from django.utils.translation import override
 from ..context.admin_page_and_language import go_to
 from ..context.confirmation import (
     CHANGED,
-    CONFIRM,
     Confirmation,
     answers_schema,
     can_ask,
@@ -57,6 +56,7 @@ from ..orm.tool_arguments import as_object, given_arguments
 from ..orm.undecodable_values import is_undecodable
 from ..protocol.content import Content, ResourceLink
 from ..runtime.failing_hooks import reading
+from ..schema.consent import CONFIRM
 from ..schema.form_schemas import form_schema
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive

@@ -12,7 +12,6 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
 from ..context.confirmation import (
-    CONFIRM,
     REFUSED,
     REPEAT,
     Confirmation,
@@ -35,6 +34,7 @@ from ..orm.tool_arguments import as_object
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
+from ..schema.consent import CONFIRM
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
