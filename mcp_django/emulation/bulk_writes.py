@@ -19,7 +19,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import access_of, bare_pk
 from ..orm.column_values import pk_text
 from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
@@ -62,7 +62,7 @@ class Selection:
         if pks is not None and (every or narrowing):
             raise ToolError("Give either pks or a query, not both. Nothing was changed.")
         if pks is not None:
-            keys = as_pks(pks)
+            keys = [bare_pk(exposure, pk) for pk in as_pks(pks)]
             try:
                 return RowFinder(access_of(request)[exposure]).pick(keys)[1]
             except NotFound:

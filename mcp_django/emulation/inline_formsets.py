@@ -27,7 +27,7 @@ from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure, is_djangos
 from ..orm.access import access_of
 from ..orm.alternative_spellings import json_or_text
-from ..orm.column_values import pk_text
+from ..orm.column_values import pk_text, plain_key
 from ..orm.database_writes import blockers
 from ..orm.labels import is_key
 from .form_filling import FilledForm, keep, parse_truth, prepopulated, writable_names
@@ -154,17 +154,24 @@ class InlinePost:
             has_own = own is not None and access_of(self.request)[own].may("change")
             way = f"Write them as rows of {own.label}" if own and has_own else "They cannot be written here"
             raise ToolError(f"{self.name} has more than {MAX_ON_PAGE} rows, too many for its page. {way}. {NOT_SAVED}")
-        given = [item["pk"] for item in items if isinstance(item, dict) and item.get("pk") is not None]
+        given = self._given_keys(items)
         self.narrowed = rows.filter(pk__in=[key for key in given if is_key(self.admin.opts.pk, key)])
         self.draft._queryset = self.narrowed.all()
         # The page has made forms of all rows already if the caller may not change them.
         vars(self.draft).pop("forms", None)
         self.unposted = rows.count() - len(self.draft._queryset)
 
+    def _given_keys(self, items: Sequence[Any]) -> list[Any]:
+        """Return the keys of the inline rows that the caller names, without the labels that are shown beside them."""
+        return [self._bare(item["pk"]) for item in items if isinstance(item, dict) and item.get("pk") is not None]
+
+    def _bare(self, key: Any) -> Any:
+        return key if self.admin.opts.is_composite_pk else plain_key(key)
+
     def _named_rows(self, items: Sequence[Any]) -> dict[str, Row]:
         """Return the rows of the inline formset that the caller can name by keys, and lock the named ones."""
         known = {pk_text(row.form.instance.pk): row for row in self.rows}
-        named = {str(item["pk"]) for item in items if isinstance(item, dict) and item.get("pk") is not None}
+        named = set(map(str, self._given_keys(items)))
         pks = [row.form.instance.pk for key, row in known.items() if key in named]
         if (own := narrowing_of(self.exposure, self.admin)) is not None:
             seen = set(own.get_queryset(self.request).filter(pk__in=pks).values_list("pk", flat=True))
@@ -177,7 +184,7 @@ class InlinePost:
     def _take(self, path: str, item: Mapping[str, Any], known: Mapping[str, Row]) -> None:
         """Find or add the form in the inline formset for a caller's item, and check the values given for it."""
         values = dict(item)
-        pk, delete = values.pop("pk", None), values.pop(self._deletion_name(), False)
+        pk, delete = self._bare(values.pop("pk", None)), values.pop(self._deletion_name(), False)
         if pk is None:
             row: Row | None = self._new_row(path)
         else:

@@ -533,12 +533,20 @@ def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column
     return tuple(column for name in names if (column := resolve_column(exposure, name)) is not None)
 
 
+def bare_pk(exposure: ModelExposure, given: Any) -> Any:
+    """Return a primary key as a caller writes it to get access to a row, without the label that results show beside it.
+
+    A relation is shown as ``[key, label]``, and so is the key of a child model, which is its relation to the parent.
+    """
+    return given if exposure.opts.is_composite_pk else plain_key(given)
+
+
 def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
     """Parse a primary key strictly, so that only one spelling of it gives access to the row. Raises ``NotFound`` if
     no row can have this key."""
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:
-        return _strict(fields[0], plain_key(raw) if fields[0].is_relation else raw)
+        return _strict(fields[0], bare_pk(exposure, raw))
     if isinstance(raw, str) and len(raw) <= 1000:
         try:
             raw = orjson.loads(raw)

@@ -25,7 +25,7 @@ from ..emulation.saving import RowPage, Saving
 from ..emulation.uploaded_files import name_of_upload, new_handle, upload_storage
 from ..emulation.validation_errors import write_refusals
 from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
-from ..orm.access import ModelAccess, access_of, has_every_row
+from ..orm.access import ModelAccess, access_of, bare_pk, has_every_row
 from ..orm.column_values import pk_text, render
 from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
@@ -76,8 +76,9 @@ class WriteTool(Tool):
             model = access_of(request)[exposure]
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(model)
-            go_to(request, exposure, "change", arguments["pk"])
-            [row] = RowFinder(access_of(request)[exposure]).rows([arguments["pk"]], RECORD_NOT_FOUND)
+            pk = bare_pk(exposure, arguments["pk"])
+            go_to(request, exposure, "change", pk)
+            [row] = RowFinder(access_of(request)[exposure]).rows([pk], RECORD_NOT_FOUND)
             return self.allows(model, row)
         except (NotFound, ToolError):
             return False
@@ -105,7 +106,8 @@ class WriteTool(Tool):
 
     def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:
         """Lock the row of ``update_record`` or ``delete_record`` until the transaction ends, and return the row."""
-        request, exposure, pk = model.request, model.exposure, given["pk"]
+        request, exposure = model.request, model.exposure
+        pk = bare_pk(exposure, given["pk"])
         go_to(request, exposure, self.permission, pk)
         try:
             row = self._locked(model, pk)

@@ -18,7 +18,7 @@ from ..emulation.inline_rows import PageInlines
 from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.access import ModelAccess, access_of, bare_pk, columns_of
 from ..orm.column_values import plain_key
 from ..orm.columns import is_file
 from ..orm.conditions import Applied, Condition
@@ -263,6 +263,7 @@ class GetRecord(RecordTool):
         if key is None:
             raise ToolError("Name the record by model and pk, or by its uri as pk.")
         exposure = exposure_argument(request, given.get("model"))
+        key = bare_pk(exposure, key)
         go_to(request, exposure, "change", key)
         try:
             return exposure, find_row(request, exposure, key)
