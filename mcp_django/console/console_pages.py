@@ -249,7 +249,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         missing = tables_missing(error)
         if not missing:
             return None
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
             "title": self.opts.verbose_name_plural,

@@ -8,10 +8,11 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from django.apps import apps
-from django.db import DatabaseError, connections, router
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router
 
 logger = logging.getLogger("mcp_django")
 
@@ -36,18 +37,22 @@ def missing_migrations(label: str) -> list[str]:
     Raises ``DatabaseError`` if the database does not answer.
     """
     models = list(apps.get_app_config(label).get_models())
-    connection: Any = connections[router.db_for_write(models[0]) if models else "default"]
+    alias = router.db_for_write(models[0]) if models else DEFAULT_DB_ALIAS
     try:
-        return _planned(connection, label)
+        return _planned(connections[alias], label)
     except DatabaseError:
-        if not connection.in_atomic_block:
+        if not connections[alias].in_atomic_block:
             raise
-    # After an error, PostgreSQL answers nothing more in the same transaction.
-    another = connection.copy()
+    # After an error, PostgreSQL answers nothing more in the same transaction. Each thread has connections of its own.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(_planned_apart, alias, label).result()
+
+
+def _planned_apart(alias: str, label: str) -> list[str]:
     try:
-        return _planned(another, label)
+        return _planned(connections[alias], label)
     finally:
-        another.close()
+        connections.close_all()
 
 
 def _planned(connection: Any, label: str) -> list[str]:
