@@ -15,9 +15,10 @@ Where = Literal["before", "after", ""]
 
 class PostgresProxy:
     """Passes on bytes until a client commits: with `cut` "before" the server never gets COMMIT, with "after" the client
-    never gets the answer to it. Each cut is for one COMMIT."""
+    never gets the answer to it. Each cut is for one COMMIT. `trips` counts what the client has sent."""
 
     cut: Where = ""
+    trips = 0
 
     def __init__(self, host: str, port: int) -> None:
         self.upstream = host, port
@@ -45,6 +46,7 @@ class PostgresProxy:
     def _requests(self, client: socket.socket, upstream: socket.socket, is_cut: Event) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
+                self.trips += 1
                 if b"COMMIT" in data and self.cut:
                     is_cut.set()
                     where, self.cut = self.cut, ""

@@ -55,6 +55,8 @@ IDLE: Final = 10.0
 AT_ONCE: Final = 0.5
 LAST: Final = 1.5
 LOCKED: Final = 0.5
+PATIENT: Final = "SELECT set_config('lock_timeout', %s, true)"
+PATIENCE_OF_LOCKS: Final = f"{LOCKED * 1000:.0f}"
 # On SQLite, do not wait for the lock, because others would wait meanwhile; after PUSHES_AFTER seconds, wait for PUSH.
 PUSHES_AFTER: Final = 2.0
 PUSH: Final = 0.05
@@ -275,8 +277,12 @@ def store(rows: Sequence[Row]) -> None:
         else:
             found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json)"
             objects = orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()
+            insert, given = f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING", [objects]
+            if not connection.in_atomic_block and not connection.settings_dict["OPTIONS"].get("server_side_binding"):
+                # PostgreSQL runs the statements of one message in one transaction.
+                insert, given = f"{PATIENT}; {insert}", [PATIENCE_OF_LOCKS, objects]
             with connection.cursor() as cursor:
-                cursor.execute(f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING", [objects])
+                cursor.execute(insert, given)
 
 
 @contextmanager
@@ -285,11 +291,14 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
     if connection.in_atomic_block or connection.vendor not in QUICK:
         with transaction.atomic(using=alias):
             yield
-    elif connection.vendor == "postgresql":
+    elif connection.vendor == "postgresql" and connection.settings_dict["OPTIONS"].get("server_side_binding"):
         with transaction.atomic(using=alias):
             with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCKED * 1000:.0f}"])
+                cursor.execute(PATIENT, [PATIENCE_OF_LOCKS])
             yield
+    elif connection.vendor == "postgresql":
+        # The statement is a transaction by itself.
+        yield
     else:
         with connection.cursor() as cursor:
             usual = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
