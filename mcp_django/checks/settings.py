@@ -240,7 +240,8 @@ def check_admin_sites() -> Iterator[CheckMessage]:
                 "Mount an MCPSite with this admin_site, or make it the default one (AdminConfig.default_site).",
                 type(admin_site),
             )
-        yield from _check_second_classes(admin_site)
+        else:
+            yield from _check_second_classes(admin_site)
 
 
 def _check_second_classes(admin_site: Any) -> Iterator[CheckMessage]:
