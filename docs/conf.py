@@ -3,6 +3,7 @@
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import django
 from django.conf import settings
@@ -50,3 +51,14 @@ html_theme = "furo"
 html_title = "django-mcp-orm"
 html_copy_source = False
 html_show_sphinx = False
+
+
+def leave_out_of_search(app: Any, doctree: Any) -> None:
+    """Keep the records of decisions out of what users find: they are about the code, not about its use."""
+    name = app.env.docname
+    if name.startswith("decisions/"):
+        app.env.metadata[name]["nosearch"] = True
+
+
+def setup(app: Any) -> None:
+    app.connect("doctree-read", leave_out_of_search)

@@ -23,8 +23,10 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponseBase
+from django.utils import timezone
 from django.utils.translation import gettext as _
-from oauth2_provider.models import get_application_model
+from oauth2_provider.models import get_access_token_model, get_application_model
+from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
 from ..oauth import client_documents
@@ -47,6 +49,8 @@ LAYER_TIMEOUT: Final = 3
 # Seconds for all HTTP requests of one page together.
 PATIENCE: Final = 4.0
 ONE_ADDRESS: Final = "It is the proxy's address: the limits of refusals and registrations count all clients as one."
+# Maximum number of tokens whose scopes are looked at.
+MAX_TOKENS: Final = 1_000
 VERDICTS: Final = ("error", "warning", "info", "ok")
 
 
@@ -146,6 +150,7 @@ def of_parts() -> Iterator[CheckResult]:
     yield _of_cache()
     if has_tables and uses_oauth() and apps.is_installed("oauth2_provider"):
         yield from _of_documents()
+        yield from _of_scopes()
     yield _of_channel_layer()
 
 
@@ -222,6 +227,16 @@ def _of_documents() -> Iterator[CheckResult]:
     else:
         seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
         yield CheckResult(title, "error", seen, client_documents.REMEDY)
+
+
+def _of_scopes() -> Iterator[CheckResult]:
+    """Run the health check of scopes: tokens of today may have some that ``OAUTH2_PROVIDER`` lost."""
+    tokens = get_access_token_model()._default_manager.filter(expires__gt=timezone.now()).order_by("-pk")
+    given = {scope for text in tokens.values_list("scope", flat=True)[:MAX_TOKENS] for scope in text.split()}
+    if lost := sorted(given.difference(oauth2_settings.SCOPES)):
+        seen = f"Tokens have scopes that OAUTH2_PROVIDER does not have: {', '.join(lost)}."
+        remedy = "If they are your own, pass them: provider_settings(base_url=BASE_URL, **OAUTH2_PROVIDER)."
+        yield CheckResult("SCOPES", "warning", seen, remedy)
 
 
 def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:

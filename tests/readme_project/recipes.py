@@ -85,6 +85,15 @@ def rule(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
     assert not ada.call("update_record", model="shop.order", pk="1", values=both).is_error
 
 
+@recipe("Delete softly")
+def softly(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
+    first = ada.call("delete_record", model="shop.order", pk="1")
+    done = ada.call("delete_record", model="shop.order", pk="1", confirm_token=first.structured["confirm_token"])
+    assert not done.is_error, done.text
+    assert [row[1] for row in rows(ada)] == ["A-2"]
+    assert Order.objects.get(pk=1).status == "deleted"
+
+
 @recipe("Confirm an action that cannot be undone")
 def confirmed(ada: MCPClient, reader: MCPClient, nobody: MCPClient) -> None:
     first = ada.call("cancel_shop_order", pks=["1"], reason="Lost")

@@ -1,14 +1,17 @@
 import socket
 import uuid
+from datetime import timedelta
 from html import unescape
 
 import pytest
 from django.contrib.sessions.models import Session
-from oauth2_provider.models import get_application_model, get_grant_model
+from django.utils import timezone
+from oauth2_provider.models import get_access_token_model, get_application_model, get_grant_model
 
 from mcp_django.console import health_checks_page
 from mcp_django.console.health_checks_page import CheckResult, reached
 from mcp_django.models import CallEntry
+from mcp_django.oauth import provider_settings
 from tests.unit.console.conftest import url
 from tests.unit.console.test_doctor import server as server
 
@@ -209,3 +212,13 @@ def test_a_verdict_has_a_word():
 
 def test_it_ends_with_the_first_step_that_fails():
     assert [item.verdict for item in reached(f"{NOBODY}/mcp")] == ["error"]
+
+
+def test_scopes_that_a_project_has_lost_are_named(admin, settings):
+    """A project that is an authorization server already, and has replaced its settings by those of the README."""
+    assert "SCOPES" not in found(admin)
+    soon = timezone.now() + timedelta(hours=1)
+    get_access_token_model().objects.create(token="x", expires=soon, scope="mcp:read invoices")
+    assert "invoices" in found(admin)["SCOPES"].seen
+    settings.OAUTH2_PROVIDER = provider_settings(base_url=NOBODY, SCOPES={"invoices": "Invoices"})
+    assert "SCOPES" not in found(admin)
