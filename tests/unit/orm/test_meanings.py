@@ -47,6 +47,8 @@ def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
         ("pagesGte", "pages__gte"),
         ("pags__gte", "pages__gte"),
         ("loans__borower", "loans__borrower"),
+        ("total_loans", "loans__count"),
+        ("number_of_loans", "loans__count"),
         ("zzzz", None),
         ("", None),
         ("x" * 10_000, None),
