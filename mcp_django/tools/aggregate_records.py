@@ -68,11 +68,15 @@ DOWN: Final = Way(True)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of ``aggregate_records``: the rows, ``more`` if others were left out, and the rest summed up."""
+    """Answer of ``aggregate_records``: the rows, ``more`` if others were left out, and the rest summed up.
+
+    ``tied`` is the measure that ranks the rows, if the first one that was left out has the same value as the last row.
+    """
 
     rows: list[tuple[Any, ...]]
     more: bool = False
     rest: Mapping[str, Any] | None = None
+    tied: str = ""
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -267,10 +271,18 @@ class Question:
         wanted = question._meeting(found, Q((f"{PLACE}__lt", question.top))) if place is not None else found
         if question.fill:
             return question._filled(found, conditions)
-        shown, more = question._first(wanted, question.limit)
-        if not more and not others:
+        shown, following = question._first(wanted, question.limit)
+        if not following and not others:
             return Answer(shown)
-        return Answer(shown, more, question._rest(found, len(shown)))
+        tied = question._tied(shown[-1], following[0]) if following else ""
+        return Answer(shown, bool(following), question._rest(found, len(shown)), tied)
+
+    def _tied(self, last: tuple[Any, ...], following: tuple[Any, ...]) -> str:
+        """Return the title of the measure that ranks the aggregated rows if two of them have the same value."""
+        position = [term.alias for term in self.terms].index(self.order[0][0])
+        term, value = self.terms[position], last[position]
+        is_tie = isinstance(term, Measure) and value is not None and value == following[position]
+        return term.title if is_tie else ""
 
     def _rest(self, found: QuerySet[Any], start: int) -> dict[str, Any]:
         """Count the aggregated groups from ``start`` on, and combine the measures whose values can be combined."""
@@ -321,8 +333,9 @@ class Question:
         found = self._meeting(_grouped(rows, self.groups, self.measures), self.having)
         order = _ordered([(measure.alias, way), *((alias, UP) for alias in rest)])
         ranked = found.annotate(mcp_rank=Window(RowNumber(), partition_by=parts, order_by=order))
-        shown, more = self._first(ranked.filter(mcp_rank__lte=self.top).order_by(*_ordered(self.order)), self.limit)
-        return Answer(shown, more, {"mcp_groups": found.count() - len(shown)})
+        best = ranked.filter(mcp_rank__lte=self.top).order_by(*_ordered(self.order))
+        shown, following = self._first(best, self.limit)
+        return Answer(shown, bool(following), {"mcp_groups": found.count() - len(shown)})
 
     def _leaders(self, rows: QuerySet[Any]) -> tuple[Any, bool]:
         """Return an expression for ``top`` of ``aggregate_records``: the place of a row by the value of its first
@@ -351,8 +364,8 @@ class Question:
         places = [When(first.equals(value), then=Value(place)) for place, value in enumerate(values[: self.top])]
         return Case(*places, default=Value(self.top), output_field=IntegerField()), len(values) > self.top
 
-    def _first(self, rows: QuerySet[Any], limit: int) -> tuple[list[tuple[Any, ...]], bool]:
-        """Read the aggregated groups up to the limit, and return whether there are more."""
+    def _first(self, rows: QuerySet[Any], limit: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Read the aggregated groups up to the limit, and the one that follows, if there is one."""
         aliases = [term.alias for term in self.terms]
         try:
             read = list(rows.values_list(*aliases)[: limit + 1])
@@ -360,12 +373,12 @@ class Question:
             if is_out_of_range(error) or not is_undecodable(error):
                 raise
             read = salvaged_tuples(rows, aliases, limit + 1)
-        return read[:limit], len(read) > limit
+        return read[:limit], read[limit:]
 
     def _filled(self, found: QuerySet[Any], conditions: Sequence[Filter]) -> Answer:
         """Aggregate by periods, and add those without rows, up to the bounds of the ``conditions`` on their dates."""
         group, way = self.groups[0], self.order[0][1]
-        rows, is_long = self._first(found, MAX_PERIODS + 1)
+        rows, further = self._first(found, MAX_PERIODS + 1)
         known = {row[0]: row for row in rows if row[0] is not None and row[0] is not UNDECODABLE}
         ends = [period for period in (*known, *group.bounds(conditions)) if period is not None]
         places = enumerate(self.measures, 1)
@@ -376,7 +389,7 @@ class Question:
         if known or len(ends) > 1:
             for period in islice(periods(min(ends), max(ends), group.period), MAX_PERIODS + 1):
                 dated.append(known.get(period) or (period, *self._empty(dated[-1][1:] if dated else None, shared)))
-        if is_long or len(dated) > MAX_PERIODS:
+        if further or len(dated) > MAX_PERIODS:
             raise ToolError(
                 f"There are more than {MAX_PERIODS} periods to fill: narrow the filters or group more coarsely."
             )
@@ -443,6 +456,8 @@ class Question:
             ways = ["raise limit"] * (self.limit < MAX_GROUPS) + ["narrow the filters", "group more coarsely"]
             ways += ["use top"] * (not self.top)
             hints.append(f"There are more than {self.limit} groups: {', '.join(ways[:-1])} or {ways[-1]}.")
+        if answer.tied:
+            hints.append(f"The last place is shared: others have the same {answer.tied}.")
         hidden = {label: None for term in self.terms for label in term.narrowed}
         if hidden:
             hints.append(f"Records of {', '.join(hidden)} that you may not see count as null.")
@@ -490,8 +505,8 @@ class AggregateRecords(RecordTool):
             "search": SEARCH,
             "having": {**FREE_OBJECT, "description": "sum_total__gte: 1000"},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
-            "top": {"type": "integer", "description": "Of the first group"},
-            "per": {"type": "string", "description": "Group with its own top"},
+            "top": {"type": "integer", "description": "First N groups"},
+            "per": {"type": "string", "description": "top for each of this field"},
             "fill": {"type": "boolean", "description": "Empty periods too"},
             "limit": {"type": "integer", "description": "1-200, default 50"},
         },

@@ -19,8 +19,8 @@ The examples are for a shop. describe_model lists your fields and relations, and
 
 ## Paths
 
-`customer.city.name` goes through relations, in fields, filters, ordering, group_by and aggregates. A result names a
-column as you wrote it.
+`customer.city.name` goes through relations, in fields, filters, ordering, group_by and aggregates. A result calls it
+`customer__city__name`, and `sum:total` `sum_total`.
 
 ## Filters
 

@@ -216,7 +216,7 @@ class GetRecord(RecordTool):
             "model": {"type": "string"},
             "pk": KEY,
             "fields": NAMES,
-            "related": {**NAMES, "description": "Relations, orders:5"},
+            "related": {**NAMES, "description": "Related rows, orders:5"},
             "history": {"type": "boolean", "description": "Also who changed what"},
         },
         "required": ["pk"],

@@ -227,7 +227,7 @@ def find_title(titles: Sequence[str], text: str) -> int | None:
     """Find a measure by its title, or as it was asked for (``sum:total``), and return its position."""
 
     def plain(name: str) -> str:
-        return re.sub(r"[:_()]+", "_", name).strip("_").lower()
+        return re.sub(r"[:._()]+", "_", name).strip("_").lower()
 
     if text in titles:
         return titles.index(text)
@@ -352,7 +352,7 @@ class MeasureReader:
         expression = function.combine(each, output_field=result, **where)
         if name == "count":
             expression = Coalesce(expression, Value(0), output_field=INTEGER)
-        title = asked.title or f"{name}_{asked.field}{word}"
+        title = asked.title or f"{name}_{asked.field.replace('.', '__')}{word}"
         narrowed, column = (target.narrowed, _text_column(result, target)) if target is not None else ((), None)
         return Measure(title, alias, expression, result, name, narrowed, unit=unit, column=column)
 

@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.asking_guide import TEXT
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.filterapp.models import Film, Screening
 from tests.library import reader, site_with
@@ -299,3 +300,40 @@ def test_a_field_comes_before_a_period_of_the_same_name() -> None:
     }.items():
         assert call(AGGREGATE, request, model="filterapp.screening", group_by=[group])["rows"] == rows
     assert "has no field" in refusal(AGGREGATE, request, model="filterapp.screening", group_by=["film__month"])
+
+
+def test_equal_values_that_a_limit_cuts_are_told(request_: Any) -> None:
+    for title, number in (("a", 3), ("b", 2), ("c", 2), ("d", 1)):
+        for _ in range(number):
+            make_book(title=title, status="withdrawn")
+    asked: dict[str, Any] = {
+        "model": "testapp.book",
+        "aggregates": ["count"],
+        "group_by": ["title"],
+        "filters": {"status": "withdrawn"},
+    }
+    tie = "The last place is shared: others have the same count."
+    for given, is_tied in (
+        ({"top": 2}, True),
+        ({"top": 1}, False),
+        ({"top": 3}, False),
+        ({"ordering": ["-count"], "limit": 2}, True),
+        ({"ordering": ["title"], "limit": 2}, False),
+        ({"limit": 4}, False),
+    ):
+        found = call(AGGREGATE, request_, **asked, **given)
+        assert (tie in found.get("hint", "")) is is_tied, given
+
+
+def test_columns_of_paths_have_the_names_that_the_guide_gives(request_: Any) -> None:
+    found = call(
+        AGGREGATE,
+        request_,
+        model="testapp.author",
+        aggregates=["sum:books.pages", "count"],
+        group_by=["name"],
+        having={"sum:books.pages__gte": 0, "sum_books__pages__gte": 0},
+        ordering=["-sum_books.pages"],
+    )
+    assert found["columns"] == ["name", "sum_books__pages", "count"]
+    assert "`sum_total`" in TEXT
