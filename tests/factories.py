@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 from django.contrib.auth.models import Permission, User
+from django.db import OperationalError
 
 from tests.testapp.models import Author, Book
 
@@ -17,6 +18,15 @@ def make_user(name: str, *permissions: str, staff: bool = True) -> User:
         app_label, codename = permission.split(".")
         user.user_permissions.add(Permission.objects.get(content_type__app_label=app_label, codename=codename))
     return user
+
+
+def connection_lost() -> OperationalError:
+    """Make the error that Django raises where PostgreSQL, or a pooler in front of it, does not answer."""
+    cause = Exception("connection refused")
+    cause.sqlstate = None  # type: ignore[attr-defined]
+    error = OperationalError("connection refused")
+    error.__cause__ = cause
+    return error
 
 
 def make_superuser(name: str = "root") -> User:

@@ -5,6 +5,7 @@ Styles are inlined, so that pages look right under every server, with or without
 
 import base64
 import hashlib
+import logging
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 from django.apps import apps
 from django.contrib.admin import site as admin_site
 from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -28,6 +30,12 @@ from django.views.decorators.csrf import csrf_protect
 
 from ..conf import settings
 from ..context.admin_page_and_language import page_language, shown_language
+from ..context.databases import trouble_of
+
+logger = logging.getLogger("mcp_django")
+
+# Seconds after which a browser may try again when the database does not answer.
+RETRY_AFTER = 5
 
 
 def stylesheet() -> SafeString:
@@ -113,6 +121,18 @@ def _way_back(request: HttpRequest) -> tuple[str, str] | None:
     return get_script_prefix(), _("The site")
 
 
+def _unavailable(error: DatabaseError) -> HttpResponse:
+    """Return the OAuth page for a database that is away, busy or full; raise any other error again."""
+    trouble = trouble_of(error)
+    if trouble is None:
+        raise error
+    logger.error("A page was not shown: %s", trouble.cause, exc_info=error)
+    # A page with the site's frame would ask the same database who is signed in.
+    text = f"The page cannot be shown at the moment: {trouble.cause}. Try again in {RETRY_AFTER} seconds.\n"
+    headers = {"Retry-After": str(RETRY_AFTER)}
+    return HttpResponse(text, status=503, content_type="text/plain; charset=utf-8", headers=headers)
+
+
 class PageMixin:
     """Mixin for views of OAuth pages for people: page frame, language, no caching, no embedding, no scripts."""
 
@@ -123,9 +143,12 @@ class PageMixin:
     @method_decorator(csrf_protect)
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         with page_language(request):
-            response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
-            if isinstance(response, TemplateResponse):
-                response.render()
+            try:
+                response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+                if isinstance(response, TemplateResponse):
+                    response.render()
+            except DatabaseError as error:
+                response = _unavailable(error)
         response["Content-Security-Policy"] = content_security_policy()
         response["Referrer-Policy"] = "same-origin"
         return response

@@ -17,12 +17,14 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import AnonymousUser
 from django.core.files.base import File
 from django.core.handlers.asgi import ASGIRequest
+from django.db import Error as DatabaseError
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, UnreadablePostError
 from django.urls import URLPattern, re_path
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from ...conf import settings
+from ...context.databases import trouble_of
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.signing import MAX_AGE, TICKET, read_ticket
@@ -44,7 +46,7 @@ from ...server.methods.handler_interface import log_failure
 from ...signin import is_current, restore
 from ...sites import MCPSite
 from ...tools.create_update_delete import UPLOADS, CreateUpload
-from .http_exchange import Refused
+from .http_exchange import RETRY_AFTER, Refused
 
 NOTHING: Final = "There is nothing here, or no longer."
 # Seconds for which an expired link is still recognised, so that the log can say that it is too old.
@@ -106,11 +108,23 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
             # Do not log the ticket: anyone who reads the log could use it.
             report(refusal.status, f"a link to {use}: {refusal.seen}", refusal.remedy)
             response = said(refusal.status, refusal.text, **refusal.headers)
+        except DatabaseError as error:
+            response = _unavailable(error)
         for name, value in HEADERS.items():
             response[name] = value
         return response
 
     return view
+
+
+def _unavailable(error: DatabaseError) -> HttpResponse:
+    """Return the answer to a link while the database is away, busy or full; raise any other error again."""
+    trouble = trouble_of(error)
+    if trouble is None:
+        raise error
+    identifier = log_failure("A link", error)
+    text = f"This does not work at the moment: {trouble.cause} (error {identifier}). Use the same link again soon."
+    return said(503, text, **RETRY_AFTER)
 
 
 def _gone(reason: Problem) -> Refused:

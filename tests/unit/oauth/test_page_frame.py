@@ -5,11 +5,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.urls import path
 
 import tests.urls
-from tests.factories import make_superuser, make_user
+from tests.factories import connection_lost, make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
 CHROME = "text/html,application/xhtml+xml,*/*;q=0.8"
@@ -142,3 +143,26 @@ def test_the_page_of_the_endpoint_and_refusals_are_translated_too() -> None:
     refused = Client().get("/mcp", headers={**headers, "Origin": "https://evil.example"})
     assert '<html lang="ar" dir="rtl">' in refused.text
     assert '<p lang="en" dir="ltr">Origin not allowed</p>' in refused.text
+
+
+def fail(*arguments: Any) -> None:
+    raise connection_lost()
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "/oauth/authorize/?client_id=x&response_type=code",
+        "/oauth/access/",
+        "/oauth/authorized_tokens/",
+        "/oauth/authorized_tokens/1/delete/",
+    ],
+)
+def test_every_page_of_the_sign_in_says_that_the_database_is_away(at: str, caplog: pytest.LogCaptureFixture) -> None:
+    browser = Client()
+    browser.force_login(make_user("ada"))
+    with connection.execute_wrapper(fail):
+        found = browser.get(at)
+    assert (found.status_code, found["Retry-After"]) == (503, "5")
+    assert "the connection to the database was lost" in found.text
+    assert "connection refused" in caplog.text

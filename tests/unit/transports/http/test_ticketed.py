@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.db import ProgrammingError
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 
@@ -16,7 +17,7 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.context.signing import ticket_url
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.transports.http.file_links import Refused, ticketed
-from tests.factories import make_user
+from tests.factories import connection_lost, make_user
 from tests.tool_calls import request_of
 
 pytestmark = pytest.mark.django_db
@@ -139,3 +140,12 @@ def test_a_limit_on_links_is_named_in_the_log(
         ask(make_user("v"))
     lines = [record.getMessage() for record in caplog.records if record.name == "mcp_django"]
     assert lines == ["429: a link to files: Too many calls. Raise RATES['calls'] if this is fair use."]
+
+
+def test_while_the_database_is_away_a_link_says_so_and_works_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    response, _ = ask(make_user("u"), connection_lost())
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    assert "the connection to the database was lost" in response.content.decode()
+    assert "connection refused" in caplog.text
+    with pytest.raises(ProgrammingError):
+        ask(make_user("v"), ProgrammingError("a fault of the program"))
