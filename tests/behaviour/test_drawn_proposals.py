@@ -175,8 +175,7 @@ def test_a_proposed_call_means_what_was_sent(books: list[Book], shape: str) -> N
 def test_a_number_of_related_rows_is_led_to_their_count(books: list[Book]) -> None:
     client = MCPClient(make_superuser())
     result = client.call("query_records", model="testapp.author", filters={"total_books": len(books)})
-    following = json.loads(result.text.rpartition("\nnext: ")[2])["arguments"]
-    assert client.call("query_records", **following).structured["returned"] == 1
+    assert "Did you mean books__count?" in result.text
     # A total of the related rows' own column is no condition on that column.
     result = client.call("query_records", model="testapp.author", filters={"books": {"sum_pages__gt": 20_000}})
     assert "Did you mean" not in result.text
