@@ -402,7 +402,7 @@ class MCPSite:
         if a declared function cannot be parsed."""
         import mcp_types.methods  # noqa: F401
 
-        from .emulation import list_filters  # noqa: F401
+        from .emulation import list_filters, row_buttons  # noqa: F401
         from .resources import model_resources  # noqa: F401
 
         self._own_tools, self._action_tools, self.exposures  # noqa: B018

@@ -271,7 +271,10 @@ async def test_an_action_of_the_admin_runs(connect: Connect, database: Database)
 async def test_an_action_runs_by_its_name_as_well(connect: Connect, database: Database) -> None:
     pending = database.value("SELECT id FROM shop_order WHERE status = 'pending' ORDER BY id")
     async with connect() as client:
-        await call(client, "run_action", model="shop.order", action="cancel_orders", pks=[pending])
+        action = {"model": "shop.order", "action": "cancel_orders", "pks": [pending]}
+        preview = await call(client, "run_action", **action)
+        assert database.value("SELECT status FROM shop_order WHERE id = ?", pending) == "pending"
+        await call(client, "run_action", **action, confirm_token=preview["confirm_token"])
     assert database.value("SELECT status FROM shop_order WHERE id = ?", pending) == "cancelled"
 
 

@@ -92,7 +92,7 @@ class Person:
 
     async def answer(self, context: Any, params: Any) -> ElicitResult:
         self.asked.append(params.message)
-        return ElicitResult(action=self.action, content={} if self.action == "accept" else None)
+        return ElicitResult(action=self.action, content={"_confirm": "yes"} if self.action == "accept" else None)
 
 
 async def refused(client: Client, name: str, **arguments: Any) -> str:

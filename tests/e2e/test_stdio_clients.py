@@ -61,7 +61,10 @@ class Person:
 
     async def elicit(self, context: Any, params: Any) -> ElicitResult:
         self.asked.append(params.message)
-        return ElicitResult(action="accept", content=dict.fromkeys(params.requested_schema["properties"], True))
+        fields = params.requested_schema["properties"].items()
+        # Of choices the first, which confirms.
+        content = {name: field["enum"][0] if "enum" in field else True for name, field in fields}
+        return ElicitResult(action="accept", content=content)
 
     async def hear(self, message: Any) -> None:
         self.told.put_nowait(message)

@@ -12,8 +12,9 @@ const { client: generation, mode, command, args, env, cwd } = JSON.parse(process
 const asked = [];
 const accept = async ({ params }) => {
   asked.push(params.message);
-  const names = Object.keys(params.requestedSchema.properties);
-  return { action: 'accept', content: Object.fromEntries(names.map(name => [name, true])) };
+  const fields = Object.entries(params.requestedSchema.properties);
+  // Of choices the first, which confirms.
+  return { action: 'accept', content: Object.fromEntries(fields.map(([name, field]) => [name, field.enum?.[0] ?? true])) };
 };
 const capabilities = { elicitation: { form: {} } };
 
