@@ -78,8 +78,9 @@ def load_permissions(user: Any) -> None:
     granted: AbstractSet[str] = EVERYTHING
     if not user.is_superuser:
         if not hasattr(user, "_perm_cache"):
-            names = _ask(user) if found is None else (name for text in found for name in orjson.loads(text or "[]"))
-            user._perm_cache = set(names)
+            # All of them: code of the project may ask this user for any. No Python code runs for each.
+            lists = [_ask(user)] if found is None else [orjson.loads(text or "[]") for text in found]
+            user._perm_cache = set[str]().union(*lists)
         granted = user._perm_cache
     model: Any = type(user)
     user._mcp_known = granted if _is_djangos(model) else None

@@ -1,11 +1,13 @@
+import sys
 from uuid import UUID
 
+import orjson
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
 
-from mcp_django.orm.permission_queries import known_permissions, load_permissions, permission_columns
+from mcp_django.orm.permission_queries import FOUND, known_permissions, load_permissions, permission_columns
 from tests.factories import make_superuser, make_user
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -122,3 +124,26 @@ def test_a_query_in_another_database_than_the_users_does_not_read_their_permissi
     assert permission_columns("default", "user_id")
     with override_settings(DATABASE_ROUTERS=[Elsewhere()]):
         assert permission_columns("default", "user_id") == []
+
+
+def test_more_permissions_run_no_more_python_code():
+    """What a token's query has read is taken as it is, however much it is."""
+    made = []
+    # The first one also fills caches.
+    for number in (2, 3, 1_000):
+        user = fresh(make_user(f"reader {number}"))
+        setattr(user, FOUND, ["[]", orjson.dumps([f"app.view_{name}" for name in range(number)]).decode()])
+        calls = 0
+
+        def count(frame, event, argument):
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            load_permissions(user)
+        finally:
+            sys.setprofile(None)
+        assert user.has_perm(f"app.view_{number - 1}")
+        made.append(calls)
+    assert made[1] == made[2]
