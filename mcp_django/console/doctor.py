@@ -583,9 +583,10 @@ class Doctor:
     def listen(self) -> str:
         """Doctor's step: open an event stream at the endpoint and wait for the first event."""
         answer = self._ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, event=True)
-        if answer.status == 405:
+        # Under WSGI, the endpoint says that it cannot send a stream. Other servers may not take the request at all.
+        if answer.status == 405 or (answer.status == 406 and "this server cannot send" in answer.message):
             self.doubt = "WSGI servers, such as runserver, cannot stream: serve the project with uvicorn or daphne."
-            return "it answers 405, not a stream. Calls work all the same."
+            return f"it answers {answer.status}, not a stream. Calls work all the same."
         if answer.status != 200 or answer.kind != EVENTS:
             seen = f"It answers {answer.status} with {answer.kind}, not a stream.{answer.message}"
             raise StepFailed(seen, "Something in front of the endpoint answers in its place, or see the server's log.")

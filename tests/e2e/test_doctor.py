@@ -1,5 +1,6 @@
 """`mcp_doctor` goes the way of a client to real servers, well and badly set up."""
 
+import json
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +32,12 @@ def members(server):
         return [title for title in MEMBERS if title != "Clock" or "Date" in answer.headers]
 
 
+def whole_way(server):
+    """All steps of a run with a user, who then also reads a row of each model."""
+    before = members(server)
+    return [*before[: len(PROJECT)], "Rows", *before[len(PROJECT) :], *SIGNED_IN]
+
+
 def doctor(server, *arguments, typed=""):
     return run_command(server.environment, "mcp_doctor", *arguments, typed=typed)
 
@@ -52,7 +59,7 @@ def server(request, prepared: Path, tmp_path_factory: pytest.TempPathFactory):
 def test_the_whole_way_is_gone_and_nothing_is_left_behind(server) -> None:
     done = doctor(server, "--user", "auditor")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert seen(done) == [*members(server), *SIGNED_IN]
+    assert seen(done) == whole_way(server)
     assert "All is well." in done.stdout
     code = (
         "from oauth2_provider.models import AccessToken, Application\n"
@@ -97,7 +104,7 @@ def test_a_wrong_url_is_said_with_its_remedy(server, path: str, step: str, remed
 def test_another_name_of_this_machine_is_no_other_host_while_developing(server) -> None:
     done = doctor(server, server.url.replace("127.0.0.1", "localhost"), "--user", "auditor")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert seen(done) == [*members(server), *SIGNED_IN]
+    assert seen(done) == whole_way(server)
 
 
 def test_another_port_is_said(server) -> None:
@@ -106,3 +113,13 @@ def test_another_port_is_said(server) -> None:
     assert seen(done, "FAIL") == ["Metadata of the endpoint"]
     assert f"clients reach {origin}/mcp" in done.stdout
     assert f'Set MCP_DJANGO["BASE_URL"] to {origin}' in done.stderr
+
+
+def test_a_server_that_cannot_stream_is_a_note_and_no_failure(prepared: Path, tmp_path: Path) -> None:
+    with run_example(prepared, tmp_path, "gunicorn", "example_project.wsgi:application") as wsgi:
+        done = doctor(wsgi, "--user", "auditor")
+        printed = json.loads(doctor(wsgi, "--user", "auditor", "--json").stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seen(done, "note")[-1] == "Stream"
+    assert printed["ok"]
+    assert printed["checks"][-1]["remedy"].startswith("WSGI servers")

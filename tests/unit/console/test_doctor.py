@@ -275,18 +275,26 @@ def test_a_step_of_the_sign_in_that_fails_is_said(server, place, answer, step, s
     assert said in text
 
 
-def test_a_server_that_cannot_stream_is_a_note_for_calls_work_there(server):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (405, "text/plain", "no", {}),
+        (406, JSON, '{"error": {"message": "answered with text/event-stream, which this server cannot send"}}', {}),
+    ],
+)
+def test_a_server_that_cannot_stream_is_a_note_for_calls_work_there(server, answer):
     doctor = Doctor(f"{server.origin}/mcp", token="t")
-    server.answers["/mcp"] = (405, "text/plain", "no", {})
+    server.answers["/mcp"] = answer
     assert "Calls work all the same" in doctor.listen()
     assert "uvicorn or daphne" in doctor.doubt
 
 
 def test_something_else_in_place_of_a_stream_is_said(server):
     doctor = Doctor(f"{server.origin}/mcp", token="t")
-    server.answers["/mcp"] = (502, "text/html", "no", {})
-    with pytest.raises(StepFailed, match=r"answers 502 with text/html, not a stream\."):
-        doctor.listen()
+    for status in (406, 502):
+        server.answers["/mcp"] = (status, "text/html", "no", {})
+        with pytest.raises(StepFailed, match=rf"answers {status} with text/html, not a stream\."):
+            doctor.listen()
 
 
 @pytest.mark.parametrize(
