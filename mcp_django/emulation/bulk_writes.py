@@ -110,6 +110,13 @@ def refusal(exposure: ModelExposure, what: str, rows: Sequence[Model]) -> NotPer
     )
 
 
+def deletion_warning(exposure: ModelExposure, what: str) -> str:
+    """Return the first sentence of the question whether to delete ``what``, for one row and in bulk."""
+    if exposure.options.has_own_deletion:
+        return f"This deletes {what} in the project's own way, which may only mark them as deleted."
+    return f"This deletes {what}, which cannot be undone."
+
+
 class BulkWrite:
     """Writes in bulk: changes or deletes many rows in one call, after showing them and asking for confirmation."""
 
@@ -152,7 +159,7 @@ class BulkWrite:
             counts = dict(deletion.counts)
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
             goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
-            message = f"This deletes {_counted(rows)} of {label}, which cannot be undone. In all: {goes}."
+            message = f"{deletion_warning(exposure, f'{_counted(rows)} of {label}')} In all: {goes}."
             asked = self._asked(message, shown, {"model": label}, deletion.objects)
             if asked is not None:
                 return asked

@@ -36,6 +36,7 @@ BULKY: Final = (TextField, JSONField, BinaryField)
 # The methods of the admin's pages and inlines that decide which fields are shown.
 FIELD_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude")
 # Methods that can leave fields out of the form, and so out of a page that declares no fields.
+DELETE_HOOKS: Final = ("delete_model", "delete_queryset")
 FORM_HOOKS: Final = (
     "_get_form_for_get_fields",
     "formfield_for_choice_field",
@@ -109,6 +110,17 @@ class ExposureOptions:
     def _is_stock(self, *hooks: str, owner: type[ModelExposure] | None = None) -> bool:
         """Return whether the model exposure inherits these hooks unchanged from a class of this app."""
         return all(getattr(type(self.exposure), hook) is getattr(owner or ModelExposure, hook) for hook in hooks)
+
+    @property
+    def has_own_deletion(self) -> bool:
+        """Whether code of the project deletes rows of the model exposure, which may only mark them as deleted."""
+        from django.contrib.admin import ModelAdmin
+
+        exposure, admin = self.exposure, type(self.exposure.model_admin)
+        of_admin = any(getattr(admin, hook) is not getattr(ModelAdmin, hook) for hook in DELETE_HOOKS)
+        queryset = getattr(exposure.model._default_manager, "_queryset_class", QuerySet)
+        of_model = exposure.model.delete is not Model.delete or queryset.delete is not QuerySet.delete
+        return of_admin or of_model or not self._is_stock(*DELETE_HOOKS)
 
     @cached_property
     def has_own_pages(self) -> bool:

@@ -18,7 +18,7 @@ from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE, can_link, ticket_url
 from ..context.tool_results import ToolResult
-from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite, check_deleted
+from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite, check_deleted, deletion_warning
 from ..emulation.history import Journal
 from ..emulation.page_requests import as_page
 from ..emulation.saving import RowPage, Saving
@@ -258,7 +258,7 @@ class DeleteRecord(WriteTool):
             pk, label, total = pk_text(row.pk), label_of(exposure, row), len(deletion.objects)
             counts = dict(deletion.counts)
             shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
-            warning = f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
+            warning = deletion_warning(exposure, f"{total} object{'s' if total != 1 else ''}")
             confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deletion.objects)
             goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
             named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"

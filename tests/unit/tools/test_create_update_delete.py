@@ -536,6 +536,10 @@ def test_H141_delete_model_of_the_admin_is_used(root, monkeypatch):
     monkeypatch.setattr(type(admin.site.get_model_admin(Loan)), "delete_model", soft)
     loan = Loan.objects.create(book=make_book(), borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
     preview = call(DELETE, root, model="testapp.loan", pk=loan.pk)
+    own_way = "in the project's own way, which may only mark them as deleted."
+    assert preview["message"] == f"This deletes 1 object {own_way}"
+    many = call(DELETE, root, model="testapp.loan", pks=[loan.pk])
+    assert many["message"].startswith(f"This deletes 1 row of testapp.loan {own_way} In all: ")
     call(DELETE, root, model="testapp.loan", pk=loan.pk, confirm_token=preview["confirm_token"])
     assert Loan.all_objects.count() == 1
     assert not Loan.objects.exists()
