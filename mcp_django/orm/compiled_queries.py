@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections, router
-from django.db.models import F, Field, Func, Model, Q, QuerySet, lookups
+from django.db.models import F, Field, FloatField, Func, Model, Q, QuerySet, lookups
 from django.db.models.constants import OnConflict
 from django.db.models.expressions import Col, Expression
 from django.db.models.fields import related_lookups
@@ -86,6 +86,12 @@ class AsStored(Func):
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return self.as_sql(compiler, connection, template="+(%(expressions)s)", **extra)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # Of a single-precision number, MySQL shows six digits, which no row equals. As a double, it has all of them.
+        (source,) = self.get_source_expressions()
+        template = "(%(expressions)s) + 0e0" if isinstance(source.output_field, FloatField) else self.template
+        return self.as_sql(compiler, connection, template=template, **extra)
 
 
 class BoundIn(In):
