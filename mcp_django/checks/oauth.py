@@ -267,6 +267,17 @@ def check_cache() -> Iterator[CheckMessage]:
 
 
 @check(CHECKS, uses_oauth)
+def check_sessions() -> Iterator[CheckMessage]:
+    if django_settings.SESSION_ENGINE != "django.contrib.sessions.backends.cache" or django_settings.DEBUG:
+        return
+    backend = django_settings.CACHES.get(django_settings.SESSION_CACHE_ALIAS, {}).get("BACKEND", "")
+    if backend.endswith(PER_PROCESS_CACHES):
+        text = "Sessions are in a cache that each process has for itself: other workers do not know who has signed in."
+        hint = "Store sessions in the database or in a shared cache: see SESSION_ENGINE and SESSION_CACHE_ALIAS."
+        yield problem("W158", text, hint)
+
+
+@check(CHECKS, uses_oauth)
 def check_urls() -> Iterator[CheckMessage]:
     active = urls.get_urlconf()
     try:

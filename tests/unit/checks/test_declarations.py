@@ -446,7 +446,7 @@ def test_a_tool_that_says_nothing_or_that_nobody_can_call_is_named(tools, option
 
 
 def test_what_django_and_the_app_bring_along_is_nothing_until_it_is_registered(monkeypatch):
-    admin_site = AdminSite()
+    admin_site = AdminSite("brought")
     for model in (LogEntry, Group, Permission, CallEntry):
         admin_site.register(model, ModelAdmin)
     mounted = MCPSite("brought", admin_site=admin_site)

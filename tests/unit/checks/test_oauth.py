@@ -164,6 +164,26 @@ def test_a_cache_of_one_process_does_not_limit_all(settings: Any) -> None:
     assert found() == ["mcp_django.W133"]
 
 
+@pytest.mark.parametrize(
+    ("engine", "alias", "expected"),
+    [
+        ("cache", "local", ["mcp_django.W158"]),
+        ("cache", "default", []),
+        ("cached_db", "local", []),
+        ("db", "local", []),
+    ],
+)
+def test_sessions_that_other_workers_do_not_know_are_named(
+    settings: Any, engine: str, alias: str, expected: list[str]
+) -> None:
+    settings.CACHES = {**CACHES, "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    settings.SESSION_ENGINE = f"django.contrib.sessions.backends.{engine}"
+    settings.SESSION_CACHE_ALIAS = alias
+    assert found() == expected
+    settings.DEBUG = True
+    assert "mcp_django.W158" not in found()
+
+
 def test_documents_must_be_at_the_root_and_the_login_page_must_exist(settings: Any) -> None:
     settings.ROOT_URLCONF = __name__
     settings.LOGIN_URL = "/accounts/login/"
