@@ -24,7 +24,7 @@ from ..context.call_middleware import load_middleware
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploaded_files import upload_storage
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
-from ..runtime.middleware_source import is_missing, setters, traits_of, traits_of_name
+from ..runtime.middleware_source import missing_attributes, reads, traits_of_name
 from .check_rules import Check, Rule, broken, check, problem
 from .declarations import CHECKS as DECLARATION_CHECKS
 from .declarations import DEPLOYMENT_CHECKS as DECLARATION_DEPLOYMENT_CHECKS
@@ -247,7 +247,9 @@ def check_admin_sites() -> Iterator[CheckMessage]:
 def _check_second_classes(admin_site: Any) -> Iterator[CheckMessage]:
     """Check the models that an admin site shows by classes of its own, while all endpoints follow another one."""
     followed = mounted()
-    if not followed or any(checked.admin_site is admin_site for checked in followed) or not _is_mounted(admin_site):
+    # Pages are found by the name of their site.
+    names = {checked.admin_site.name for checked in followed if checked.admin_site is not None}
+    if not names or admin_site.name in names or not _is_mounted(admin_site):
         return
     others: dict[str, str] = {}
     exposures = [exposure for checked in followed for exposure in checked.exposures.values()]
@@ -328,13 +330,13 @@ def _added(name: str) -> str:
 def check_missing_attributes() -> Iterator[CheckMessage]:
     """Check what the hooks of exposures read of the request and its user: middleware may have set it."""
     readers: dict[str, dict[str, None]] = {}
-    for exposure in (exposure for checked in mounted() for exposure in checked.exposures.values()):
-        owners: list[Any] = [type(exposure), type(exposure.model_admin), *exposure.options.inlines]
-        for owner in owners:
-            for path in traits_of(owner).reads:
+    missing = missing_attributes()
+    for exposure in (exposure for checked in mounted() for exposure in checked.exposures.values() if missing):
+        for owner in (type(exposure), type(exposure.model_admin), *exposure.options.inlines):
+            for path in reads(owner, missing):
                 readers.setdefault(path, {})[exposure.label] = None
     for path, labels in sorted(readers.items()):
-        for name in setters(path) if is_missing(path) else ():
+        for name in missing[path]:
             more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
             text = f"The admin of {next(iter(labels))}{more} reads {path}, which only {name} sets."
             yield problem("W048", text, f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"]: {_added(name)}.')

@@ -9,7 +9,7 @@ import pytest
 from django.contrib import admin
 from django.utils.deprecation import MiddlewareMixin
 
-from mcp_django.runtime.middleware_source import missing_attribute, traits_of
+from mcp_django.runtime.middleware_source import missing_attribute, traits_of, traits_of_name
 from tests.factories import make_user
 
 # One thread-local for all of the module, as the classes of a project share it.
@@ -207,6 +207,19 @@ def test_what_middleware_sets_on_the_user_is_known_however_it_is_written(item):
     traits = traits_of(item)
     assert traits.sets == {"request.user.team"}
     assert not traits.keeps_caller
+
+
+def test_djangos_own_middleware_sets_attributes_and_keeps_nobody():
+    sets = {
+        "django.middleware.locale.LocaleMiddleware": {"request.LANGUAGE_CODE"},
+        "django.contrib.sites.middleware.CurrentSiteMiddleware": {"request.site"},
+        "django.contrib.sessions.middleware.SessionMiddleware": set(),
+        "django.contrib.auth.middleware.AuthenticationMiddleware": set(),
+        "django.contrib.messages.middleware.MessageMiddleware": set(),
+    }
+    for name, expected in sets.items():
+        traits = traits_of_name(name)
+        assert (traits.sets, traits.keeps_caller) == (expected, False), name
 
 
 # What the admin reads
