@@ -220,7 +220,8 @@ class PageSaving(Saving):
             cleaned, field = form.cleaned_data.get(name), form.fields[name]
             exposure = None
             if isinstance(field, ModelChoiceField):
-                exposure = self.request.mcp.site.exposures.get(field.queryset.model)
+                offered: Any = field.queryset
+                exposure = self.request.mcp.site.exposures.get(offered.model)
             if exposure is not None:
                 linked = [cleaned] if isinstance(cleaned, Model) else list(cleaned or ())
                 access = access_of(self.request)[exposure]
