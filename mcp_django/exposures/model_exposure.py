@@ -342,7 +342,9 @@ class ModelExposure:
         searcher = ModelAdmin(self.model, site)
         searcher.search_fields = visible  # type: ignore[misc]
         found, may_have_duplicates = searcher.get_search_results(request, queryset, search_term)
-        return found, may_have_duplicates or visible != fields
+        # The search sees no relation behind another name.
+        renamed = {*fields} - {*visible}
+        return found, may_have_duplicates or any("__" in name for name in renamed)
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
         """Return the model exposure's lookups by field, None for the defaults of the fields' types."""

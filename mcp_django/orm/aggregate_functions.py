@@ -37,6 +37,7 @@ from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .column_values import MAX_DIGITS
 from .columns import Column
 from .fields import kind_of, stored_field
+from .hidden_parts import as_shown
 from .query_limits import check_time
 
 MAX_DECIMALS: Final = 6
@@ -414,6 +415,15 @@ def _own_field(column: Column) -> Any:
     return stored_field(column.field)
 
 
+def _extreme(function: type[Aggregate]) -> "Function":
+    """Return the aggregate function for the first or last value in order; a text with a secret counts as shown."""
+
+    def make(expression: Any, output_field: Any, **options: Any) -> Any:
+        return function(as_shown(expression, output_field), output_field=output_field, **options)
+
+    return Function(make, Column.is_comparable, _own_field, function)
+
+
 def _spread(function: type[Aggregate]) -> "Function":
     """Return the aggregate function for a spread of numbers, such as the variance."""
 
@@ -428,8 +438,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "count_distinct": Function(partial(Count, distinct=True), Column.is_countable, lambda column: INTEGER),
     "sum": Function(_sum, Column.is_summable, _sum_field, sum_of_sums),
     "avg": Function(Avg, Column.is_summable, _average_field),
-    "min": Function(Min, Column.is_comparable, _own_field, Min),
-    "max": Function(Max, Column.is_comparable, _own_field, Max),
+    "min": _extreme(Min),
+    "max": _extreme(Max),
     "median": middle(0.5),
     "percentile": middle(0.5),
     "stddev": _spread(Deviation),

@@ -8,7 +8,7 @@ must not reveal what a hidden row holds.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, ClassVar, Final, Literal
@@ -39,6 +39,7 @@ from ..exposures.querysets import among
 from .access import Link, access_of, has_every_row
 from .compiled_queries import Bind, BoundIn, prepare
 from .fields import FieldPath, is_file_field, stored_field
+from .hidden_parts import WHOLE, can_hide_parts, hides_parts, with_no_part_hidden
 from .named_filters import NamedFilter
 from .path import Target
 
@@ -181,7 +182,9 @@ class Condition(Filter):
     @property
     def is_plannable(self) -> bool:  # type: ignore[override]
         path = self.path
-        return not path.many and not path.guards and path.expression is None and _is_bindable(path.field, self.lookup)
+        if path.many or path.guards or path.expression is not None or any(map(hides_parts, self.values)):
+            return False
+        return _is_bindable(path.field, self.lookup)
 
     @property
     def places(self) -> int:  # type: ignore[override]
@@ -212,6 +215,10 @@ class Condition(Filter):
         """
         path, is_null = self.path, self.lookup == "isnull"
         column = path.expression if path.expression is not None else F(name)
+        if any(map(hides_parts, self.values)):
+            # A text is compared as it is shown, and no text is shown with this part.
+            left = tuple(value for value in self.values if not hides_parts(value))
+            return replace(self, values=left)._on(name, scope, inside) if left else Q(pk__in=[])
         if is_null and (not path.many or is_file_field(path.field)):
             found = self._missing(column)
         elif path.expression is not None or (not path.many and _is_bindable(path.field, self.lookup)):
@@ -220,6 +227,8 @@ class Condition(Filter):
             several = self.lookup.rpartition("__")[2] in ("in", "range")
             found = Q((f"{name}__{self.lookup}", list(self.values) if several else self.values[0]))
             found = Q(ExpressionWrapper(found, BooleanField())) if inside else found
+        if self.lookup not in WHOLE and can_hide_parts(path.field):
+            found &= with_no_part_hidden(column, inside=inside)
         if inside and path.nullable and not is_null:
             found &= Q(IsNull(column, False))
         if path.guards:

@@ -18,6 +18,7 @@ from .access import ModelAccess
 from .columns import Column
 from .conditions import Condition, Filter, Junction, Quantified
 from .fields import kind_of
+from .hidden_parts import with_no_part_hidden
 from .pagination import narrowed
 from .path import target_of
 from .query_limits import read_limits
@@ -93,6 +94,7 @@ def _near(model: ModelAccess, column: Any, value: str) -> list[str]:
     likely = Q(mcp_near__istartswith=text[:2]) | Q(mcp_near__icontains=text[2:] if len(text) > 4 else text)
     with read_limits(TIME_SHARE):
         rows = narrowed(model.request, model.exposure, (), "").annotate(mcp_near=column)
+        rows = rows.filter(with_no_part_hidden("mcp_near"))
         read = rows.filter(likely).order_by("mcp_near").values_list("mcp_near", flat=True).distinct()[:MAX_COMPARED]
         known = [other for other in read if isinstance(other, str)]
     if value in known:

@@ -17,6 +17,7 @@ from .alternative_spellings import is_short_text
 from .column_values import pk_text
 from .conditions import joined
 from .fields import kind_of, parse_value
+from .hidden_parts import hides_parts, with_no_part_hidden
 from .labels import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
 from .pagination import chunks, narrowed
 from .search import check_searchable
@@ -55,6 +56,8 @@ class RowFinder:
         if not is_short_text(text, MAX_LABEL) or not text.strip() or self.exposure.opts.is_composite_pk:
             raise ToolError(missing)
         text = text.strip()
+        if hides_parts(text):
+            raise ToolError(missing)
         could_be_key = self._could_be_key(text)
         try:
             found, is_exact = self._named(text), True
@@ -134,7 +137,8 @@ class RowFinder:
         request, label = self.model.request, plain_label(self.exposure)
         try:
             if label is not None:
-                rows = self.exposure.get_queryset(request).filter(Q((f"{label}__icontains", text)))
+                rows = self.exposure.get_queryset(request).filter(with_no_part_hidden(label))
+                rows = rows.filter(Q((f"{label}__icontains", text)))
             else:
                 check_searchable(request, self.exposure)
                 rows = narrowed(request, self.exposure, (), text)

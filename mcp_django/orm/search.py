@@ -15,7 +15,8 @@ from ..schema.secrets import is_sensitive
 from .access import ModelAccess, access_of
 from .allowed_filters import followed, is_shown_by_admin
 from .conditions import check_patterns, is_part_of, keys_of
-from .fields import is_joinable, kind_of, resolve_path
+from .fields import FieldPath, is_joinable, kind_of, resolve_path
+from .hidden_parts import Searched, can_hide_parts, with_no_part_hidden
 from .path import guards_on
 
 
@@ -65,13 +66,12 @@ def is_searched(model: ModelAccess, text: str) -> bool:
         if field is None:
             # An annotation of the project, or a lookup after the column.
             return True
-        # Do not search JSON, which may hold secrets that are hidden wherever it is shown.
-        if (
-            not isinstance(field, ForeignObjectRel)
-            and seen.field_named(name) is None
-            and not (seen is model and is_shown_by_admin(model, name) and kind_of(field).word != "json")
-        ):
-            return False
+        if not isinstance(field, ForeignObjectRel):
+            # Do not search JSON, which may hold secrets that are hidden wherever it is shown.
+            if kind_of(field).word == "json":
+                return False
+            if seen.field_named(name) is None and not (seen is model and is_shown_by_admin(model, name)):
+                return False
         if field.is_relation and not is_joinable(field):
             return False
         related = field.related_model if field.is_relation else None
@@ -129,23 +129,39 @@ def search_paths(
         if exposure is not None and access_of(request)[exposure].is_kept_from(name):
             continue
         guards = guards_on(access_of(request), queryset.model, name)
-        if guards == ():
+        column, way, lookup = _end_of(queryset.model, name)
+        # JSON may hold secrets, which are hidden wherever it is shown.
+        if guards is None or (column is not None and kind_of(column.field).word == "json"):
+            continue
+        may_hide = column is not None and can_hide_parts(column.field)
+        if not guards and not may_hide:
             found.append(text)
-        elif guards:
-            alias = f"mcp_search{number}"
-            queryset = queryset.alias(**{alias: _unhidden(queryset.model, name, guards)})
-            found.append(text.removesuffix(name) + alias)
+            continue
+        if guards and may_hide:
+            guards = (*guards, with_no_part_hidden(way))
+        value = _unhidden(column, way, lookup, guards) if guards else Searched(way, lookup or "icontains")
+        alias = f"mcp_search{number}"
+        queryset = queryset.alias(**{alias: value})
+        found.append(text.removesuffix(name) + alias)
     return queryset, found
 
 
-def _unhidden(model: type[Model], name: str, guards: Sequence[Q]) -> Unhidden:
-    """Return the value of a search field with the lookup of its name, NULL for rows that do not pass the ``guards``."""
-    path = name
-    while (column := resolve_path(model, path)) is None and path:
-        path = path.rpartition("__")[0]
+def _end_of(model: type[Model], name: str) -> tuple[FieldPath | None, str, str]:
+    """Return the column that a search field ends at, the path to it, and the lookup after it, "" for none."""
+    column = resolve_path(model, name)
+    if column is not None:
+        return column, name, ""
     way, _, lookup = name.rpartition("__")
-    if column is None or path == name or column.field.get_lookup(lookup) is None:
-        return Unhidden(When(Q(*guards), then=F(name)))
+    column = resolve_path(model, way) if way else None
+    if column is None or column.field.get_lookup(lookup) is None:
+        return column, name, ""
+    return column, way, lookup
+
+
+def _unhidden(column: FieldPath | None, way: str, lookup: str, guards: Sequence[Q]) -> Unhidden:
+    """Return the value of a search field with the lookup of its name, NULL for rows that do not pass the ``guards``."""
+    if column is None or not lookup:
+        return Unhidden(When(Q(*guards), then=F(way)))
     # Cast as the admin's search does, so that any word can be compared with a number.
     is_cast = lookup == "exact" and not isinstance(column.field, (CharField, TextField))
     value = Cast(F(way), CharField()) if is_cast else F(way)

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Final
 
 from django.db import connections
-from django.db.models import F, FloatField, Func, QuerySet, Value
+from django.db.models import Case, F, FloatField, Func, QuerySet, Value, When
 from django.db.models.functions import Greatest
 
 from ..context.request import MCPRequest
@@ -20,6 +20,7 @@ from ..exposures.model_exposure import ModelExposure
 from .access import access_of
 from .conditions import Applied
 from .fields import kind_of, resolve_path
+from .hidden_parts import with_no_part_hidden
 from .named_filters import Narrowed
 from .pagination import PageQuery, narrowed
 from .query_limits import read_limits
@@ -92,7 +93,8 @@ def _most_similar(rows: QuerySet[Any], paths: Sequence[str], words: Sequence[str
     likeness = []
     for number, word in enumerate(words):
         # Similarity of the word and the most similar part of each text.
-        each = [Func(Value(word), F(path), function="WORD_SIMILARITY", output_field=FloatField()) for path in paths]
+        texts = [Case(When(with_no_part_hidden(path), then=F(path)), default=Value("")) for path in paths]
+        each = [Func(Value(word), text, function="WORD_SIMILARITY", output_field=FloatField()) for text in texts]
         name = f"mcp_like{number}"
         likeness.append(name)
         rows = rows.annotate(**{name: Greatest(*each) if len(each) > 1 else each[0]}).filter(**{f"{name}__gte": LEAST})

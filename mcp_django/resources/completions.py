@@ -27,6 +27,7 @@ from ..orm.columns import is_file, is_replaced
 from ..orm.compiled_queries import prepare
 from ..orm.conditions import Condition
 from ..orm.fields import FieldPath, choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
+from ..orm.hidden_parts import with_no_part_hidden
 from ..orm.labels import plain_label
 from ..orm.lookups import parse_condition
 from ..orm.ordering import client_order_key, default_ordering
@@ -186,7 +187,9 @@ class ModelValues:
             yield rows.filter(key).order_by("pk")
         label = plain_label(exposure)
         if label is not None:
-            yield rows.filter(Q((f"{label}__istartswith", text))).order_by(label, "pk")
+            # A label is found by a part of it only if no part of it is hidden.
+            labelled = rows.filter(with_no_part_hidden(label))
+            yield labelled.filter(Q((f"{label}__istartswith", text))).order_by(label, "pk")
         try:
             term = RowArguments(self.access, {"search": text}).search()
         except ToolError:
@@ -195,7 +198,7 @@ class ModelValues:
         if term:
             yield narrowed(request, exposure, conditions, term).order_by(*ordering)
         elif label is not None:
-            yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
+            yield labelled.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
     def _key_condition(self, text: str) -> Q | None:
         """Return the condition for completions of a primary key: each begins with the typed text, or equals it."""
