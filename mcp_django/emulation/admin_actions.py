@@ -179,7 +179,7 @@ class AdminAction(Action):
                 entries += shown if absent else field_entries(request, field, name, given[name])
             except ValidationError as error:
                 if field.required or not is_empty(given[name]):
-                    raise ToolError(f"{name}: {' '.join(error.messages)} Nothing was changed.") from None
+                    raise ToolError(f"Nothing was changed. {name}: {' '.join(error.messages)}") from None
                 entries += shown
         bound = self._extra_form(as_query(entries), as_files(entries))
         if not bound.is_valid():
@@ -187,7 +187,7 @@ class AdminAction(Action):
             told: Any = self._told_form(request).fields
             for name, field in list(changing_choices(bound)):
                 field.choices = told[name].choices
-            raise ToolError("\n".join([*error_lines(bound, bound.fields), "Nothing was changed."]))
+            raise ToolError("\n".join(["Nothing was changed.", *error_lines(bound, bound.fields)]))
         return {}, entries
 
     def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:

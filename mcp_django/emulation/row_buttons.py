@@ -11,9 +11,12 @@ from typing import Any, Final
 from django.db.models import Model, QuerySet
 from django.http.response import HttpResponseBase, HttpResponseRedirectBase
 
+from ..context.confirmation import quoted
 from ..exceptions import ToolError
 from .page_requests import said
 
+# Maximum characters of what the admin says of a failed transition.
+MAX_SAID: Final = 500
 # What an author can declare of an action, by attributes.
 DECLARED: Final = ("allowed_permissions", "mcp_destructive", "mcp_read_only", "mcp_atomic", "mcp_form")
 
@@ -84,7 +87,7 @@ def _transition(field_name: str, name: str) -> Callable[[Any, Any, QuerySet[Any]
                 raise _not_shown(name, row, names)
             if not model_admin._apply_fsm_transition(obj=row, transition_name=name, request=request):
                 texts = [message["text"] for message in said(request)]
-                raise ToolError(f"Nothing was changed. The admin says: {' '.join(texts)}")
+                raise ToolError(f"Nothing was changed. The admin says: {quoted(' '.join(texts), MAX_SAID)}")
 
     return run
 

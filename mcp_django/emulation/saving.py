@@ -42,7 +42,7 @@ from .inline_rows import PageInlines, ShownRows
 from .page_requests import as_page, has_failed, recording, said
 from .standing_inlines import can_all_stay
 from .uploaded_files import OPENED, read_file_value, uploads_taken
-from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines
+from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines, row_error
 
 NOT_SAVED: Final = "Nothing was saved:"
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -392,7 +392,7 @@ class ListedRow:
         valid = formset.is_valid()
         self.form.refuse(form)
         lines = error_lines(form, self.values, partial(duplicate_note, self.request))
-        lines += [f"(row): {' '.join(map(str, error.messages))}" for error in formset.non_form_errors().as_data()]
+        lines += [row_error(" ".join(map(str, error.messages))) for error in formset.non_form_errors().as_data()]
         return form, lines if lines or valid else [HIDDEN_ERROR]
 
     def save(self) -> tuple[Model, Any]:
@@ -470,7 +470,7 @@ def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
         for inner in errors:
             yield from _serializer_lines(inner, path)
     else:
-        yield f"{'(row)' if path == 'non_field_errors' else path}: {errors}"
+        yield row_error(str(errors)) if path == "non_field_errors" else f"{path}: {errors}"
 
 
 # Versions

@@ -13,6 +13,7 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import DatabaseError, IntegrityError, connections, router
 from django.db.models import CheckConstraint, F, Func, Model, Q, UniqueConstraint
 
+from ..context.confirmation import one_line, quoted
 from ..context.request import MCPRequest
 from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import pk_text
@@ -24,6 +25,8 @@ from .uploaded_files import BOMB, is_bomb
 Parts = tuple[str, Sequence[str], Sequence[str]]
 
 MAX_CHOICES: Final = 20
+# Maximum characters of what the project says of a row.
+MAX_MESSAGE: Final = 500
 SOME_DAY: Final = date(2026, 1, 31)
 # Example values by class of form field, for fields that do not declare another format.
 MOMENTS: Final[Mapping[type[forms.Field], str]] = {
@@ -50,16 +53,23 @@ def error_lines(
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:
-            text = BOMB if is_bomb(error) else " ".join(map(str, error.messages))
+            # A line of the project's code must not pass for one of ours.
+            text = BOMB if is_bomb(error) else one_line(" ".join(map(str, error.messages)))
+            note = ""
             if explain is not None and (name == NON_FIELD_ERRORS or name in writable):
-                text += explain(form, error)
+                note = explain(form, error)
             if name == NON_FIELD_ERRORS:
-                lines.append(f"(row): {text}")
+                lines.append(f"{row_error(text)}{note}")
             elif name in writable:
-                lines.append(f"{name}: {text}{_valid_values(form.fields[name], error)}")
+                lines.append(f"{name}: {text}{note}{_valid_values(form.fields[name], error)}")
             else:
                 lines.append(HIDDEN_ERROR)
     return list(dict.fromkeys(lines))
+
+
+def row_error(text: str) -> str:
+    """Return the line of an error of a whole row, which the project's code says: it is not taken for our words."""
+    return f"(row): {quoted(text, MAX_MESSAGE)}"
 
 
 def _valid_values(field: Any, error: ValidationError) -> str:

@@ -40,6 +40,8 @@ REFUSED: Final = "Refused, nothing was changed"
 HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
 # MySQL's number for an error that a trigger signals.
 SIGNALLED: Final = 1644
+# Maximum characters of what the project says of a refusal.
+MAX_MESSAGE: Final = 500
 LOOK: Final = "Look at the data before you repeat the call."
 # What is said of an error of the database that has no known cause.
 BUSY: Final = Trouble("the database is busy", AGAIN)
@@ -80,7 +82,8 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
     try:
         yield
     except ValidationError as error:
-        raise ToolError(f"{REFUSED if undone else outcome}: {' '.join(error.messages)}") from None
+        told = quoted(" ".join(error.messages), MAX_MESSAGE)
+        raise ToolError(f"{REFUSED if undone else outcome}: {told}") from None
     except PermissionDenied:
         raise NotPermitted(f"Permission denied. {outcome}.") from None
     except Http404:

@@ -345,7 +345,7 @@ def test_progress_reaches_the_client(root):
 
 def test_what_an_action_refuses_is_told_and_undone(root):
     pks = authors()
-    assert refused(root, "refuse", pks) == "Refused, nothing was changed: No more. Not today."
+    assert refused(root, "refuse", pks) == "Refused, nothing was changed: “No more. Not today.”"
     assert refused(root, "forbid", pks) == "Permission denied. Nothing was changed."
     assert names() == ["A1", "A2"]
     assert not LogEntry.objects.exists()

@@ -301,7 +301,7 @@ def test_H141_rows_are_deleted_as_delete_selected_does(root, monkeypatch, client
     )
     preview = call(DELETE, root, **BOOK, pks=pks)
     assert preview["message"].startswith(
-        "This deletes 2 rows of testapp.book, which cannot be undone. In all: books (2),"
+        "This deletes 2 rows of testapp.book in the project's own way, which may only mark them as deleted. In all: "
     )
     assert (preview["rows"], preview["objects"], preview["deletes"]) == (2, ["One", "Two"], {"books": 2, "loans": 1})
     assert Book.objects.count() == 2

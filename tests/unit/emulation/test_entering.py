@@ -88,7 +88,7 @@ def test_errors_are_told_by_field_and_for_the_row(request_):
     lines = error_lines(form, ["title", "pages", "author"])
     assert lines == [
         "title: This field is required.",
-        "(row): Thirteen.",
+        "(row): “Thirteen.”",
         "author: No testapp.author has this primary key.",
     ]
 

@@ -81,10 +81,10 @@ def test_fields_of_the_page_and_of_the_list_are_written_in_one_call(root: MCPReq
     ("value", "line"),
     [
         (13, "rank: Thirteen is bad luck."),
-        (14, "(row): Nobody is fourteenth."),
+        (14, "(row): “Nobody is fourteenth.”"),
         ([1], "rank: Give one value"),
         ("much", "rank: Enter a whole number."),
-        (101, "(row): Constraint"),
+        (101, "(row): “Constraint"),
     ],
 )
 def test_what_the_list_refuses_is_told_in_words(root: MCPRequest, value: Any, line: str) -> None:

@@ -89,7 +89,7 @@ def test_H149_the_serializers_validation_is_told(root):
     text = refusal(CREATE, root, **BOOK, values=values)
     assert text == "Nothing was saved:\ntitle: Not yours.\nprice: A valid number is required."
     text = refusal(CREATE, root, **BOOK, values={**values, "title": "x", "price": 13})
-    assert text == "Nothing was saved:\n(row): Thirteen."
+    assert text == "Nothing was saved:\n(row): “Thirteen.”"
     assert not Book.objects.exists()
 
 

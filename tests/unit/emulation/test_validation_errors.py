@@ -75,7 +75,7 @@ def test_a_constraint_that_django_names_alone_is_told_by_its_fields(
     book = make_book("Dune", status="published")
     given = values(isbn="1", status="published", pages=2, rating=1)
     text = refusal(CREATE, root, **BOOK, values=given)
-    told = f"(row): Constraint “{constraint.name}” is violated.{note.format(pk=book.pk)}"
+    told = f"(row): “Constraint '{constraint.name}' is violated.”{note.format(pk=book.pk)}"
     assert text == f"Nothing was saved:\n{told}"
     other = make_book("Other", status="published")
     text = refusal(UPDATE, root, **BOOK, pk=other.pk, values={"title": "Dune", "pages": 2, "rating": 1})
@@ -113,7 +113,7 @@ def test_the_fields_of_a_constraint_that_the_caller_does_not_see_are_not_named(
 
     monkeypatch.setattr(site.exposures[Book].model_admin, "form", Turning)
     text = refusal(UPDATE, request_of(make_superuser(), site), **BOOK, pk=other.pk, values={"pages": 5})
-    assert text == f"Nothing was saved:\n(row): Constraint “one_published” is violated.{note}"
+    assert text == f"Nothing was saved:\n(row): “Constraint 'one_published' is violated.”{note}"
 
 
 # Of the admin's form, whose field has two texts, and of that of an exposure.

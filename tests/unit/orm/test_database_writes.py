@@ -109,8 +109,8 @@ def test_a_transaction_ends_as_a_whole():
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (ValidationError(["One.", "Two."]), "Refused, nothing was changed: One. Two."),
-        (ValidationError({"name": "Bad."}), "Refused, nothing was changed: Bad."),
+        (ValidationError(["One.", "Two."]), "Refused, nothing was changed: “One. Two.”"),
+        (ValidationError({"name": "Bad."}), "Refused, nothing was changed: “Bad.”"),
         (PermissionDenied("42"), "Permission denied. Nothing was changed."),
         (
             ProtectedError("secret", set()),

@@ -559,7 +559,7 @@ async def test_a_confirmed_action_runs_once(client):
     stream = await client.call("delete_record", model="testapp.book", pk=book.pk)
     request = await stream.message()
     assert request["method"] == "elicitation/create"
-    await client.answer(request["id"], {"action": "accept", "content": {}})
+    await client.answer(request["id"], {"action": "accept", "content": {"_confirm": "yes"}})
     [message] = await stream.rest()
     assert not message["result"].get("isError"), message
     assert not await type(book).objects.filter(pk=book.pk).aexists()
