@@ -222,7 +222,7 @@ def test_a_row_with_a_lost_value_is_written_and_keeps_it(
     before = stored(name, samples[1])
     done = call(UPDATE, asking, **row, values={"integer": 77}, version=call(GET, asking, **row)["version"])
     assert done["changed"] == ["integer"]
-    assert done["fields"][name] is None
+    assert call(GET, asking, **row)["fields"][name] is None
     assert stored(name, samples[1]) == before
     assert Sample.objects.filter(integer=77).count() == 1
     if name in GOOD:
@@ -253,7 +253,8 @@ def test_a_foreign_key_that_leads_nowhere_costs_its_label_alone(name: str, kept:
     roads = [read(query_of(asking, exposure), road) for road in ("plan", "tuples", "instances")]
     assert shown(roads[0]) == shown(roads[1]) == shown(roads[2])
     assert call(GET, asking, model=label, pk=row.pk)["fields"][name] == key
-    done = call(UPDATE, asking, model=label, pk=row.pk, values={text: "new"})
+    call(UPDATE, asking, model=label, pk=row.pk, values={text: "new"})
+    done = call(GET, asking, model=label, pk=row.pk)
     assert (done["fields"][name], done["fields"][text]) == (key, "new")
     assert call(TOTALS, asking, model=label, group_by=[name])["rows"]
     good = getattr(books[0] if name != "book" else loans[0], f"{name}_id")
