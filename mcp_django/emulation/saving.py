@@ -230,7 +230,8 @@ class PageSaving(Saving):
             elif isinstance(field, ModelChoiceField):
                 labels = []
             else:
-                choices = flat_choices(getattr(field, "choices", ()))
+                # Only the model's own choices: those of a form can be made of rows that the caller cannot see.
+                choices = flat_choices(getattr(self.exposure.options.model_fields.get(name), "choices", None) or ())
                 labels = [str(label) for stored, label in choices if str(stored) == str(cleaned)]
             text = ", ".join(label for label in labels[:MAX_LABELS] if label)
             if text and text.lower() != str(value).lower():

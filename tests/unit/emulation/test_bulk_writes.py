@@ -68,7 +68,7 @@ def test_the_first_call_shows_the_rows_and_what_would_change(root):
     assert statuses() == ["draft", "published", "published"]
 
 
-def test_a_preview_names_the_rows_that_the_values_mean(root, monkeypatch):
+def test_a_preview_names_the_rows_and_choices_that_the_values_mean(root, monkeypatch):
     ada, tag = make_author("Ada"), Tag.objects.create(name="red")
     book = make_book("One")
 
@@ -79,6 +79,8 @@ def test_a_preview_names_the_rows_that_the_values_mean(root, monkeypatch):
     assert message(author="Ada") == "author = “Ada”."
     assert message(tags=[tag.pk]) == f"tags = “[{tag.pk}]” (“red”)."
     assert message(status="withdrawn") == "status = “withdrawn”."
+    monkeypatch.setattr(Book._meta.get_field("status"), "choices", [("withdrawn", "Taken back")])
+    assert message(status="withdrawn") == "status = “withdrawn” (“Taken back”)."
     hidden = Tag.objects.create(name="hidden")
     book.tags.add(hidden)
     monkeypatch.setattr(NamedAdmin, "get_queryset", lambda self, request: self.model.objects.exclude(name="hidden"))
