@@ -22,6 +22,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from ..context.untrusted_text import doubts_about, plain
+from ..exposures.querysets import leaves_out_nothing
 from ..models import CallEntry
 from ..templatetags.mcp_console import group_of
 from .call_log_admin import BODIES
@@ -182,14 +183,18 @@ def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Ite
 
 
 def _is_hidden(home: Home, request: HttpRequest, model: Any, entry: LogEntry) -> bool:
-    """Return whether a conversation may not name a row because the admin hides it; deleted rows are not hidden."""
+    """Return whether a conversation may not name a row because the admin hides it.
+
+    Of a deleted row nobody knows whether the admin would show it. It is named to those who see every row.
+    """
     model_admin = home.admin_site._registry[model]
     row = model_admin.get_object(request, str(entry.object_id))
     if row is not None:
         return not model_admin.has_view_permission(request, row)
     with suppress(ObjectDoesNotExist, ValidationError, ValueError):
-        return entry.get_edited_object() is not None
-    return False
+        if entry.get_edited_object() is not None:
+            return True
+    return not leaves_out_nothing(model_admin.get_queryset(request))
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:

@@ -53,7 +53,8 @@ class HiddenValues:
         )
 
     def _is_read(self, name: str) -> bool:
-        return all(name in self.model.fields_of(row) for row in self.rows or [None])
+        rows: list[Model | None] = [*self.rows] or [None]
+        return all(name in self.model.fields_of(row) for row in rows)
 
     # Files
 

@@ -5,7 +5,7 @@ text holds a secret passes no such comparison. The whole text can be compared, b
 """
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.db.models import (
     BooleanField,
@@ -110,7 +110,8 @@ class Searched(Expression):
 
     def __init__(self, text: Any, lookup: str = "icontains") -> None:
         super().__init__()
-        self.text, self.lookup = F(text) if isinstance(text, str) else text, lookup
+        self.text: Any = F(text) if isinstance(text, str) else text
+        self.lookup = lookup
 
     def get_source_expressions(self) -> list[Any]:
         return [self.text]
@@ -129,12 +130,12 @@ class Searched(Expression):
         """Return the lookup of the search field, together with the condition that nothing of the text is hidden."""
         lookup = self.lookup if lookup == "icontains" else lookup
         found = self.output_field.get_lookup(lookup)
-        return found if found is None or lookup == "isnull" else _guarded(found)
+        return found if found is None or lookup == "isnull" else _guarded(cast("Any", found))
 
 
 @lru_cache(maxsize=256)
-def _guarded(lookup: type[Any]) -> type[Any]:
-    class Guarded(lookup):  # type: ignore[misc]
+def _guarded(lookup: Any) -> type[Any]:
+    class Guarded(lookup):
         def as_sql(self, compiler: Any, connection: Any, **options: Any) -> tuple[str, Any]:
             # First, because the search of PostgreSQL replaces its left side.
             hides, more = HidesParts(self.lhs).as_sql(compiler, connection)

@@ -341,6 +341,9 @@ def without_new_secrets(text: str) -> str:
 _DRAWN: Final = re.compile(
     r"(?=[A-Za-z]*[0-9])(?=[0-9a-z]*[A-Z])(?=[0-9A-Z]*[a-z])[A-Za-z0-9]{16}"
     r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{32}"
+    # Keys that services mark by how they begin: AWS, Stripe, GitHub, Slack, and any JSON web token.
+    r"|A(?:KIA|SIA|ROA|IDA)[A-Z0-9]{12}|[spr]k_(?:live|test)_[A-Za-z0-9]{8}|gh[pousr]_[A-Za-z0-9]{16}"
+    r"|xox[abprs]-[A-Za-z0-9-]{8}|eyJ[A-Za-z0-9_-]{8}"
 )
 _WORD: Final = re.compile(r"[\w.~+/=-]{16,}")
 _CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")

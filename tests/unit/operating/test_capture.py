@@ -133,6 +133,9 @@ def test_what_is_none_stays_as_it_is():
 
 
 LIKELY = [
+    "AKIAIOSFODNN7EXAMPLE",
+    "ASIAY34FZKBOKMUTVV7A",
+    "xoxb-2345678901-abcdefghij",
     "sk_live_51HqJ8sK2eZvKYlo2Cabcdefgh",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
