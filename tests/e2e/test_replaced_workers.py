@@ -80,3 +80,28 @@ async def test_a_server_that_is_told_to_stop_ends_its_streams_and_then_itself(
             await asyncio.to_thread(stack.close)
             assert time.monotonic() - began < STOP_TIMEOUT
             assert [(await end)[-1]["result"]["resultType"] for end in ends] == ["complete"] * STREAMS
+
+
+@pytest.mark.parametrize("server", ["uvicorn", *whole(["gunicorn-asgi"])])
+async def test_a_server_that_is_told_to_stop_while_a_stream_is_being_opened_stops(
+    prepared: Path, tmp_path: Path, server: str
+) -> None:
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(
+            run_example(prepared, tmp_path, server, "tests.e2e.roads.slow:application", SETTINGS)
+        )
+        token = obtain_token(running.origin, "admin")
+        async with httpx2.AsyncClient(timeout=REPLACED_WITHIN) as http:
+            client = Client(http, token, version=MODERN)
+            opening = asyncio.ensure_future(messages(client, running.url))
+            await asyncio.sleep(0.7)
+            began = time.monotonic()
+            await asyncio.to_thread(stack.close)
+            assert time.monotonic() - began < STOP_TIMEOUT
+            assert (await opening)[-1]["result"]["resultType"] == "complete"
+
+
+async def messages(client: Client, url: str) -> list[dict]:  # type: ignore[type-arg]
+    """All messages of a stream that is opened now."""
+    async with client.stream(url, "subscriptions/listen", LISTEN) as stream:
+        return await stream.rest()
