@@ -204,7 +204,7 @@ class Drawing:
             tags = self.zoo.tags_of
             return self.quantified("tags", tags, ({"name": name}, lambda tag: tag == name))
         if kind < 11:
-            return self.paths("book")
+            return self.apart(self.paths("book"))
         return self.joined(self.of_book, depth)
 
     def of_loan(self, depth: int) -> tuple[dict[str, Any], Test]:
@@ -226,7 +226,7 @@ class Drawing:
 
             return {"book.published__lt": day.isoformat()}, passes
         if kind == 4:
-            return self.paths("loan")
+            return self.apart(self.paths("loan"))
         return self.joined(self.of_loan, depth)
 
     def of_author(self, depth: int) -> tuple[dict[str, Any], Test]:
@@ -237,12 +237,17 @@ class Drawing:
         if kind < 3:
             return self.quantified("books", self.zoo.books_of, self.of_book(depth - 1))
         if kind < 5:
-            return self.paths("author")
+            return self.apart(self.paths("author"))
         return self.joined(self.of_author, depth)
 
     def paths(self, model: str) -> tuple[dict[str, Any], Test]:
         """Draw conditions on paths through lists, which hold for one row of each list."""
         return DrawnPaths(self.draw, self.zoo.steps(), self.leaf).drawn(PATHS[model], 2)
+
+    def apart(self, found: tuple[dict[str, Any], Test]) -> tuple[dict[str, Any], Test]:
+        """Give conditions on paths rows of their own, so that those in an "and" beside them can be on others."""
+        given, test = found
+        return {"not": {"not": given}}, test
 
     def leaf(self, kind: str) -> Leaf:
         """Draw a condition on a row at the end of a path."""
