@@ -252,6 +252,9 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
         for name in _names(exposure, option):
             if not _exists(exposure, name):
                 yield _missing(exposure, option, name)
+            elif getattr(getattr(exposure.model, name, None), "alters_data", False):
+                text = f"{where.__name__}.{option} names {name!r}, a method of {exposure.label} that changes data."
+                yield problem("E010", text, "Leave it out: reading a row never calls it.", where)
     if exposure.label_field is not None and resolve_path(exposure.model, exposure.label_field) is None:
         yield _missing(exposure, "label_field", exposure.label_field)
     if not isinstance(exposure.filter_fields, Mapping):

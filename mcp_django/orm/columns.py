@@ -109,7 +109,11 @@ def resolve_column(exposure: ModelExposure, name: str) -> Column | None:
         return plain
     if _is_relation(exposure, name):
         return None
-    return _computed(name, partial(_attribute, name), getattr(exposure.model, name, None))
+    attribute = getattr(exposure.model, name, None)
+    # A method such as ``delete``. As in Django's templates, reading never calls it.
+    if getattr(attribute, "alters_data", False):
+        return None
+    return _computed(name, partial(_attribute, name), attribute)
 
 
 def _computed(name: str, compute: Callable[[Any], Any], source: Any = None) -> Column:

@@ -306,6 +306,7 @@ def test_actions_that_do_not_say_what_they_can_destroy_are_named_for_a_deploymen
         ({"fields": ["name"], "actions": "publish"}, ["E023"]),
         ({"fields": ["name"], "filter_fields": ["name"]}, ["E023"]),
         ({"fields": ["name"], "filter_fields": {"name": "exact"}}, ["E023"]),
+        ({"fields": ["name", "delete"]}, ["E010"]),
         ({"fields": ["name"], "filter_fields": {"nam": ["exact"]}}, ["E010"]),
         ({"fields": ["name"], "filter_fields": {"profile__nosuch": ["exact"]}}, ["E010"]),
         ({"fields": ["name"], "filter_fields": {"name": ["exakt"]}}, ["E010"]),

@@ -14,6 +14,7 @@ from mcp_django.orm.columns import is_replaced, linked_reader
 from mcp_django.orm.row_reading import plain_rows
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
+from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
@@ -154,3 +155,19 @@ def test_an_order_by_the_column_behind_it_loses_no_row() -> None:
         found += [row[-1] for row in page["rows"]]
         cursor = {"cursor": page.get("next_cursor")}
     assert found == list("01234")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["delete", "save", "full_save"])
+def test_reading_never_calls_a_method_that_alters_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_save(self: Author) -> str:
+        self.delete()
+        return "saved"
+
+    full_save.alters_data = True  # type: ignore[attr-defined]
+    monkeypatch.setattr(Author, "full_save", full_save, raising=False)
+    author = make_author("Ada")
+    request = request_of(make_superuser(), site_with(Author, fields=["name", name]))
+    assert call(QueryRecords(), request, model="testapp.author")["columns"] == ["id", "name"]
+    assert call(GetRecord(), request, model="testapp.author", pk=str(author.pk))["fields"]["name"] == "Ada"
+    assert Author.objects.filter(pk=author.pk).exists()
