@@ -39,7 +39,7 @@ from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
 from ..orm.undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from ..schema.value_types import FREE_OBJECT, any_of
 from .base import RecordTool
-from .group_by import STRETCHES, Group, group_of, periods
+from .group_by import STRETCHES, Group, group_of, periods, shared_labels
 from .measures_and_having import Measure, MeasureReader, find_title, having_of, position_of
 from .query_records import RecordCall
 
@@ -544,6 +544,9 @@ class AggregateRecords(RecordTool):
             raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
         bounds = [*limit_hint(given.get("limit"), MAX_GROUPS), *limit_hint(given.get("top"), MAX_TOP, "top")]
         notes = [*opening_hint(conditions), *(f"{text}." for text in bounds)]
+        if answer.rows:
+            columns = list(zip(*answer.rows, strict=True))[: len(question.groups)]
+            notes += shared_labels(call.model, question.groups, columns)
         if question.finds_nothing(answer):
             notes += [f"{text[0].upper()}{text[1:]}." for text in empty_hints(call.model, conditions)]
         request.mcp.record.rows_read += len(answer.rows)

@@ -1,7 +1,7 @@
 """The groups of ``aggregate_records``: columns, periods and weekdays of dates, steps of numbers."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from datetime import timezone as fixed_timezone
@@ -10,7 +10,18 @@ from functools import partial
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import DateField, DateTimeField, DurationField, ExpressionWrapper, F, Q, Value, Window, functions
+from django.db.models import (
+    Count,
+    DateField,
+    DateTimeField,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    Q,
+    Value,
+    Window,
+    functions,
+)
 from django.db.models.functions import Cast, Lag
 from django.db.models.lookups import LessThan
 from django.utils import timezone
@@ -24,8 +35,11 @@ from ..orm.column_values import render
 from ..orm.columns import Column
 from ..orm.conditions import Condition, Filter, Junction
 from ..orm.fields import kind_of, stored_field
+from ..orm.labels import plain_label
 from ..orm.nearest_names import Misnamed, alternatives
-from ..orm.path import Target, target_of
+from ..orm.pagination import narrowed
+from ..orm.path import Path, Target, target_of
+from ..orm.query_limits import read_limits
 from ..orm.suggestions import with_field
 from .measures_and_having import rounded, shown_values
 
@@ -49,6 +63,8 @@ PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = 
 }
 # Periods that follow one another, unlike recurring ones such as weekday.
 STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
+# Share of the call's time that looking for shared labels can take.
+TIME_SHARE: Final = 0.2
 _WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
 
 
@@ -246,6 +262,41 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
             f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
         )
     return Group(f"{target.name}:{period}", alias, target, period)
+
+
+def shared_labels(model: ModelAccess, groups: Sequence[Group], columns: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Yield a hint for each ``group_by`` of a related row's label that puts several related rows together.
+
+    ``columns`` are the values of the groups in the result.
+    """
+    names = {group.target.name for group in groups}
+    for group, column in zip(groups, columns, strict=True):
+        path = Path.read(model, group.target.name)
+        related, relation = path.end, "__".join(path.hops)
+        if (
+            group.period
+            or not relation
+            or path.last != plain_label(related.exposure)
+            or group.target.column.field.unique
+        ):
+            continue
+        if names & {relation, f"{relation}__pk", f"{relation}__{related.exposure.opts.pk.name}"}:
+            continue
+        shown = {value for value in column if isinstance(value, str)}
+        several = _shared(related, path.last, shown)
+        if several:
+            name, label = group.title.replace("__", "."), related.exposure.label
+            yield f"{several} of these {name} belong to several {label}: group by {relation} to tell them apart."
+
+
+def _shared(model: ModelAccess, label: str, values: Collection[str]) -> int:
+    """Return how many of the values of a ``group_by`` are labels of several rows; 0 if there is no time to count."""
+    try:
+        with read_limits(TIME_SHARE):
+            rows = narrowed(model.request, model.exposure, (), "").filter(**{f"{label}__in": list(values)})
+            return rows.values(label).annotate(mcp_rows=Count("pk")).filter(mcp_rows__gt=1).count()
+    except ToolError:
+        return 0
 
 
 def _of_several(model: ModelAccess, name: str) -> ToolError | None:

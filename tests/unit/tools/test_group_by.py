@@ -143,3 +143,26 @@ def test_a_relation_to_several_rows_is_refused_with_the_way_out(db: None) -> Non
     request = reader(request.user, site_with(Book))
     assert "several" not in refusal(AGGREGATE, request, model="testapp.book", group_by=["tags"])
     assert "several" not in refusal(AGGREGATE, request, model="testapp.book", group_by=["loans"])
+
+
+@pytest.mark.django_db
+def test_related_rows_of_one_name_that_are_put_together_are_told() -> None:
+    for name in ("ann", "ann", "bob"):
+        make_book(author=make_author(name))
+    request = reader(make_superuser(), site_with(Author, Book))
+    told = "1 of these author.name belong to several testapp.author: group by author to tell them apart."
+    for groups, is_told in (
+        (["author.name"], True),
+        (["author.name", "status"], True),
+        (["author"], False),
+        (["author.name", "author"], False),
+        (["author.name", "author.id"], False),
+        (["author.email"], False),
+        (["title"], False),
+    ):
+        found = call(AggregateRecords(), request, model="testapp.book", group_by=groups)
+        assert (told in found.get("hint", "")) is is_told, groups
+    only = call(
+        AggregateRecords(), request, model="testapp.book", group_by=["author.name"], filters={"author.name": "bob"}
+    )
+    assert "hint" not in only
