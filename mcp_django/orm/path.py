@@ -15,6 +15,7 @@ from django.db.models import Case, F, Q, When
 
 from ..exceptions import ToolError
 from ..exposures.model_exposure import ModelExposure
+from ..runtime.failing_hooks import call_hook
 from .access import MAX_NAME, Access, ModelAccess, has_every_row
 from .columns import Column
 from .computed_columns import computed_value, order_source
@@ -25,6 +26,8 @@ from .nearest_names import alternatives
 MAX_HOPS: Final = 4
 # Prefix of the names of values that are NULL behind hidden rows.
 GUARDED: Final = "mcp_way_"
+# What stands in place of a guard where the project's ``get_queryset`` fails. Nobody passes it.
+UNREADABLE: Final = Q(pk__in=())
 
 
 class NoField(ToolError):
@@ -70,9 +73,14 @@ class Path:
             related = start.access.exposure_of(relation.related_model) if relation is not None else None
             if related is None:
                 break
-            self.end, self.hops = start.access[related], (*self.hops, relation.name)
-            if (guard := _guard(self.end, relation, self.hops)) is not None:
-                self.guards, self.narrowed = (*self.guards, guard), (*self.narrowed, related.label)
+            guard = _guard(start.access[related], relation, (*self.hops, relation.name))
+            if guard is UNREADABLE:
+                break
+            self.end = start.access[related]
+            self.hops = (*self.hops, relation.name)
+            if guard is not None:
+                self.guards = (*self.guards, guard)
+                self.narrowed = (*self.narrowed, related.label)
         self.is_whole = len(self.hops) == len(hops)
         self.is_too_long = len(hops) > MAX_HOPS == len(self.hops)
 
@@ -202,12 +210,18 @@ def computed_word(model: ModelAccess, name: str) -> str:
 
 
 def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | None:
-    """Return the ``Q`` by which the row at the end of ``names`` is visible to the caller; None if all rows are."""
+    """Return the ``Q`` by which the row at the end of ``names`` is visible to the caller; None if all rows are.
+
+    Returns ``UNREADABLE`` if the project's ``get_queryset`` fails: then nobody can tell which rows are visible.
+    """
     if related.sees_every_row:
         return None
-    key = relation.target_field.attname if relation.concrete else related.exposure.opts.pk.attname
-    rows = related.exposure.get_queryset(related.request).order_by().values(key)
-    return Q(("__".join(names if relation.concrete else [*names, "pk"]) + "__in", rows))
+    exposure = related.exposure
+    rows = call_hook(exposure.label, "get_queryset", exposure.get_queryset, related.request, default=None)
+    if rows is None:
+        return UNREADABLE
+    key = relation.target_field.attname if relation.concrete else exposure.opts.pk.attname
+    return Q(("__".join(names if relation.concrete else [*names, "pk"]) + "__in", rows.order_by().values(key)))
 
 
 def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
@@ -225,6 +239,8 @@ def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
             if related is None:
                 return None
             guard = _guard(access[related], relation, names)
+            if guard is UNREADABLE:
+                return None
             found += [guard] if guard is not None else []
     return tuple(found)
 

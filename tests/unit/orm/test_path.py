@@ -15,6 +15,7 @@ from mcp_django.orm.columns import Column
 from mcp_django.orm.path import target_of
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fileapp.models import Manual, Page
@@ -435,3 +436,23 @@ def test_the_other_end_is_no_hop_for_who_may_not_read_the_field_or_its_model() -
     assert "no field" in str(refusal(QUERY, reader(make_superuser(), without), **asked))
     some = make_user("u", "testapp.view_author")
     assert "no field" in str(refusal(QUERY, reader(some, site_with(Author, Profile)), **asked))
+
+
+def test_a_model_whose_rows_cannot_be_read_leaves_its_neighbours_readable(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(ModelExposure):
+        fields = "__all__"
+
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).filter(name=request.user.team)
+
+    site = MCPSite()
+    site.register(Author, Failing)
+    site.register(Book, ModelExposure, fields="__all__")
+    request = reader(make_superuser(), site)
+    book = make_book("Emma", author=make_author("Ada"))
+    described = call(DescribeModel(), request, model="testapp.book")
+    assert "title" in str(described)
+    assert "author__" not in str(described)
+    assert call(QueryRecords(), request, model="testapp.book", fields=["title"])["rows"] == [[book.pk, "Emma"]]
+    assert call(GetRecord(), request, model="testapp.book", pk=str(book.pk))["fields"]["title"] == "Emma"
+    assert "get_queryset of testapp.author failed" in caplog.text
