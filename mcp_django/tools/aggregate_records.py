@@ -506,7 +506,7 @@ class AggregateRecords(RecordTool):
             "having": {**FREE_OBJECT, "description": "sum_total__gte: 1000"},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "First N groups"},
-            "per": {"type": "string", "description": "top for each of this field"},
+            "per": {"type": "string", "description": "Field: N for each value"},
             "fill": {"type": "boolean", "description": "Empty periods too"},
             "limit": {"type": "integer", "description": "1-200, default 50"},
         },
