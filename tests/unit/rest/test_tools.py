@@ -49,7 +49,11 @@ def unknown(client, tool, **arguments):
         client.call(tool, **arguments)
     with pytest.raises(MCPError) as second:
         client.call("nonsense", **arguments)
-    return str(first.value), str(second.value).replace("nonsense", tool)
+    # The nearest names follow from the name that was sent and from the tools that this client is shown, alone.
+    text, _, nearest = str(first.value).partition(". The nearest are ")
+    listed = nearest.removesuffix(".'}").split(", ") if nearest else []
+    assert {*listed} <= {*names(client)} - {tool}
+    return text + ("'}" if nearest else ""), str(second.value).replace("nonsense", tool)
 
 
 # The same verdicts
