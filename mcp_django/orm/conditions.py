@@ -39,7 +39,7 @@ from ..exposures.querysets import among
 from .access import Link, access_of, has_every_row
 from .compiled_queries import Bind, BoundIn, prepare
 from .fields import FieldPath, is_file_field, stored_field
-from .hidden_parts import WHOLE, can_hide_parts, hides_parts, with_no_part_hidden
+from .hidden_parts import WHOLE, as_shown, can_hide_parts, hides_parts, with_no_part_hidden
 from .named_filters import NamedFilter
 from .path import Target
 
@@ -383,7 +383,7 @@ class Comparison(Filter):
     is_on_related: ClassVar[bool] = True
 
     def q(self, scope: Scope, inside: bool = False) -> Q:
-        left, right = self.left.expression, self.right.expression
+        left, right = (as_shown(target.expression, target.column.field) for target in (self.left, self.right))
         found = Q(COMPARISONS[self.lookup](left, right))
         # Below a "not", a comparison with NULL must be false, not NULL.
         return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found

@@ -24,6 +24,7 @@ from .access import MAX_NAME, ModelAccess, access_of
 from .columns import Column
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path
+from .hidden_parts import as_shown, can_hide_parts
 from .path import Path, guarded_name, guarded_values, guards_on
 
 
@@ -302,10 +303,22 @@ def client_order_key(
             key = _declared_key(request, exposure, name)
     if key is None:
         return None
+    key = _shown_key(exposure, key)
     if nulls_last is None:
         # Clients that ask for the highest value do not mean a row without one, whatever the database sorts first.
         nulls_last = key.nulls_last is None or key.nulls_last is not descending
     return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
+
+
+def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
+    """Return the ordering key by which texts of which a part is hidden are all in one place, as they are shown.
+
+    A column with an index, which is rarely a free text, keeps its order: the database would have to sort all rows.
+    """
+    if not can_hide_parts(key.field) or (key.expression is None and is_served(exposure.model, (key,))):
+        return key
+    value = F(key.path) if key.expression is None else key.expression
+    return replace(key, path=guarded_name(f"shown {key.path}"), expression=as_shown(value, key.field))
 
 
 def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) -> OrderKey | None:

@@ -34,13 +34,17 @@ TEXTS = (
     "{{'api_key': '{}', 'n': 1}}",
     'It says {{"auth": {{"token": "{}"}}}} there',
 )
+SEARCHED_OF_PROFILES = ["=biography", "author__name"]
 SEARCHED = ["name", "^name", "profile__biography"]
 
 
 def site_of() -> MCPSite:
     site = MCPSite("of hidden parts", history=False)
-    site.register(Author, ModelExposure, fields=["name", "email", "profile", "books"], search_fields=SEARCHED)
-    site.register(Profile, ModelExposure, fields=["biography", "author"], search_fields=["=biography", "author__name"])
+    shown = ["name", "email", "profile", "books"]
+    site.register(Author, ModelExposure, fields=shown, search_fields=SEARCHED, ordering=["pk"])
+    site.register(
+        Profile, ModelExposure, fields=["biography", "author"], search_fields=SEARCHED_OF_PROFILES, ordering=["pk"]
+    )
     site.register(
         Book, ModelExposure, fields=["title", "author", "data"], search_fields=["title", "author__name", "data"]
     )
@@ -55,8 +59,11 @@ class World:
             Profile.objects.create(author=author, biography="seen")
             make_book("seen", author=author)
 
+        # A text that lies between the two secrets.
+        make_author(TEXTS[0].format("m").replace("@", "!"))
+
     def become(self, number: int) -> None:
-        for author, text in zip(self.rows[-len(TEXTS) :], TEXTS, strict=True):
+        for author, text in zip(self.rows[: len(TEXTS)], TEXTS, strict=True):
             author.name = text.format(SECRETS[number])
             author.save()
             Profile.objects.filter(author=author).update(biography=author.name)
@@ -90,7 +97,7 @@ def reads() -> Iterator[tuple[Tool, dict[str, Any]]]:
     for label, names in PATHS.items():
         about = {"model": label}
         yield query, about
-        yield GetRecord(), {**about, "pk": 1}
+        yield GetRecord(), {**about, "pk": 7}
         for text in given:
             yield query, {**about, "search": text, "count": True}
             yield aggregate, {**about, "aggregates": ["count"], "search": text}
