@@ -57,6 +57,9 @@ class Access:
         self._models: dict[ModelExposure, ModelAccess] = {}
         self._admitted: dict[AdminSite, bool] = {}
         self._verdicts: dict[str, bool] = {}
+        # The models that were found so far, and the number of exposures that were checked for that.
+        self._reached: list[ModelAccess] = []
+        self._checked = 0
 
     def __getitem__(self, exposure: ModelExposure) -> "ModelAccess":
         found = self._models.get(exposure)
@@ -79,25 +82,39 @@ class Access:
 
         Checks no more models than it needs, or takes the caller's models if they are known already.
         """
-        verdict = self._verdicts.get(deed)
-        if verdict is None:
-            verdict = self._verdicts[deed] = any(
-                deed == "view" or (bool(model.actions) if deed == "run" else model.may(deed))
-                for model in self.each_model()
-            )
-        return verdict
+        if deed not in self._verdicts:
+            self._verdicts[deed] = self._may_any(deed)
+        return self._verdicts[deed]
 
-    def each_model(self) -> "Iterable[ModelAccess]":
-        """Return the models that the caller has access to, in the site's order; each is checked when it is reached."""
-        known: list[ModelAccess] | None = self.__dict__.get("models")
-        if known is not None:
-            return known
-        return (model for model in map(self.__getitem__, self._exposed.values()) if model.is_there)
+    def _may_any(self, deed: str) -> bool:
+        for model in self.each_model():
+            if deed == "view":
+                return True
+            if deed == "run":
+                if model.actions:
+                    return True
+            elif model.may(deed):
+                return True
+        return False
+
+    def each_model(self) -> "Iterator[ModelAccess]":
+        """Yield the models that the caller has access to, in the site's order; each is checked when it is reached."""
+        yield from self._reached
+        for exposure in self._exposures[self._checked :]:
+            self._checked += 1
+            model = self[exposure]
+            if model.is_there:
+                self._reached.append(model)
+                yield model
 
     @cached_property
     def models(self) -> "list[ModelAccess]":
         """The models that the caller has access to, in the site's order."""
-        return [model for model in map(self.__getitem__, self._exposed.values()) if model.is_there]
+        return list(self.each_model())
+
+    @cached_property
+    def _exposures(self) -> list[ModelExposure]:
+        return list(self._exposed.values())
 
     @cached_property
     def exposures(self) -> list[ModelExposure]:
