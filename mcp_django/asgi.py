@@ -41,7 +41,8 @@ async def no_lifespan(receive: Any, send: Any) -> None:
 
 def is_visit(scope: Mapping[str, Any]) -> bool:
     """Return whether an ASGI request is left to Django: a browser with a session opens the endpoint as a page."""
-    found, cookie = dict(scope["headers"]), f"{django_settings.SESSION_COOKIE_NAME}=".encode()
+    found = dict(scope["headers"])
+    cookie = f"{django_settings.SESSION_COOKIE_NAME}=".encode()
     return found.get(b"accept", b"").lower().startswith(b"text/html") and cookie in found.get(b"cookie", b"")
 
 

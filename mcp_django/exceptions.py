@@ -41,7 +41,8 @@ class ToolError(Exception):
 
     def __init__(self, message: str, *, repair: Repair | None = None) -> None:
         super().__init__(message)
-        self.message, self.repair = message, repair
+        self.message = message
+        self.repair = repair
 
 
 class NotPermitted(ToolError):
@@ -75,7 +76,8 @@ class CallRefused(Exception):
 
     def __init__(self, message: str, reason: str = "signal") -> None:
         super().__init__(message)
-        self.message, self.reason = message, reason
+        self.message = message
+        self.reason = reason
 
 
 class MiddlewareFailed(Exception):
@@ -108,7 +110,8 @@ class AuthenticationFailed(Exception):
 
     def __init__(self, *, invalid: bool, reason: "Problem | None" = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
-        self.invalid, self.reason = invalid, reason
+        self.invalid = invalid
+        self.reason = reason
 
 
 class InsufficientScope(Exception):

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .sites import MCPSite
 
 # Attributes by which the views of endpoints are found.
-ENDPOINT, SSE = "mcp_site", "mcp_sse_site"
+ENDPOINT = "mcp_site"
+SSE = "mcp_sse_site"
 # The patterns of a route from left to right, that of the view at the end.
 Route = tuple[Any, ...]
 
@@ -45,7 +46,9 @@ def _urlconf() -> Any:
 def known_urlconfs() -> list[Any]:
     """Return the URLconf that routes the request; without a request, all URLconfs that the settings name."""
     active = get_urlconf()
-    return [active] if active else list(dict.fromkeys([django_settings.ROOT_URLCONF, *settings.URLCONFS]))
+    if active:
+        return [active]
+    return list(dict.fromkeys([django_settings.ROOT_URLCONF, *settings.URLCONFS]))
 
 
 def _known_routes(attribute: str) -> "list[tuple[Route, MCPSite]]":
@@ -79,7 +82,9 @@ def mounted_sse() -> "dict[str, MCPSite]":
 def _fixed(attribute: str) -> "dict[str, MCPSite]":
     # The first URLconf that has a path takes precedence.
     found = [_by_path(urlconf, attribute) for urlconf in known_urlconfs()]
-    return {path: site for paths in reversed(found) for path, site in paths.items()} if found[1:] else found[0]
+    if found[1:]:
+        return {path: site for paths in reversed(found) for path, site in paths.items()}
+    return found[0]
 
 
 def mounted_prefixes() -> list[str]:

@@ -109,7 +109,8 @@ class OTPDevice(SignInFact):
     def assume(self, request: HttpRequest) -> None:
         """Verify the user as if an OTP device had been used at sign-in."""
         user: Any = request.user
-        user.otp_device, user.is_verified = self, lambda: True
+        user.otp_device = self
+        user.is_verified = lambda: True
 
 
 def keep(request: HttpRequest) -> dict[str, Any]:
@@ -142,13 +143,15 @@ def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[st
         value = given.get(f"fact_{question.name}", "")
         if value not in question.options:
             return None
-        facts[question.name], words[question.name] = value, str(question.options[value])
+        facts[question.name] = value
+        words[question.name] = str(question.options[value])
     return facts | ({CHOSEN: words} if words else {})
 
 
 def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """Return what was chosen at the sign-in for a token, as labels and words."""
-    words, asked = facts.get(CHOSEN), [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
+    words = facts.get(CHOSEN)
+    asked = [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     return [(fact.label, words[fact.name]) for fact in asked if isinstance(words, dict) and fact.name in words]
 
 
@@ -162,7 +165,8 @@ def restore(request: Any) -> None:
 
 def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
     """Let a request without a token act as ``user`` with ``scopes``, and restore its sign-in facts."""
-    request.user, request.auth = user, None
+    request.user = user
+    request.auth = None
     request.mcp.scopes = scopes
     restore(request)
 

@@ -271,7 +271,8 @@ class MCPSite:
     @property
     def exposures_by_label(self) -> dict[str, ModelExposure]:
         """The exposures of the site by label, in lower case."""
-        exposures, found = self.exposures, self._labels
+        exposures = self.exposures
+        found = self._labels
         if found is None:
             found = self._labels = {exposure.label: exposure for exposure in exposures.values()}
         return found
@@ -453,7 +454,9 @@ class MCPSite:
 
     def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
         """Return the tools of the site's registry that the token and the settings admit."""
-        scopes, off, may_write = request.mcp.scopes, request.mcp.off, _may_write(request)
+        scopes = request.mcp.scopes
+        off = request.mcp.off
+        may_write = _may_write(request)
         if off is not None:
             tools = [tool for tool in tools if off.tool(tool.name, read_only=tool.read_only) is None]
         return [tool for tool in tools if (may_write or tool.read_only) and scopes.issuperset(tool.scopes)]

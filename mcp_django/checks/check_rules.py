@@ -54,7 +54,9 @@ def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find
     def make(find: Find) -> Check:
         @wraps(find)
         def checked(**kwargs: Any) -> list[CheckMessage]:
-            return list(find()) if not faults() and all(holds() for holds in conditions) else []
+            if not faults() and all(holds() for holds in conditions):
+                return list(find())
+            return []
 
         group.append(checked)
         return checked

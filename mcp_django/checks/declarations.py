@@ -125,7 +125,9 @@ def after_declarations(check: Check) -> Check:
 
     @wraps(check)
     def checked(**kwargs: Any) -> list[CheckMessage]:
-        return [] if any(site.unreadable() for site in all_sites()) else check(**kwargs)
+        if any(site.unreadable() for site in all_sites()):
+            return []
+        return check(**kwargs)
 
     return checked
 
@@ -133,7 +135,8 @@ def after_declarations(check: Check) -> Check:
 @check(CHECKS)
 def check_tools() -> Iterator[CheckMessage]:
     for checked in all_sites():
-        where, tools = f"the site {checked.name!r}", checked.function_tools()
+        where = f"the site {checked.name!r}"
+        tools = checked.function_tools()
         for name, count in Counter(checked.all_tool_names()).items():
             if count > 1:
                 text = f"{count} tools of {where} are named {name!r}."
@@ -505,7 +508,9 @@ def _admin_actions(exposure: ModelExposure) -> list[AdminAction]:
 
 def _names(exposure: ModelExposure, option: str) -> list[str]:
     value = getattr(exposure, option) or ()
-    return [] if isinstance(value, str) else [item for item in value if isinstance(item, str)]
+    if isinstance(value, str):
+        return []
+    return [item for item in value if isinstance(item, str)]
 
 
 def _exists(exposure: ModelExposure, name: str) -> bool:

@@ -386,7 +386,8 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
             return
         seen = "admits nobody by password alone"
     except AttributeError as error:
-        seen, is_kept = f"needs what only a browser has ({error})", False
+        seen = f"needs what only a browser has ({error})"
+        is_kept = False
     except Exception:  # such as in a query: this user is not in the database
         return
     other = login_admin()

@@ -344,7 +344,8 @@ def check_missing_attributes() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_uploads() -> Iterator[CheckMessage]:
-    pending, served = upload_storage(), storages["default"]
+    pending = upload_storage()
+    served = storages["default"]
     if not isinstance(pending, FileSystemStorage) or not isinstance(served, FileSystemStorage):
         return
     root = os.path.realpath(served.location)

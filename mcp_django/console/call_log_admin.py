@@ -84,7 +84,8 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         if not self.has_view_permission(request):
             raise PermissionDenied
         query = CallQuery.parse(request.GET.get("q", ""), timezone.now())
-        after, rows = request.GET.get("after", ""), self.get_queryset(request)
+        after = request.GET.get("after", "")
+        rows = self.get_queryset(request)
         newest = rows.aggregate(newest=Max("pk"))["newest"] or 0
         begins = max(int(after) if after.isdecimal() and len(after) < 19 else newest, newest - MOST)
         count = query.filter(rows.filter(pk__gt=begins)).order_by()[:MOST_NEW].count()

@@ -26,7 +26,8 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     call = page.home.get_object(request, unquote(match.kwargs["object_id"]))
     if call is None:
         raise Http404
-    may_see_bodies, bodies = user.has_perm("mcp_django.view_bodies"), ("", "")
+    may_see_bodies = user.has_perm("mcp_django.view_bodies")
+    bodies = ("", "")
     if may_see_bodies:
         bodies = CallEntry._default_manager.values_list(*BODIES).get(pk=call.pk)
     try:
@@ -50,7 +51,9 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 def parts_of(call: CallEntry) -> list[dict[str, Any]]:
     """Return the measured parts of a call's time and the rest, each with its ms and the place of its bar in percent."""
     measured = {name: getattr(call, name) or 0.0 for name in PARTS}
-    took, begins, found = sum(measured.values()), 0.0, []
+    took = sum(measured.values())
+    begins = 0.0
+    found = []
     for name, ms in {**measured, "rest": call.duration - took}.items():
         if ms > 0:
             # Parts that ran in several threads at once can add up to more than the duration.

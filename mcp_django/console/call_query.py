@@ -35,7 +35,8 @@ Look: TypeAlias = tuple[str, list[Any]]
 PROPOSED: Final = {"tool": 3, "client": 3}
 FACETED: Final = 1_000
 # How much time around a minute its link to the surrounding calls shows.
-BEFORE, AFTER = timedelta(minutes=5), timedelta(minutes=15)
+BEFORE = timedelta(minutes=5)
+AFTER = timedelta(minutes=15)
 # Number of newest calls whose values are known, and of calls that are searched for what no index finds.
 NEWEST: Final = 2_000
 LOOKED_THROUGH: Final = 5_000
@@ -106,9 +107,13 @@ class Term:
         if self.name in ("", "time"):
             return str(RELATIVE.get(self.value, self.value))
         if self.name == "outcome":
-            return _("asked or cancelled") if self.value == "open" else word_of(self.value)
+            if self.value == "open":
+                return _("asked or cancelled")
+            return word_of(self.value)
         title = CallEntry._meta.get_field(COLUMNS[self.name]).verbose_name  # type: ignore[union-attr]
-        return str(title) if self.name == "writes" else f"{title}: {self.value}"
+        if self.name == "writes":
+            return str(title)
+        return f"{title}: {self.value}"
 
 
 class KnownValues:
@@ -132,7 +137,8 @@ class KnownValues:
     @cached_property
     def outcomes(self) -> list[str]:
         """Every outcome in the log, each by one look into the index."""
-        rows, found = CallEntry._default_manager.order_by(), [""]
+        rows = CallEntry._default_manager.order_by()
+        found = [""]
         while (least := rows.filter(outcome__gt=found[-1]).aggregate(least=Min("outcome"))["least"]) is not None:
             found.append(least)
         return found[1:]
@@ -143,8 +149,11 @@ class KnownValues:
 
     def spelling(self, name: str, value: str) -> str:
         """Return a value as the newest calls spell it, "" if they have none."""
-        values, low = self.counts.get(name, Counter()), value.lower()
-        return value if value in values else next((each for each in values if each.lower() == low), "")
+        values = self.counts.get(name, Counter())
+        low = value.lower()
+        if value in values:
+            return value
+        return next((each for each in values if each.lower() == low), "")
 
     def nearest(self, word: str) -> str:
         """Return the text of the query term that is most like a word, "" if none is."""
@@ -194,7 +203,8 @@ class Reader:
     """The parser of queries; its times are naive local times."""
 
     def __init__(self, now: datetime, known: KnownValues) -> None:
-        self.known, self.is_aware = known, timezone.is_aware(now)
+        self.known = known
+        self.is_aware = timezone.is_aware(now)
         self.now = self.local(now)
 
     def read(self, text: str) -> Iterator[Term]:
@@ -218,19 +228,26 @@ class Reader:
         low = value.lower()
         if name == "outcome":
             low = WORDS[low][1] if low in WORDS else low
-            return Term(name, low) if low in GROUPS or OUTCOME.fullmatch(low) else None
+            if low in GROUPS or OUTCOME.fullmatch(low):
+                return Term(name, low)
+            return None
         if name == "duration":
             found = DURATION.fullmatch(low)
             return found and Term(name, f"{found[1] or '>'}{float(found[2]) * (1000 if found[3] == 's' else 1):.15g}")
         if name in ("caller", "writes"):
-            return Term(name, low) if low in ("yes", *CallEntry.Kind.values) else None
+            if low in ("yes", *CallEntry.Kind.values):
+                return Term(name, low)
+            return None
         spelled = low if HEX.fullmatch(low) else self.known.spelling(name, value)
         nearest = "" if spelled or name not in NAMING else self.known.nearest(f"{name}:{value}")
-        return Term(name, spelled or value, nearest=nearest) if value and name != "time" else None
+        if value and name != "time":
+            return Term(name, spelled or value, nearest=nearest)
+        return None
 
     def _term(self, word: str) -> Term:
         name, _colon, value = word.partition(":")
-        name, value = ALIASES.get(name.lower(), name.lower()), value.strip()
+        name = ALIASES.get(name.lower(), name.lower())
+        value = value.strip()
         if word.lower() in WORDS:
             return Term(*WORDS[word.lower()])
         if OUTCOME.fullmatch(word.lower()):
@@ -261,14 +278,17 @@ class Reader:
 
     def local(self, moment: datetime) -> datetime:
         """Return a moment as naive local time, as it is written in a call query."""
-        return timezone.make_naive(moment) if timezone.is_aware(moment) else moment
+        if timezone.is_aware(moment):
+            return timezone.make_naive(moment)
+        return moment
 
     def times(self, text: str) -> list[Term]:
         """Return the query terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
         with suppress(ValueError, OverflowError):
             text = DASH.sub("-", text.lower())
             if last := LAST.fullmatch(text):
-                number, unit = int(last[1] or 1), last[2][0]
+                number = int(last[1] or 1)
+                unit = last[2][0]
                 length = timedelta(**{LENGTHS[unit]: number})
                 # OverflowError if the period before this one, which the overview reads too, starts before year 1.
                 return [self._time(f"last {number}{unit}", self.now - 2 * length + length, None)]
@@ -280,15 +300,21 @@ class Reader:
             if word:
                 return [self._time(f"{word} {relative or self._text(begins)}", begins, None)]
             terms = self.between(begins, ends)
-            return [Term("time", relative, terms[0].period)] if relative else terms
+            if relative:
+                return [Term("time", relative, terms[0].period)]
+            return terms
         return []
 
     def between(self, begins: datetime, ends: datetime) -> list[Term]:
         """Return the query terms of the period between two local times, to the second."""
-        begins, ends = begins.replace(microsecond=0), ends.replace(microsecond=0)
-        day, first, second = f"{begins:%Y-%m-%d}", self._clock(begins), self._clock(ends)
+        begins = begins.replace(microsecond=0)
+        ends = ends.replace(microsecond=0)
+        day = f"{begins:%Y-%m-%d}"
+        first = self._clock(begins)
+        second = self._clock(ends)
         if ends - begins > DAY:
-            since, before = f"since {self._text(begins)}", f"before {self._text(ends)}"
+            since = f"since {self._text(begins)}"
+            before = f"before {self._text(ends)}"
             return [self._time(since, begins, None), self._time(before, ends, None)]
         if ends - begins == DAY and first == "00:00":
             return [self._time(day, begins, ends)]
@@ -296,11 +322,13 @@ class Reader:
         return [self._time(f"{day} {first}" if is_minute else f"{day} {first}-{second}", begins, ends)]
 
     def _moment(self, day: str, first: str | None, second: str | None) -> tuple[datetime, datetime]:
-        base, back = self._at(self.now, "0:00"), DAY
+        base = self._at(self.now, "0:00")
+        back = DAY
         if day in RELATIVE:
             base -= DAY * (day == "yesterday")
         elif day[:3] in WEEKDAYS:
-            base, back = base - DAY * ((base.weekday() - WEEKDAYS.index(day[:3])) % 7), DAY * 7
+            base = base - DAY * ((base.weekday() - WEEKDAYS.index(day[:3])) % 7)
+            back = DAY * 7
         elif day:
             base = datetime.fromisoformat(day)
         if not first:
@@ -359,12 +387,17 @@ class CallQuery:
     def period(self) -> Period | None:
         """When the calls came; None without a time."""
         found = [term.period for term in self.terms if term.name == "time"]
-        begins, ends = [each for each, _ends in found if each], [each for _begins, each in found if each]
-        return (max(begins, default=None), min(ends, default=None)) if found else None
+        begins = [each for each, _ends in found if each]
+        ends = [each for _begins, each in found if each]
+        if found:
+            return (max(begins, default=None), min(ends, default=None))
+        return None
 
     def url(self, path: str = "") -> str:
         """Return the URL that opens a console page with this call query, by default relative to the current page."""
-        return f"{path}?{urlencode({'q': str(self)})}" if self.parts else path or "?"
+        if self.parts:
+            return f"{path}?{urlencode({'q': str(self)})}"
+        return path or "?"
 
     @property
     def chips(self) -> list[tuple[Term, "CallQuery", "CallQuery"]]:
@@ -381,7 +414,8 @@ class CallQuery:
 
         A time is a text, or a pair of its start and end. A value that cannot be read becomes one of the problems.
         """
-        kept, reader = [part for part in self.parts if part.name not in values], Reader(self.now, self.known)
+        kept = [part for part in self.parts if part.name not in values]
+        reader = Reader(self.now, self.known)
         for name, value in values.items():
             if isinstance(value, tuple):
                 kept += reader.between(*map(reader.local, value))
@@ -400,8 +434,10 @@ class CallQuery:
         Unless an index finds exactly these calls, only the newest ``LOOKED_THROUGH`` calls that the most selective
         index finds are searched.
         """
-        looks, edges = self._looks(), []
-        found, timed = self._narrowed(rows, looks), self._in_period(rows.order_by("-time"))
+        looks = self._looks()
+        edges = []
+        found = self._narrowed(rows, looks)
+        timed = self._in_period(rows.order_by("-time"))
         pairs = [[(column, value) for column, values in each for value in values] for each in looks.values()]
         indexed = [each for each in pairs if all(column in INDEXED for column, _value in each)]
         if self.problems or not pairs or (pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1):
@@ -507,7 +543,9 @@ class CallList(ChangeList):
         """The query of the time around a minute."""
         begins, ends = self.asked.period or (None, None)
         is_minute = begins and ends and ends - begins <= timedelta(minutes=1)
-        return self.asked.adding(time=(begins - BEFORE, begins + AFTER)) if begins and is_minute else None
+        if begins and is_minute:
+            return self.asked.adding(time=(begins - BEFORE, begins + AFTER))
+        return None
 
     @property
     def earlier(self) -> CallQuery | None:

@@ -217,7 +217,9 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
                 request.mcp_zone = {"name": str(chosen or default), "default": str(default)}  # type: ignore[attr-defined]
                 try:
                     response = view(request, *args, **kwargs)
-                    return response.render() if isinstance(response, TemplateResponse) else response
+                    if isinstance(response, TemplateResponse):
+                        return response.render()
+                    return response
                 except DatabaseError as error:
                     answer = self.respond_not_migrated(request, error)
                     if answer is None:
@@ -270,7 +272,8 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     def get_context(self, request: HttpRequest, current: str) -> dict[str, Any]:
         """Return what the template of every console page needs beside its own values."""
-        tabs, has_list = self.get_tabs(request, current), django.VERSION >= (6, 1)
+        tabs = self.get_tabs(request, current)
+        has_list = django.VERSION >= (6, 1)
         return {"tabs": tabs, "calls_url": self.calls_url, "has_breadcrumb_list": has_list}
 
     def get_tabs(self, request: HttpRequest, current: str, *, has_tables: bool = True) -> list[dict[str, Any]]:

@@ -59,9 +59,13 @@ class Conversation:
     def key_of(call: CallEntry) -> dict[str, Any]:
         """Return the fields that the calls of a call's conversation have in common; an anonymous call is alone."""
         if call.session or call.token:
-            return {"session": call.session} if call.session else {"session": "", "token": call.token}
+            if call.session:
+                return {"session": call.session}
+            return {"session": "", "token": call.token}
         caller = {"user": call.user, "client_id": call.client_id}
-        return {"session": "", "token": "", **caller} if any(caller.values()) else {"pk": call.pk}
+        if any(caller.values()):
+            return {"session": "", "token": "", **caller}
+        return {"pk": call.pk}
 
     @classmethod
     def among(cls, calls: Iterable[CallEntry]) -> "list[Conversation]":
@@ -145,7 +149,8 @@ class Conversation:
     @property
     def models(self) -> list[tuple[str, int, int]]:
         """The models that a conversation's calls used, and how many rows of each they read and changed."""
-        read, changed = Counter[str](), Counter[str]()
+        read = Counter[str]()
+        changed = Counter[str]()
         for call in self.calls:
             read[call.model] += call.rows_read
             changed[call.model] += call.rows_changed
@@ -200,7 +205,8 @@ def _is_hidden(home: Home, request: HttpRequest, model: Any, entry: LogEntry) ->
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the list of conversations, or the one of a call."""
     query = request.GET.copy()
-    key, until = query.get("call", ""), query.pop("until", [""])[-1]
+    key = query.get("call", "")
+    until = query.pop("until", [""])[-1]
     call = page.home.get_object(request, key or until) if key or until else None
     if not key:
         asked = CallQuery.parse(query.get("q", ""), timezone.now())

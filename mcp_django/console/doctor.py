@@ -78,7 +78,9 @@ class Answer:
     @property
     def kind(self) -> str:
         """The media type."""
-        return self.headers.get_content_type() if "Content-Type" in self.headers else "nothing"
+        if "Content-Type" in self.headers:
+            return self.headers.get_content_type()
+        return "nothing"
 
     @property
     def text(self) -> str:
@@ -138,7 +140,8 @@ class Agent:
     def sent_to(self, url: str) -> str:
         """Return the cookies that the doctor's HTTP client sends to a URL (RFC 6265, section 5.4)."""
         parts = urlsplit(url)
-        host, at = parts.hostname or "", parts.path or "/"
+        host = parts.hostname or ""
+        at = parts.path or "/"
         is_safe = parts.scheme == "https" or host in LOOPBACK
         return "; ".join(
             f"{name}={found.value}"
@@ -244,7 +247,8 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note links, forms and their fields."""
         given = {name: value or "" for name, value in attrs}
-        name, kind = given.get("name", ""), given.get("type", "text").lower()
+        name = given.get("name", "")
+        kind = given.get("type", "text").lower()
         if tag in ("a", "link") and given.get("rel") in self.links:
             self.links[given["rel"]].append(given.get("href", ""))
         if tag == "form" or (name and not self.forms):
@@ -390,7 +394,9 @@ class Doctor:
             return f"Add {urlsplit(self.url).hostname!r} to ALLOWED_HOSTS; the server's log says more."
         if answer.status == 403:
             return "Something in front of it refuses the request: middleware, or a proxy."
-        return SEE_LOG if answer.status >= 500 else "Something else answers at this URL."
+        if answer.status >= 500:
+            return SEE_LOG
+        return "Something else answers at this URL."
 
     # Discovery
 
@@ -414,7 +420,8 @@ class Doctor:
         if not isinstance(servers, list) or not servers or not isinstance(servers[0], str):
             raise StepFailed(f"{self.challenge} names no authorization_servers.", NO_METADATA)
         issuer = servers[0].removesuffix("/")
-        known, prefix = f"{_origin(issuer)}/.well-known", urlsplit(issuer).path
+        known = f"{_origin(issuer)}/.well-known"
+        prefix = urlsplit(issuer).path
         urls = [f"{known}/{name}{prefix}" for name in ("oauth-authorization-server", "openid-configuration")]
         for url in urls:
             self.server = self._document(url, "issuer", "authorization_endpoint", "token_endpoint")
@@ -478,7 +485,8 @@ class Doctor:
         for ahead in _Page(answer.text).links["next"] if answer.url == self._question else ():
             answer = self.agent.page(urljoin(answer.url, ahead), "The login page")
         self.login = answer
-        page, form = answer.url.partition("?")[0], _Page(answer.text).login
+        page = answer.url.partition("?")[0]
+        form = _Page(answer.text).login
         back = urlsplit(parse_qs(urlsplit(answer.url).query).get("next", [""])[0]).path
         prefix = (path := urlsplit(self._question).path).removesuffix(back)
         if prefix not in ("", path):
@@ -487,7 +495,9 @@ class Doctor:
         if self.shut_out:
             raise StepFailed(f"{page}: {self.shut_out}", LOGIN_FOR_ALL)
         if form is None:
-            return page if "password" in answer.text else f"{page} (it asks for no password itself)"
+            if "password" in answer.text:
+                return page
+            return f"{page} (it asks for no password itself)"
         kept = parse_qs(urlsplit(urljoin(answer.url, form.action)).query)
         is_lost = "next=" in answer.url and "next" not in {*kept, *(name for name, value in form.fields if value)}
         self.doubt = LEADS_BACK if is_lost else ""
@@ -497,7 +507,8 @@ class Doctor:
         """Doctor's step: sign in by the login page's form, and return to the consent page."""
         assert self.login is not None
         assert self.person is not None
-        (name, password), form = self.person, _Page(self.login.text).login
+        (name, password) = self.person
+        form = _Page(self.login.text).login
         page = self.login.url.partition("?")[0]
         if form is None:
             raise StepFailed(f"{page} has no form with a password.", "Leave out --password: a session is made then.")
@@ -516,7 +527,8 @@ class Doctor:
     def open_consent(self) -> str:
         """Doctor's step: open the consent page as a signed-in user, and check its stylesheets."""
         if self.sign_in is not None and self.person is None:
-            url, cookies = self._question, self.sign_in()
+            url = self._question
+            cookies = self.sign_in()
             self.agent.keep(url, cookies)
             if not any(f"{name}=" in self.agent.sent_to(url) for name in cookies):
                 raise StepFailed(f"A browser sends no session to {url.partition('?')[0]}.", NO_SESSION.remedy)
@@ -626,8 +638,10 @@ def _refused_token(answer: Answer) -> StepFailed:
 
 def _remedy_of_redirect(answer: Answer) -> str:
     """Return the doctor's remedy for an endpoint that redirects client programs."""
-    target, own = answer.headers.get("Location", ""), urlsplit(answer.url).path
-    came, leads = urlsplit(answer.url), urlsplit(urljoin(answer.url, target))
+    target = answer.headers.get("Location", "")
+    own = urlsplit(answer.url).path
+    came = urlsplit(answer.url)
+    leads = urlsplit(urljoin(answer.url, target))
     if (came.scheme, leads.scheme) == ("http", "https") and leads.path.rstrip("/") == own.rstrip("/"):
         seen = f"It redirects http to https ({target}), as SECURE_SSL_REDIRECT does."
         return f"{seen} Name the https URL. Behind a proxy that has the certificate, set SECURE_PROXY_SSL_HEADER."

@@ -97,12 +97,14 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
     """For the health checks page, let the doctor open the consent page in the user's session, as a registered client.
     The session cookie is sent only to the host to which the user's browser has sent it."""
-    model, key = get_application_model(), request.COOKIES.get(django_settings.SESSION_COOKIE_NAME)
+    model = get_application_model()
+    key = request.COOKIES.get(django_settings.SESSION_COOKIE_NAME)
     kind = model.GRANT_AUTHORIZATION_CODE
     clients = model._default_manager.filter(authorization_grant_type=kind, skip_authorization=False)
     client = clients.exclude(redirect_uris="").exclude(client_id__startswith="https://").order_by("-pk").first()
     if client is not None and key and urlsplit(doctor.url).netloc == request.get_host():
-        doctor.client_id, doctor.callback = client.client_id, client.redirect_uris.split()[0]
+        doctor.client_id = client.client_id
+        doctor.callback = client.redirect_uris.split()[0]
         doctor.sign_in = lambda: session_cookies(key)
 
 
@@ -130,7 +132,8 @@ def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> I
         yield CheckResult(doctor.url, "error", seen, remedy)
         return
     for title, step in steps:
-        name, doctor.doubt = f"{title} · {doctor.url}", ""
+        name = f"{title} · {doctor.url}"
+        doctor.doubt = ""
         try:
             seen = step()
         except StepFailed as failed:
@@ -172,7 +175,8 @@ def _of_tables(label: str) -> CheckResult:
 
 
 def _of_cache() -> CheckResult:
-    key, text = f"{OURS}health.{uuid.uuid4().hex}", _("Cache")
+    key = f"{OURS}health.{uuid.uuid4().hex}"
+    text = _("Cache")
     remedy = _("Without it no call can be confirmed. See CACHES.")
     try:
         cache.set(key, "1", 10)
@@ -218,7 +222,8 @@ def _of_documents() -> Iterator[CheckResult]:
     """Run the health check of client documents: whether they can be fetched, if the settings accept them."""
     if not takes_documents():
         return
-    title, cause = _("Documents of clients"), client_documents.look()
+    title = _("Documents of clients")
+    cause = client_documents.look()
     if not cause:
         yield CheckResult(title, "ok", _("They can be fetched."))
     elif settings.REGISTRATION == "open":

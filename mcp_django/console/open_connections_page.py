@@ -85,7 +85,8 @@ def _streams() -> list[Any]:
 
 def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
     """Return the open connections page's clients with a live access token, if the user may view access tokens."""
-    model, user = get_access_token_model(), request.user
+    model = get_access_token_model()
+    user = request.user
     opts = model._meta
     permissions = (f"{opts.app_label}.{action}_{opts.model_name}" for action in ("view", "change"))
     if not any(user.has_perm(name) for name in permissions):

@@ -32,7 +32,12 @@ from .console_pages import Home, Page
 
 # Maximum rows that a page reads, hex digits of an id that a sample compares, maximum entries of a list, maximum
 # characters of their names, and maximum bars and labels of a time line.
-MOST, DIGITS, TOP, MAX_NAME, BARS, LABELS = 16_000, 4, 8, 60, 60, 8
+MOST = 16_000
+DIGITS = 4
+TOP = 8
+MAX_NAME = 60
+BARS = 60
+LABELS = 8
 # Minutes between two bars or labels, all of them round on a clock.
 ROUND: Final = (1 / 60, 1 / 12, 1 / 4, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 40320, 524160)
 READ: Final = ("time", "outcome", "duration", "tokens", "tool", "client_name", "model", "username")
@@ -55,10 +60,14 @@ DEFAULT: Final = "last 24h"
 GROUPS: Final = ("failed", "refused", "open", "ok")
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # Height in pixels of the charts of the overview and of the admin's index, and the least height of failures in a bar.
-HEIGHT, CARD_HEIGHT, LEAST = 160, 80, 2.0
+HEIGHT = 160
+CARD_HEIGHT = 80
+LEAST = 2.0
 # Number of lines above 0 on the axis of numbers, share of a step's width that its bar takes, and number of calls below
 # which percentiles are not compared, because a single call would change them.
-MARKS, BAR, FEW = 4, 0.86, 20
+MARKS = 4
+BAR = 0.86
+FEW = 20
 # The numbers below this one have all plural forms: in every language, these depend only on the last two digits.
 FORMS: Final = 200
 
@@ -68,7 +77,8 @@ class Tally:
 
     def __init__(self, rows: Sequence[Any], part: int = 1) -> None:
         groups = Counter(map(group_of, [row[1] for row in rows]))
-        self.calls, self.tokens = part * len(rows), part * sum([row[3] for row in rows])
+        self.calls = part * len(rows)
+        self.tokens = part * sum([row[3] for row in rows])
         self.counts = Counter({group: part * count for group, count in groups.items()})
         self.failed = self.counts["failed"]
         self.failed_percent = 100 * self.failed / (self.calls or 1)
@@ -77,7 +87,9 @@ class Tally:
 
     def percentile(self, share: float) -> float:
         """Return a percentile of the calls' durations in ms (nearest rank) for the overview, 0 for none."""
-        return self.durations[max(0, ceil(len(self.durations) * share) - 1)] if self.durations else 0.0
+        if self.durations:
+            return self.durations[max(0, ceil(len(self.durations) * share) - 1)]
+        return 0.0
 
     @property
     def slow(self) -> str:
@@ -181,8 +193,10 @@ class Chart:
     """The coordinates in the overview's charts: percent of the width, and pixels of the height."""
 
     def __init__(self, steps: Sequence[Step], height: int = HEIGHT) -> None:
-        self.steps, self.height = steps, height
-        self.begins, self.ends = steps[0].begins, steps[-1].ends
+        self.steps = steps
+        self.height = height
+        self.begins = steps[0].begins
+        self.ends = steps[-1].ends
         # Show seconds if the period is short.
         self.format = "Y-m-d H:i" if self.ends - self.begins > timedelta(minutes=30) else "Y-m-d H:i:s"
         most = max(step.tally.calls for step in steps)
@@ -193,7 +207,8 @@ class Chart:
         # A logarithmic axis in powers of ten: on a linear one, a call of half a minute would flatten all others.
         self.low = floor(log10(max(1.0, min(times, default=1.0))))
         self.high = max(self.low + 1, ceil(log10(max(1.0, max(times, default=1.0)))))
-        counts, powers = range(0, self.most + 1, self.scale), [10.0**n for n in range(self.low, self.high + 1)]
+        counts = range(0, self.most + 1, self.scale)
+        powers = [10.0**n for n in range(self.low, self.high + 1)]
         self.numbers = [(f"{height * (1 - n / self.most):.1f}", number_format(n, force_grouping=True)) for n in counts]
         self.durations = [(f"{self.y(value):.1f}", duration_text(value)) for value in powers]
         marks = [time for time in round_times(self.begins, self.ends, LABELS) if self.begins <= time <= self.ends]
@@ -210,7 +225,8 @@ class Chart:
 
     def bars(self, step: Step) -> list[dict[str, str]]:
         """Return the parts of a step's bar in the chart, from the axis upwards."""
-        found, top = [], float(self.height)
+        found = []
+        top = float(self.height)
         for group in GROUPS:
             if count := step.tally.counts[group]:
                 height = max(LEAST if group == GROUPS[0] else 0.0, self.height * count / self.most)
@@ -232,7 +248,8 @@ class Overview:
     """The overview of what a query finds: figures, charts and lists that lead to its calls at ``calls_url``."""
 
     def __init__(self, calls_url: str, query: CallQuery, now: datetime) -> None:
-        self.calls_url, self.query = calls_url, query
+        self.calls_url = calls_url
+        self.query = query
         begins, ends = query.period or (None, None)
         ends = min(ends or now, now)
         begins = begins if begins and begins < ends else ends - timedelta(days=1)
@@ -243,7 +260,8 @@ class Overview:
         """Return the overview's figures, charts and lists for its template."""
         found = figures(self.query, self.begins, self.ends)
         self.is_about = found.part > 1
-        chart, texts = Chart(found.steps), [str(term) for term in self.query.terms]
+        chart = Chart(found.steps)
+        texts = [str(term) for term in self.query.terms]
         told = [self.told(number, "{calls}", "{failed}") for number in range(FORMS)]
         forms = list(dict.fromkeys(told))
         return {
@@ -270,13 +288,15 @@ class Overview:
 
     def numbers(self, found: Figures) -> list[dict[str, Any]]:
         """Return the overview's numbers, with what changed against the period before, and the calls behind them."""
-        (now, before), tokens = found[1:3], _("Tokens sent (about)")
+        (now, before) = found[1:3]
+        tokens = _("Tokens sent (about)")
         points = now.failed_percent - before.failed_percent
         failed = {
             **{"title": _("Failed"), "value": f"{number_format(now.failed_percent, 1)} %", "is_worse": points >= 1},
             "change": before.calls and _("%s points") % f"{'+' if points > 0 else ''}{number_format(points, 1)}",
         }
-        slow, url = self.query.adding(duration=now.slow).url(self.calls_url), self.query.url(self.calls_url)
+        slow = self.query.adding(duration=now.slow).url(self.calls_url)
+        url = self.query.url(self.calls_url)
         return [
             {"title": _("Calls"), "value": self.about(now.calls), "url": url, **change(now.calls, before.calls)},
             {"url": self.query.adding(outcome="failed").url(self.calls_url), **failed},
@@ -300,7 +320,8 @@ class Overview:
 
     def column(self, chart: Chart, step: Step) -> dict[str, Any]:
         """Return a step of the chart's time line: its place, the parts of its bar, its text, and where it leads."""
-        tally, there = step.tally, self.query.adding(time=(step.begins, step.ends))
+        tally = step.tally
+        there = self.query.adding(time=(step.begins, step.ends))
         times = {name: duration_text(tally.percentile(share)) for name, share in SHARES.items()}
         label = f"{date_format(step.begins, chart.format)}\N{EN DASH}{date_format(step.ends, chart.format[6:])}: "
         width = chart.x(step.ends) - chart.x(step.begins)
@@ -318,7 +339,8 @@ class Overview:
 
     def line(self, value: str, now: Tally, before: Tally, term: str) -> dict[str, Any]:
         """Return a line in a list below the overview's chart, with the URLs of its calls and of its own overview."""
-        query, list_url = self.query.adding(**{term: value}), self.calls_url
+        query = self.query.adding(**{term: value})
+        list_url = self.calls_url
         return {
             **{"now": now, "p95": duration_text(now.p95), "url": query.url(), "calls_url": query.url(list_url)},
             "value": value,
@@ -351,7 +373,9 @@ def card(request: HttpRequest, home: Home) -> dict[str, Any]:
         rows, part = sample(overview.query, calls)
         found = list(rows.values_list(*READ[:4]))
         steps = steps_of(found, overview.begins, overview.ends, part)
-        overview.is_about, tally, chart = part > 1, Tally(found, part), Chart(steps, CARD_HEIGHT)
+        overview.is_about = part > 1
+        tally = Tally(found, part)
+        chart = Chart(steps, CARD_HEIGHT)
         return {
             **{"tabs": home.get_tabs(request, ""), "tally": tally, "chart": chart},
             **{"calls": overview.about(tally.calls), "failed": overview.about(tally.failed)},

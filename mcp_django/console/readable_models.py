@@ -51,7 +51,8 @@ def try_models(person: Any, seconds: float = 60.0) -> Trial:
 
     The reads are those of calls, but leave no trace in the log of calls.
     """
-    trial, ends = Trial(), time.monotonic() + seconds
+    trial = Trial()
+    ends = time.monotonic() + seconds
     for site in mounted_sites():
         # The middleware that such a site needs does not run here.
         if not site.needs_middleware:

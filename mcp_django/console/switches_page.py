@@ -81,7 +81,8 @@ class SwitchForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Validate the target in the switches page's form: an existing tool or action."""
         cleaned = super().clean() or {}
-        kind, target = cleaned.get("kind"), cleaned.get("target", "").strip()
+        kind = cleaned.get("kind")
+        target = cleaned.get("target", "").strip()
         if kind in TARGETLESS:
             target = ""
         elif kind in (Switch.Kind.TOOL, Switch.Kind.ACTION) and target not in self.names[kind]:
@@ -129,7 +130,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer a request for the page."""
     user: Any = request.user
     may_change = bool(user.has_perm(CHANGE))
-    initial, back = proposed(request), way_back(request)
+    initial = proposed(request)
+    back = way_back(request)
     named = request.GET.get("named", "") if may_change and page.home.has_view_permission(request) else ""
     clients = clients_named(named) if named else {}
     chosen = (request.POST.getlist("target")[:MAX_CLIENTS] if request.method == "POST" else [*clients]) or [""]

@@ -135,10 +135,12 @@ class SchemaForm(forms.Form):
         """Add the field of an argument, or of a member of one."""
         own = name.rpartition(WITHIN)[2]
         field: Any = field_of(own, part)
-        field.is_asked_for, value = own in schema.get("required", ()), part.get("default") if value is None else value
+        field.is_asked_for = own in schema.get("required", ())
+        value = part.get("default") if value is None else value
         if value is not None:
             field.initial = _shown(field, value)
-        field.suggested, self.fields[name] = part.get("suggested"), field
+        field.suggested = part.get("suggested")
+        self.fields[name] = field
 
     def values_given(self) -> dict[str, Any]:
         """Return the tool's arguments entered in the try page's form, by name, without empty ones."""
@@ -157,7 +159,8 @@ def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
     """
     help_text = str(schema.get("description", ""))[:MAX_HELP]
     options: dict[str, Any] = {"label": str(schema.get("title") or name), "help_text": help_text, "required": False}
-    kind, items = schema.get("type"), schema.get("items")
+    kind = schema.get("type")
+    items = schema.get("items")
     if "const" in schema:
         return forms.CharField(widget=forms.HiddenInput, initial=schema["const"], **options)
     if values := _values(schema):
@@ -200,7 +203,9 @@ def _shown(field: forms.Field, value: Any) -> Any:
         case SeveralChosen() if isinstance(value, list):
             return [item if isinstance(item, str) else json.dumps(item) for item in value]
         case Chosen() | JSONText() | Pairs():
-            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if isinstance(value, str):
+                return value
+            return json.dumps(value, ensure_ascii=False)
     return value
 
 
@@ -218,7 +223,9 @@ MAX_JSON: Final = 100_000
 
 def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
     """Return the input schema of a generic tool for the try page, with the fields and choices of one model."""
-    parts, fields, filters = tool["inputSchema"]["properties"], list(model.fields), []
+    parts = tool["inputSchema"]["properties"]
+    fields = list(model.fields)
+    filters = []
     for name, path, lookups in filters_of(model):
         choices = getattr(path.field, "flatchoices", ())
         filters += [f"{name}={value}" for value, _title in choices] or [f"{name}="]
@@ -325,7 +332,8 @@ class TryIt:
     """One request for the page to try a tool."""
 
     def __init__(self, page: Page, request: HttpRequest) -> None:
-        self.page, self.request = page, request
+        self.page = page
+        self.request = request
         self.form = CallerForm(request.POST if request.method == "POST" else request.GET)
         self.tools: dict[str, dict[str, Any]] = {}
         self.takes_model = False
@@ -354,11 +362,14 @@ class TryIt:
         if self.request.method != "POST":
             form = SchemaForm(tool["inputSchema"], prefix="arg", initial=initial)
             return self._page(tool=tool, arguments=form)
-        return self._answered(tool) if "asked_for" in self.request.POST else self._run(tool)
+        if "asked_for" in self.request.POST:
+            return self._answered(tool)
+        return self._run(tool)
 
     def _linked(self) -> dict[str, Any]:
         """Return the arguments that a link gives as JSON, or by the key of a logged call that had them."""
-        text, key = self.request.GET.get("arguments", ""), self.request.GET.get("call", "")
+        text = self.request.GET.get("arguments", "")
+        key = self.request.GET.get("call", "")
         if key and self.request.user.has_perm("mcp_django.view_bodies"):
             text = getattr(self.page.home.get_object(self.request, key), "arguments", "")
         try:
@@ -392,7 +403,8 @@ class TryIt:
     def _run(self, tool: dict[str, Any]) -> HttpResponseBase:
         """Call the tool with the form's arguments."""
         form = SchemaForm(tool["inputSchema"], self.request.POST, prefix="arg")
-        whole, context = self.request.POST.get("json", "").strip(), {"tool": tool, "arguments": form}
+        whole = self.request.POST.get("json", "").strip()
+        context = {"tool": tool, "arguments": form}
         if whole:
             try:
                 given = json.loads(whole)
@@ -414,7 +426,8 @@ class TryIt:
         """Call the tried tool again with the person's answers to its questions."""
         try:
             given, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
-            given, parts = {**given}, [(key, question["params"]) for key, question in questions.items()]
+            given = {**given}
+            parts = [(key, question["params"]) for key, question in questions.items()]
         except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
             return self._page(tool=tool, arguments=SchemaForm(tool["inputSchema"], prefix="arg"))
         state = self.request.POST.get("state", "")
@@ -430,7 +443,8 @@ class TryIt:
         return self._call(tool, given, context, **more)
 
     def _call(self, tool: dict[str, Any], given: Any, context: dict[str, Any], **more: Any) -> HttpResponseBase:
-        answer, began = Answer(), time.perf_counter()
+        answer = Answer()
+        began = time.perf_counter()
         try:
             with counted(answer.record):
                 answer.result = self.client.request("tools/call", name=tool["name"], arguments=given, **more)
@@ -502,7 +516,8 @@ def table_of(structured: Any) -> Table | None:
     """Return a tried tool's structured content as a table for the page, None if there are no rows."""
     if not isinstance(structured, Mapping):
         return None
-    columns, rows = structured.get("columns"), structured.get("rows")
+    columns = structured.get("columns")
+    rows = structured.get("rows")
     if isinstance(columns, list) and isinstance(rows, list):
         names = [str(column.get("name", column) if isinstance(column, Mapping) else column) for column in columns]
         lists = [row if isinstance(row, list) else [row] for row in rows]

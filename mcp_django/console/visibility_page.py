@@ -65,10 +65,13 @@ class AsUserForm(SiteForm):
     @cached_property
     def person(self) -> Any:
         """The user whose visibility is shown, None without one."""
-        model, name = get_user_model(), self.data.get("user", "").strip()
+        model = get_user_model()
+        name = self.data.get("user", "").strip()
         try:
             # PostgreSQL raises an error for a NUL character, where other databases find nobody.
-            return model._default_manager.get_by_natural_key(name) if "\0" not in name else None
+            if "\0" not in name:
+                return model._default_manager.get_by_natural_key(name)
+            return None
         except (model.DoesNotExist, ValueError):
             return None
 
@@ -104,10 +107,13 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the visibility page: its form, and the report of the chosen user."""
     if "user" not in request.GET:
         return page.render(request, {"form": AsUserForm()})
-    form, view = AsUserForm(with_defaults(request.GET)), None
+    form = AsUserForm(with_defaults(request.GET))
+    view = None
     if form.is_valid():
-        chosen, token = form.cleaned_data, form.cleaned_data["access"]
-        site, person = known_sites()[chosen["site"]], chosen["user"]
+        chosen = form.cleaned_data
+        token = form.cleaned_data["access"]
+        site = known_sites()[chosen["site"]]
+        person = chosen["user"]
         scopes = chosen["scope"] if token is None else token.scope.split()
         facts = None if token is None else token.facts
         client_id = "" if token is None or token.application is None else token.application.client_id

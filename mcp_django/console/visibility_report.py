@@ -152,7 +152,8 @@ def visibility_of(
 def request_of(client: LocalClient) -> MCPRequest:
     """Return a request of a local client, with which the visibility report calls :func:`ask`."""
     request = client.new_request()
-    request.mcp.version, request.mcp.off = MODERN[-1], switches.board.current()
+    request.mcp.version = MODERN[-1]
+    request.mcp.off = switches.board.current()
     load_permissions(request.user)
     return request
 
@@ -204,7 +205,9 @@ def _resources(request: MCPRequest) -> Iterator[str]:
 
 def _lacks_scope(request: MCPRequest, item: Any) -> str:
     missing = set(item.scopes) - request.mcp.scopes
-    return _("the token needs the scope %(scopes)s") % {"scopes": " ".join(sorted(missing))} if missing else ""
+    if missing:
+        return _("the token needs the scope %(scopes)s") % {"scopes": " ".join(sorted(missing))}
+    return ""
 
 
 def tool_reason(request: MCPRequest, name: str) -> str:
@@ -238,7 +241,9 @@ def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
         return reason
     if isinstance(tool, FunctionTool):
         missing = [item for item in tool.function.permissions if not request.user.has_perm(item)]
-        return _lacks(", ".join(missing)) if missing else _("its own permission refuses the user")
+        if missing:
+            return _lacks(", ".join(missing))
+        return _("its own permission refuses the user")
     if tool is None or isinstance(tool, ViewSetTool):
         return _("the user lacks a permission that it needs")
     if not access_of(request).exposures:
@@ -251,7 +256,9 @@ def _read_only_reason(request: MCPRequest) -> str:
     if settings.READ_ONLY:
         return _("READ_ONLY is on")
     narrowing = request.mcp.narrowing
-    return _("the access is read-only") if narrowing is not None and narrowing.read_only else ""
+    if narrowing is not None and narrowing.read_only:
+        return _("the access is read-only")
+    return ""
 
 
 def _lacks(permission: str) -> str:
@@ -264,7 +271,8 @@ def _lacks(permission: str) -> str:
 def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Hidden, ...]]:
     # Compare labels, because another class stands for the admin's LogEntry under the same label.
     visible = {exposure.label: exposure for exposure in access_of(request).exposures}
-    seen, missing = [], []
+    seen = []
+    missing = []
     for model in models:
         if (label := model._meta.label_lower) in visible:
             seen.append(_model(request, visible[label]))
@@ -275,7 +283,8 @@ def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[S
 
 def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
     fields = access_of(request)[exposure].fields
-    permitted, may_write = access_of(request)[exposure].actions, not _read_only_reason(request)
+    permitted = access_of(request)[exposure].actions
+    may_write = not _read_only_reason(request)
     actions = [name for name, action in permitted.items() if may_write or action.read_only]
     return SeenModel(
         label=exposure.label,
@@ -324,7 +333,8 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
 
 def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
     """Return the visibility report's reason why an action is hidden from the user."""
-    model, off = access_of(request)[exposure], request.mcp.off
+    model = access_of(request)[exposure]
+    off = request.mcp.off
     if not model.is_there:
         return _unseen(exposure.label)
     if off is not None and name in model.permitted_actions and (found := off.action(exposure.label, name)):

@@ -64,15 +64,20 @@ def move_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) 
     path, path_info, place = found
     if pk is not None:
         key = str(quote(str(pk)))
-        path, path_info = path.replace(PLACEHOLDER, key), path_info.replace(PLACEHOLDER, key)
+        path = path.replace(PLACEHOLDER, key)
+        path_info = path_info.replace(PLACEHOLDER, key)
         place = _copied(place, {**place.kwargs, "object_id": key}, given)
-    request.path, request.path_info, request.resolver_match = path, path_info, place
+    request.path = path
+    request.path_info = path_info
+    request.resolver_match = place
 
 
 def admin_path(request: MCPRequest, exposure: Any, pk: Any) -> str | None:
     """Return the path of the admin page of the row with this key, None where the URLconf has no such page."""
     found = _place(exposure, "change", tuple(_given(request).items()), True, *_where(request))
-    return found[0].replace(PLACEHOLDER, str(quote(str(pk)))) if found is not None else None
+    if found is not None:
+        return found[0].replace(PLACEHOLDER, str(quote(str(pk))))
+    return None
 
 
 def _given(request: MCPRequest) -> Mapping[str, Any]:
@@ -174,7 +179,8 @@ def activate_language(request: HttpRequest) -> None:
 @contextmanager
 def own_locale(request: HttpRequest) -> Iterator[None]:
     """Activate the caller's language for a coroutine, and restore language and time zone afterwards."""
-    language, zone = translation.get_language(), timezone.get_current_timezone()
+    language = translation.get_language()
+    zone = timezone.get_current_timezone()
     if wanted := language_of(request):
         translation.activate(wanted)
     try:
@@ -214,4 +220,6 @@ def shown_language() -> str:
     # Ask the catalogue for its language, because Django falls back from one catalogue to another.
     catalogue = translation.pgettext("the code of the language of these texts", "en")
     active = translation.get_language() or catalogue
-    return active if active.partition("-")[0] == catalogue or active == catalogue else catalogue
+    if active.partition("-")[0] == catalogue or active == catalogue:
+        return active
+    return catalogue

@@ -113,7 +113,8 @@ def through(request: MCPRequest, work: Callable[[], T]) -> T:
     chain = _chain()
     if chain is None:
         return work()
-    run, outer = _Run(work), getattr(request, "_mcp_run", None)
+    run = _Run(work)
+    outer = getattr(request, "_mcp_run", None)
     # Restore these values afterwards, for the case that the same middleware is around the whole request too.
     kept = [(vars(place), vars(place).copy()) for place in _thread_places()]
     request._mcp_run = run  # type: ignore[attr-defined]

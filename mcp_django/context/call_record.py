@@ -101,7 +101,8 @@ class CallRecord:
     def settle(self, outcome: str, detail: str = "") -> None:
         """Set the outcome in the call's record, unless the record has one already."""
         if not self.outcome:
-            self.outcome, self.detail = outcome, detail[:MAX_DETAIL]
+            self.outcome = outcome
+            self.detail = detail[:MAX_DETAIL]
 
     @contextmanager
     def in_own_code(self) -> Iterator[None]:
@@ -115,7 +116,8 @@ class CallRecord:
 
     def undo(self, rows_changed: int, history: int) -> None:
         """Take rows changed and history entries of a rolled back transaction off the call's record."""
-        self.rows_changed, self.history = rows_changed, self.history[:history]
+        self.rows_changed = rows_changed
+        self.history = self.history[:history]
 
     @property
     def tokens(self) -> int:

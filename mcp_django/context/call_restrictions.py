@@ -124,12 +124,16 @@ def _narrowed(
     def ask(*given: Any) -> Any:
         if admits is None:
             return {name for name in own(*given) if narrowing.admits_permission(name)}
-        return own(*given) if not isinstance(given[0], str) or admits(given[0]) else False
+        if not isinstance(given[0], str) or admits(given[0]):
+            return own(*given)
+        return False
 
     async def ask_async(*given: Any) -> Any:
         if admits is None:
             return {name for name in await own(*given) if narrowing.admits_permission(name)}
-        return await own(*given) if not isinstance(given[0], str) or admits(given[0]) else False
+        if not isinstance(given[0], str) or admits(given[0]):
+            return await own(*given)
+        return False
 
     return ask_async if is_async else ask
 
@@ -148,7 +152,8 @@ def _is_in(label: str, labels: Collection[str]) -> bool:
 
 def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
     """Return the labels of the models that both restrictions contain."""
-    one, two = set(some), set(others)
+    one = set(some)
+    two = set(others)
     return {label for label in one if label in two or _is_in(label, two)} | {
         label for label in two if label in one or _is_in(label, one)
     }
@@ -164,7 +169,8 @@ def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
         return facts
     kept = narrowing_of(facts) or Narrowing()
     read_only = kept.read_only or any(_switch(value) for value in given.get(READ_ONLY, ()))
-    labels, named = kept.labels, [label for value in given.get(MODELS, ()) for label in _labels(value)]
+    labels = kept.labels
+    named = [label for value in given.get(MODELS, ()) for label in _labels(value)]
     if MODELS in given:
         labels = frozenset(named) if labels is None else frozenset(_meet(labels, named))
     found = {MODELS: None if labels is None else sorted(labels), READ_ONLY: read_only, "named": named}

@@ -74,7 +74,8 @@ class Confirmation:
     """
 
     def __init__(self, request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> None:
-        self.request, self.tool = request, tool
+        self.request = request
+        self.tool = tool
         self.bound = [tool, arguments, sorted(map(_named, objects))]
 
     def token(self) -> str:
@@ -158,7 +159,8 @@ def _is_from_the_future(signed: str) -> bool:
 
 
 def _caller(request: MCPRequest) -> list[Any]:
-    mcp, user = request.mcp, request.user
+    mcp = request.mcp
+    user = request.user
     owner = [user._meta.label, str(user.pk)] if isinstance(user, Model) else ["anonymous"]
     return [owner, mcp.client_id, mcp.site.name, mcp.resource]
 
@@ -169,7 +171,9 @@ def identify(objects: Iterable[Any]) -> str:
 
 
 def _named(item: Any) -> str:
-    return _canonical([item._meta.label, str(item.pk)]) if isinstance(item, Model) else _canonical(item)
+    if isinstance(item, Model):
+        return _canonical([item._meta.label, str(item.pk)])
+    return _canonical(item)
 
 
 def _digest(bound: list[Any]) -> str:

@@ -29,7 +29,9 @@ class Primary:
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
         """Return the database where the model is written, for a read during a call that writes."""
         record = CURRENT.get()
-        return _written(model, **hints) if record is not None and record.writes else None
+        if record is not None and record.writes:
+            return _written(model, **hints)
+        return None
 
 
 PRIMARY: Final = Primary()
@@ -125,7 +127,8 @@ class Trouble(NamedTuple):
 
 def trouble_of(error: BaseException) -> Trouble | None:
     """Return what is wrong with the database itself, by its error; None if the error is about the statement."""
-    code, text = code_of(error), str(error)
+    code = code_of(error)
+    text = str(error)
     if code in BUSY:
         return Trouble("the database is busy", AGAIN)
     if code in FULL:

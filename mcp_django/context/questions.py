@@ -85,7 +85,8 @@ class Question:
         fields: Mapping[str, Any] = form.get("properties", {})
 
         def is_open(name: str) -> bool:
-            value, field = content.get(name), fields[name]
+            value = content.get(name)
+            field = fields[name]
             is_text = field.get("type") == "string" and not field.keys() & {"enum", "oneOf", "format"}
             return value is None or (value == "" and (self.proof or not is_text))
 
@@ -160,7 +161,8 @@ class Answers:
         self._nonce: str | None = state.get("nonce")
         self._round: int = state.get("round", 0)
         self._unfilled: dict[str, int] = dict(state.get("unfilled") or {})
-        self._direct, self._trusted = direct, trusted
+        self._direct = direct
+        self._trusted = trusted
         self._proven = direct
         self.progress: float | None = state.get("progress")
         self._seen: dict[str, Question] = {}
@@ -181,7 +183,8 @@ class Answers:
         if known is not question and known.digest != question.digest:
             raise ValueError(f"two questions of one call have the key {question.key!r}")
         if question.key in self._given:
-            digest, answer = self._asked.get(question.key), self._given[question.key]
+            digest = self._asked.get(question.key)
+            answer = self._given[question.key]
         else:
             digest, answer = self._kept.get(question.key, (None, None))
         if answer is None or not question.proof or self._trusted:

@@ -26,7 +26,8 @@ def report(status: int, seen: str, remedy: str, cause: str = "") -> None:
     cause. They are the package's own texts, so a stranger cannot make up new causes. What is part of a sign-in is
     logged as information, everything else as a warning.
     """
-    known, now = (status, remedy, cause), time.monotonic()
+    known = (status, remedy, cause)
+    now = time.monotonic()
     with _lock:
         until, left_out = _quiet.get(known, (now, 0))
         if now < until:

@@ -134,7 +134,9 @@ class MCPContext:
         """Maximum characters for this MCP request's client: ``RESULT_CHARS``, or fewer if it is known to drop some."""
         most: int = settings.RESULT_CHARS
         known = KNOWN.get(self.client.name)
-        return most if known is None else min(most, known.result_chars or most)
+        if known is None:
+            return most
+        return min(most, known.result_chars or most)
 
     def require_scopes(self, scopes: Collection[str]) -> None:
         """Raise ``InsufficientScope`` unless the token of this MCP request has all the scopes."""
@@ -158,7 +160,8 @@ class MCPContext:
         now = time.monotonic()
         if done != total and now - self.told_at < PROGRESS_INTERVAL:
             return
-        self.last_progress, self.told_at = done, now
+        self.last_progress = done
+        self.told_at = now
         params: dict[str, Any] = {"progressToken": self.progress_token, "progress": done}
         if total is not None:
             params["total"] = total
@@ -188,7 +191,9 @@ class MCPContext:
         if number > MAX_LOG_MESSAGES:
             return
         if number == MAX_LOG_MESSAGES:
-            level, data, logger = least, f"Only {MAX_LOG_MESSAGES} log messages per call are sent.", ""
+            level = least
+            data = f"Only {MAX_LOG_MESSAGES} log messages per call are sent."
+            logger = ""
         named = {"logger": logger} if logger else {}
         value = data if isinstance(data, str) and len(data) < MAX_LOG_BYTES else to_jsonable(data)
         encoded = orjson.dumps(value)
@@ -401,7 +406,9 @@ def _lower(name: bytes) -> str:
 @lru_cache(maxsize=512)
 def _meta_key(name: str) -> str:
     key = name.upper().replace("-", "_")
-    return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+    if key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        return key
+    return f"HTTP_{key}"
 
 
 def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
@@ -459,12 +466,14 @@ def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[st
 def local_request(site: Any) -> MCPRequest:
     """Build an ``MCPRequest`` that came over no network, as if sent to the project's own URL, without a user."""
     base = urlsplit(settings.BASE_URL or "http://localhost")
-    scheme, host = base.scheme or "http", base.hostname or "localhost"
+    scheme = base.scheme or "http"
+    host = base.hostname or "localhost"
     port = base.port or (443 if scheme == "https" else 80)
     scope = {"type": "http", "method": "POST", "path": "/", "root_path": "", "scheme": scheme, "server": (host, port)}
     request = build_request(scope, {}, site)
     request.META["HTTP_HOST"] = base.netloc or host
-    request.mcp.resource, request.mcp.param_headers = RESOURCE, None
+    request.mcp.resource = RESOURCE
+    request.mcp.param_headers = None
     return request
 
 

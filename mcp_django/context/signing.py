@@ -80,7 +80,8 @@ def unseal_brief(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> b
     # Base64 ignores the last bits of a text that needs no more of them: only one spelling is the right one.
     if base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") != text or len(raw) < NONCE + SECONDS:
         return None
-    tag, hidden = raw[:NONCE], raw[NONCE:]
+    tag = raw[:NONCE]
+    hidden = raw[NONCE:]
     for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
         plain = _stream(key, salt, tag, hidden)
         if not hmac.compare_digest(tag, _tag(key, salt, plain)):
@@ -148,7 +149,8 @@ def read_ticket(site_name: str, use: str, text: str, *, max_age: int = MAX_AGE) 
     data = unseal(_salt(site_name, use), text, max_age)
     if data is None:
         return None
-    checksum, rest = data[1 : 1 + data[0]], data[1 + data[0] :]
+    checksum = data[1 : 1 + data[0]]
+    rest = data[1 + data[0] :]
     owner, *about = orjson.loads(rest)
     return Ticket(owner, checksum.hex(), tuple(about))
 

@@ -27,11 +27,15 @@ def plain(text: object, limit: int = 100) -> str:
     if not isinstance(text, str):
         return ""
     shown = " ".join("".join(map(_shown, text[:limit])).split())
-    return shown if any(unicodedata.category(char)[0] in VISIBLE for char in shown) else ""
+    if any(unicodedata.category(char)[0] in VISIBLE for char in shown):
+        return shown
+    return ""
 
 
 def _shown(char: str) -> str:
-    return REPLACEMENT if unicodedata.category(char) in UNPRINTABLE or char in BLANK else char
+    if unicodedata.category(char) in UNPRINTABLE or char in BLANK:
+        return REPLACEMENT
+    return char
 
 
 # Maximum characters of a name that are kept and shown (see ``plain``).

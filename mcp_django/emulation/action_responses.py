@@ -124,7 +124,10 @@ class ActionPage:
     that it posts to, "" for the admin's list, which runs the action again."""
 
     def __init__(self, html: HtmlForm, form: BaseForm | None = None, title: str = "", target: str = "") -> None:
-        self.html, self.form, self.title, self.target = html, form, title, target
+        self.html = html
+        self.form = form
+        self.title = title
+        self.target = target
         # The fields of the page's Django form and its other visible controls, by name.
         self.fields: Mapping[str, Field] = form.fields if form is not None else {}
         taken = {html_name for name in self.fields for html_name in self._html_names(name)}
@@ -187,7 +190,9 @@ class ActionPage:
             about = f"The button to press. {labels}"
             properties[BUTTON] = {"type": "string", "enum": list(self.buttons), "description": about}
         schema = {**schema, "properties": properties, "required": self.required_names()}
-        return schema if schema["required"] else {name: part for name, part in schema.items() if name != "required"}
+        if schema["required"]:
+            return schema
+        return {name: part for name, part in schema.items() if name != "required"}
 
     def question(self, request: MCPRequest) -> dict[str, Any] | None:
         """Return the page in an action's response as an elicitation form, None where a field does not fit into one."""
@@ -351,7 +356,9 @@ def _body(response: HttpResponseBase) -> bytes:
 
 def _shortened(texts: Iterable[str]) -> str:
     text = " ".join(filter(None, texts))
-    return text if len(text) <= MAX_PAGE_TEXT else f"{text[:MAX_PAGE_TEXT]}…"
+    if len(text) <= MAX_PAGE_TEXT:
+        return text
+    return f"{text[:MAX_PAGE_TEXT]}…"
 
 
 def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> ResponseContent:
@@ -397,7 +404,8 @@ def own_view(request: MCPRequest, path: str) -> Callable[..., HttpResponseBase] 
         match = resolve("/" + path.removeprefix(get_script_prefix()))
     except Resolver404:
         return None
-    model, name = (here.url_name or "").removesuffix(LIST), match.url_name or ""
+    model = (here.url_name or "").removesuffix(LIST)
+    name = match.url_name or ""
     own = match.namespaces == here.namespaces and name.startswith(f"{model}_")
     if not own or match.args or name.removeprefix(model) in DJANGOS:
         return None

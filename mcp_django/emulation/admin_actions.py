@@ -148,7 +148,8 @@ class AdminAction(Action):
     def schema(self) -> Mapping[str, Any]:
         form = self._extra_form()
         for _, field in changing_choices(form):
-            field.choices, field.initial = [], None
+            field.choices = []
+            field.initial = None
             field.help_text = " ".join(filter(None, [str(field.help_text), "describe_model with detail lists values."]))
         return form_schema(form) if form.fields else super().schema
 
@@ -164,7 +165,8 @@ class AdminAction(Action):
             with reading() as now:
                 choices = list(field.choices)
             if queries := before if isinstance(field.choices, list) else now:
-                field.choices, field.initial = visible_choices(request, choices, queries), None
+                field.choices = visible_choices(request, choices, queries)
+                field.initial = None
         return form
 
     def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
@@ -228,7 +230,9 @@ class ActionCall:
     def __init__(
         self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
     ) -> None:
-        self.request, self.action, self.arguments = request, action, own
+        self.request = request
+        self.action = action
+        self.arguments = own
         self.exposure: ModelExposure = action.exposure
         self.picked = {name: arguments.get(name) for name in EVERYTHING}
         self.form: Mapping[str, Any] = as_object(arguments.get("form"), "form")
@@ -238,11 +242,14 @@ class ActionCall:
 
     def run(self) -> ToolResult:
         """Run the action, or ask first."""
-        request, action = self.request, self.action
-        request.mcp.record.model, request.mcp.record.action = self.exposure.label, action.name
+        request = self.request
+        action = self.action
+        request.mcp.record.model = self.exposure.label
+        request.mcp.record.action = action.name
         go_to(request, self.exposure, "changelist")
         self.selection = Selection(request, self.exposure, self.picked)
-        self.rows, self.by_query = self.selection.rows, self.selection.by_query
+        self.rows = self.selection.rows
+        self.by_query = self.selection.by_query
         refused = [row for row in self.rows if not action.has_object_permission(request, row)]
         if refused:
             raise refusal(self.exposure, f"run {action.name} on", refused)
@@ -282,7 +289,9 @@ class ActionCall:
                 return self._ask(self._consent, errors=[CHANGED])
             is_filled_in = bool(self.form and request.mcp.answers.seen)
             if self.confirms or is_filled_in:
-                return self._ask_filled_in(self._consent) if self.form else self._ask(self._consent)
+                if self.form:
+                    return self._ask_filled_in(self._consent)
+                return self._ask(self._consent)
             request.mcp.answers = Answers()
 
         values = {**values, **answers}
@@ -295,7 +304,9 @@ class ActionCall:
                 self.confirms = True
                 return self._run()
             return outcome
-        return self._answer(outcome, values) if is_confirmed else self._ask_page(outcome, values)
+        if is_confirmed:
+            return self._answer(outcome, values)
+        return self._ask_page(outcome, values)
 
     def _redeem(self) -> bool:
         """Redeem the ``confirm_token``; return False if the rows that a query picks have to be shown again."""
@@ -330,7 +341,10 @@ class ActionCall:
 
         With ``needs_page`` a result is undone, because nobody has confirmed it.
         """
-        request, action, exposure, rows = self.request, self.action, self.exposure, self.rows
+        request = self.request
+        action = self.action
+        exposure = self.exposure
+        rows = self.rows
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
             rows = [row for row in rows if str(row.pk) in posted]
@@ -451,7 +465,9 @@ class ActionCall:
         """Ask the questions of the admin action's page: by elicitation if the client supports it, or by the result."""
         if self.form:
             wrong = page.entries(self.request, self.form)[1]
-            return self._page_result(page, wrong) if wrong else self._ask_filled_in(self._page_message(page))
+            if wrong:
+                return self._page_result(page, wrong)
+            return self._ask_filled_in(self._page_message(page))
         schema = page.question(self.request) if can_ask(self.request) else None
         if schema is None:
             return self._page_result(page)
@@ -511,7 +527,9 @@ class RowChanges:
     """
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model]) -> None:
-        self.request, self.exposure, self.rows = request, exposure, rows
+        self.request = request
+        self.exposure = exposure
+        self.rows = rows
         self.before = self._read()
 
     def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
@@ -519,7 +537,8 @@ class RowChanges:
         A many-to-many field has the set of related keys."""
         if not self.rows:
             return {}
-        model, using = type(self.rows[0]), router.db_for_write(type(self.rows[0]), instance=self.rows[0])
+        model = type(self.rows[0])
+        using = router.db_for_write(type(self.rows[0]), instance=self.rows[0])
         names = [field.attname for field in model._meta.concrete_fields]
         found: dict[Any, dict[str, Any]] = {}
         try:
@@ -558,13 +577,17 @@ class RowChanges:
                 if self.before is None or after is None or row.pk not in after:
                     changes[row] = []
                     continue
-                old, new, words = self.before.get(row.pk, {}), after[row.pk], []
+                old = self.before.get(row.pk, {})
+                new = after[row.pk]
+                words = []
                 for field in (*self.exposure.opts.concrete_fields, *self.exposure.opts.many_to_many):
                     name = field.name if field.many_to_many else field.attname
-                    one, other = old.get(name), new.get(name)
+                    one = old.get(name)
+                    other = new.get(name)
                     if one == other:
                         continue
-                    label, is_many = str(capfirst(str(field.verbose_name))), field.many_to_many
+                    label = str(capfirst(str(field.verbose_name)))
+                    is_many = field.many_to_many
                     is_told = field.name in seen and not is_many and not is_sensitive(field.name, field.model)
                     words.append(f"{label}: {_told(field, one)} → {_told(field, other)}" if is_told else label)
                 if words:

@@ -84,7 +84,8 @@ class AdminOptions(ExposureOptions):
     @cached_property
     def has_own_columns(self) -> bool:
         """Whether the admin exposure's ``ModelAdmin`` overrides a hook that can choose the columns by caller."""
-        exposure, admin = self.exposure, self.exposure.model_admin
+        exposure = self.exposure
+        admin = self.exposure.model_admin
         return (
             exposure.overrides(*COLUMN_HOOKS)
             or (not (admin.fields or admin.fieldsets) and exposure.overrides(*FORM_HOOKS))
@@ -100,7 +101,8 @@ class AdminOptions(ExposureOptions):
     def has_fixed_form(self) -> bool:
         """Whether the admin exposure's pages have one form class for all calls: no code of the project makes it, nor
         the choices and rows that its fields offer."""
-        exposure, admin = self.exposure, self.exposure.model_admin
+        exposure = self.exposure
+        admin = self.exposure.model_admin
         fields = [
             field
             for field in (*exposure.opts.get_fields(), *exposure.opts.private_fields)
@@ -178,7 +180,8 @@ class AdminOptions(ExposureOptions):
         return self.exposure.overrides("get_search_results") or super().has_search(request)
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
-        site, known = self.exposure.site, self.admin_site._registry.get(model)
+        site = self.exposure.site
+        known = self.admin_site._registry.get(model)
         if known is None or model in site.exposures or not site.is_candidate(model, known, closed=True):
             return None
         return self._closed.get(known) or self._closed.setdefault(known, AdminExposure(model, site, known))
@@ -324,7 +327,9 @@ class AdminExposure(ModelExposure):
             if names and not number:
                 return names
             pages += [names] if number else []
-        return [name for name in pages[0] if all(name in page for page in pages)] if pages else none
+        if pages:
+            return [name for name in pages[0] if all(name in page for page in pages)]
+        return none
 
     def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
         """Return the readable fields on the ``ModelAdmin``'s page of a row, without form-only fields."""
@@ -343,9 +348,13 @@ class AdminExposure(ModelExposure):
         key: Any
         if self.options.has_own_columns:
             # The cache keeps the row too, so that no other object can get the same id().
-            kept, key, row = request.__dict__.get(PAGE_FIELDS), (self, id(obj)), obj
+            kept = request.__dict__.get(PAGE_FIELDS)
+            key = (self, id(obj))
+            row = obj
         else:
-            kept, key, row = self._fixed_fields, obj is None, None
+            kept = self._fixed_fields
+            key = obj is None
+            row = None
         found: Any = kept.get(key) if kept is not None else None
         if found is None:
             found = row, flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
@@ -392,7 +401,9 @@ class AdminExposure(ModelExposure):
             if callable(item) and item.__name__ == name:
                 return item
         method = getattr(self.model_admin, name, None)
-        return method if callable(method) else super().get_computed(name)
+        if callable(method):
+            return method
+        return super().get_computed(name)
 
     # Rows
 
@@ -436,7 +447,9 @@ class AdminExposure(ModelExposure):
         from ..orm.search import is_searched
 
         names = self.options.search_fields(request)
-        return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
+        if self.search_fields:
+            return names
+        return [name for name in names if is_searched(access_of(request)[self], name)]
 
     def searches_itself(self, request: MCPRequest) -> bool:
         """Return whether the admin exposure calls the ``ModelAdmin``'s own search, which looks into no hidden field."""
@@ -445,7 +458,8 @@ class AdminExposure(ModelExposure):
         from ..orm.access import access_of
         from ..orm.search import is_hidden_path
 
-        names, model = self.options.search_fields(request), access_of(request)[self]
+        names = self.options.search_fields(request)
+        model = access_of(request)[self]
         return not any(is_hidden_path(self, name) or model.is_kept_from(name.lstrip("^=@")) for name in names)
 
     def get_search_results(
@@ -483,7 +497,9 @@ class AdminExposure(ModelExposure):
 
         if not is_staff or access_of(request).admits(self.model_admin.admin_site):
             return ""
-        return NOT_ADMITTED if would_admit(request, self.model_admin.admin_site) else ""
+        if would_admit(request, self.model_admin.admin_site):
+            return NOT_ADMITTED
+        return ""
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether the admin exposure's ``ModelAdmin`` lets the caller view the list, or the row."""
@@ -535,7 +551,9 @@ class AdminExposure(ModelExposure):
 
         def grants(permission: str) -> bool:
             verdict = verdicts.get(permission)
-            return bool(getattr(admin, f"has_{permission}_permission")(request)) if verdict is None else verdict
+            if verdict is None:
+                return bool(getattr(admin, f"has_{permission}_permission")(request))
+            return verdict
 
         if (
             self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
@@ -557,7 +575,9 @@ class AdminExposure(ModelExposure):
 
         def may_run(action: Action) -> bool:
             known = [verdicts.get(permission) for permission in action.permissions]
-            return action.has_permission(request) if None in known else any(known)
+            if None in known:
+                return action.has_permission(request)
+            return any(known)
 
         return {name: action for name, action in found.items() if may_run(action)}
 

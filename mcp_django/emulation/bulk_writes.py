@@ -51,11 +51,14 @@ class Selection:
     that the caller did not name the rows by ``pks``."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> None:
-        self.request, self.exposure, self.by_query = request, exposure, arguments.get("pks") is None
+        self.request = request
+        self.exposure = exposure
+        self.by_query = arguments.get("pks") is None
         self.rows = self._picked(arguments)
 
     def _picked(self, arguments: Mapping[str, Any]) -> Sequence[Model]:
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         pks = arguments.get("pks")
         every = flag_argument(arguments.get("all"), "all")
         narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
@@ -123,13 +126,18 @@ class BulkWrite:
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any], tool: str, permission: str
     ) -> None:
-        self.request, self.exposure, self.arguments = request, exposure, arguments
-        self.tool, self.permission = tool, permission
+        self.request = request
+        self.exposure = exposure
+        self.arguments = arguments
+        self.tool = tool
+        self.permission = permission
         self.messages: list[dict[str, str]] = []
 
     def update(self) -> ToolResult:
         """Change the picked rows, or ask first."""
-        request, exposure, label = self.request, self.exposure, self.exposure.label
+        request = self.request
+        exposure = self.exposure
+        label = self.exposure.label
         values = as_object(self.arguments["values"], "values")
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
@@ -151,7 +159,9 @@ class BulkWrite:
 
     def delete(self) -> ToolResult:
         """Delete rows in bulk: the picked ones and all that Django deletes with them, or ask first."""
-        request, exposure, label = self.request, self.exposure, self.exposure.label
+        request = self.request
+        exposure = self.exposure
+        label = self.exposure.label
         go_to(request, exposure, "changelist")
         with refusals(), one_transaction(exposure.model, request):
             rows = self._locked()
@@ -173,7 +183,8 @@ class BulkWrite:
 
     def _locked(self) -> Sequence[Model]:
         """Lock and return the rows of the bulk write, if the caller may write each of them."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         self.selection = Selection(request, exposure, self.arguments)
         rows = self.selection.rows
         using = router.db_for_write(exposure.model)
@@ -185,7 +196,8 @@ class BulkWrite:
             rows = Selection(request, exposure, self.arguments).rows
             if [row.pk for row in rows] != keys:
                 raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
-        model, refused = access_of(request)[exposure], []
+        model = access_of(request)[exposure]
+        refused = []
         for row in rows:
             if self.permission == "change":
                 go_to(request, exposure, "change", row.pk)
@@ -197,14 +209,16 @@ class BulkWrite:
     def _asked(
         self, message: str, shown: Mapping[str, Any], arguments: Any, objects: Iterable[Any]
     ) -> ToolResult | None:
-        token, rows = self.arguments.get("confirm_token"), f"{shown['model']} ({shown['rows']})"
+        token = self.arguments.get("confirm_token")
+        rows = f"{shown['model']} ({shown['rows']})"
         told = f"{message}\n\n{rows}: {listed(shown['objects'], shown['rows'])}"
         confirmation = Confirmation(self.request, self.tool, arguments, objects)
         return confirmation.confirm(token, message, told, shown, again=True)
 
     def _save_all(self, rows: Sequence[Model], values: Mapping[str, Any]) -> dict[str, Any]:
         """Save all rows of the bulk write; return which fields changed, and in how many rows."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         changed: dict[str, None] = {}
         changed_rows = 0
         refused: dict[str, list[str]] = {}

@@ -64,12 +64,15 @@ class FilledForm:
     """
 
     def __init__(self, request: MCPRequest, draft: forms.BaseForm, values: Mapping[str, Any]) -> None:
-        self.request, self.draft, self.values = request, draft, values
+        self.request = request
+        self.draft = draft
+        self.values = values
         self.data: list[Pair] = []
         self.wrong: dict[str, ValidationError] = {}
         self.exact: dict[str, Any] = {}
         for name, item in draft.fields.items():
-            initial, html_name = draft.get_initial_for_field(item, name), draft.add_prefix(name)
+            initial = draft.get_initial_for_field(item, name)
+            html_name = draft.add_prefix(name)
             try:
                 if name in values:
                     self.data += self._entered(name, item, initial, values[name])
@@ -81,7 +84,8 @@ class FilledForm:
                     hidden = draft.add_initial_prefix(name)
                     self.data += posted(item.hidden_widget(), hidden, item.prepare_value(initial))
             except ValidationError as error:
-                self.wrong[name], self.exact[name] = error, initial
+                self.wrong[name] = error
+                self.exact[name] = initial
             except Unfit:
                 self.exact[name] = initial
 
@@ -137,7 +141,9 @@ class FilledForm:
         form: Any = self.draft
         if obj is not None and form.instance is obj and is_djangos(kind.__init__):
             # Only a constructor of the project could tell this form from one that is made with the data.
-            form.data, form.files, form.is_bound = data, files, True
+            form.data = data
+            form.files = files
+            form.is_bound = True
         else:
             form = kind(data, files, instance=obj)
         self.impose(form)
@@ -209,7 +215,9 @@ def _listed(owner: Any, value: list[Any]) -> Any:
         return value
     if getattr(owner, "many_to_many", False):
         return ", ".join(f'"{item}"' for item in items)
-    return ", ".join(items) if hasattr(owner, "from_db_value") and not any("," in item for item in items) else value
+    if hasattr(owner, "from_db_value") and not any("," in item for item in items):
+        return ", ".join(items)
+    return value
 
 
 def _is_number(value: Any) -> bool:
@@ -228,7 +236,9 @@ def _unspeakable(item: forms.Field, value: Any) -> datetime | None:
         moment = parse_datetime(value.strip())
         if moment is None or timezone.is_naive(moment):
             return None
-        return None if from_current_timezone(timezone.make_naive(moment)) == moment else moment
+        if from_current_timezone(timezone.make_naive(moment)) == moment:
+            return None
+        return moment
     except ValidationError:
         return moment
     except (ValueError, OverflowError):
@@ -312,7 +322,9 @@ def _choices_in(offered: Sequence[tuple[Any, Any]], text: str) -> list[Any]:
     known = {str(label).lower(): value for value, label in offered} | {
         str(value).lower(): value for value, _ in offered
     }
-    parts, chosen, start = text.lower().split(","), list[Any](), 0
+    parts = text.lower().split(",")
+    chosen = list[Any]()
+    start = 0
     if len(parts) > MAX_NAMED:
         return []
     while start < len(parts):
@@ -386,7 +398,8 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
 
 def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
     """Return the rows that fill in a relation's form field, given by primary keys, unique values or labels."""
-    request, exposure = access.request, access.exposure
+    request = access.request
+    exposure = access.exposure
     missing = f"No {exposure.label} has this primary key."
     if not access.may("view"):
         raise ValidationError(missing)
@@ -405,7 +418,9 @@ def bare_key(item: Any) -> Any:
     item = json_or_text(item)
     if isinstance(item, dict):
         return item.get("pk", item)
-    return item[0] if isinstance(item, list) and len(item) == 2 else item
+    if isinstance(item, list) and len(item) == 2:
+        return item[0]
+    return item
 
 
 # Fields that keep their values
@@ -523,7 +538,8 @@ def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterab
     tables = {match.group(1) for sql in queries if (match := FROM.search(sql))}
     exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}
     for table in tables:
-        exposure, keys = exposures.get(table), []
+        exposure = exposures.get(table)
+        keys = []
         if exposure is None or not (access := access_of(request)[exposure]).may("view"):
             return []
         for value, _ in offered:

@@ -37,7 +37,8 @@ class HiddenValues:
     """What is hidden from a caller of the columns of some rows: names and values."""
 
     def __init__(self, model: ModelAccess, rows: Sequence[Model]) -> None:
-        self.model, self.rows = model, rows
+        self.model = model
+        self.rows = rows
 
     @property
     def _exposure(self) -> ModelExposure:
@@ -161,7 +162,9 @@ def _unpacked(body: bytes) -> str | None:
             content = unpacking.decompress(body, MAX_UNPACKED)
         except zlib.error:
             return None
-        return _unpacked(content) if unpacking.eof and not unpacking.unused_data else None
+        if unpacking.eof and not unpacking.unused_data:
+            return _unpacked(content)
+        return None
     if body[:4] == b"PK\x03\x04":
         return _members(body)
     is_wide = body[:2] in (BOM_UTF16_LE, BOM_UTF16_BE)

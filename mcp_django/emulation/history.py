@@ -65,7 +65,8 @@ class Journal:
     def __init__(self, request: MCPRequest, tool: str) -> None:
         self.request = request
         self.tool = tool
-        name, facts = _clean(request.mcp.client.name), request.mcp.facts
+        name = _clean(request.mcp.client.name)
+        facts = request.mcp.facts
         if SERVICE_ACCOUNT in facts:
             # Use the name that an administrator gave it, not the one that the client claims.
             name = f"service account {_clean(str(facts.get('name', '')))}"
@@ -153,7 +154,9 @@ class HistoryReader:
     """Reads the admin's history of a model or a row for a caller, without hidden fields and rows of hidden inlines."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
-        self.request, self.exposure, self.obj = request, exposure, obj
+        self.request = request
+        self.exposure = exposure
+        self.obj = obj
         seen = access_of(request)[exposure].fields_of(obj)
         form = exposure.form or exposure.model_admin.form
         # The names that messages use: of visible fields by field name, and of hidden fields in lower case.
@@ -167,7 +170,8 @@ class HistoryReader:
             found: dict[str, set[str] | None] = {str(model._meta.verbose_name): None for model in apps.get_models(True)}
             for inline in PageInlines(self.request, self.exposure, self.obj).all:
                 opts = inline.admin.opts
-                name, hidden = str(opts.verbose_name), _names_of(opts, inline.admin.form, inline.fields)[1]
+                name = str(opts.verbose_name)
+                hidden = _names_of(opts, inline.admin.form, inline.fields)[1]
                 # Two inlines can have rows of one model.
                 found[name] = hidden | (found.get(name) or set())
         return found
@@ -213,7 +217,9 @@ class HistoryReader:
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the row's history entries, the newest first, if the admin's history page shows them."""
-        request, exposure, obj = self.request, self.exposure, self.obj
+        request = self.request
+        exposure = self.exposure
+        obj = self.obj
         assert obj is not None
         admin_site = exposure.site.admin_site or admin.site
         if not has_history(request) or not admin_site.is_registered(exposure.model):
@@ -247,7 +253,8 @@ class HistoryReader:
 def _names_of(opts: Any, form: Any, seen: Collection[str]) -> tuple[dict[str, set[str]], set[str]]:
     """Return the names that history messages in the admin use for fields, which are their names or untranslated labels:
     of visible fields by field name, and of hidden fields in lower case."""
-    visible, hidden = dict[str, set[str]](), set[str]()
+    visible = dict[str, set[str]]()
+    hidden = set[str]()
     for field in (*opts.fields, *opts.many_to_many):
         labels = [field.verbose_name, getattr(getattr(form, "base_fields", {}).get(field.name), "label", None)]
         texts = [field.name, *(str(label) for label in labels if label)]

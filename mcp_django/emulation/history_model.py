@@ -54,12 +54,16 @@ class EscapedField(models.TextField):  # type: ignore[type-arg]
 
     def get_prep_value(self, value: Any) -> Any:
         """Return the text as JSON writes it."""
-        return json.dumps(value)[1:-1] if isinstance(value, str) else value
+        if isinstance(value, str):
+            return json.dumps(value)[1:-1]
+        return value
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         """Return the text."""
         try:
-            return json.loads(f'"{value}"') if value is not None else None
+            if value is not None:
+                return json.loads(f'"{value}"')
+            return None
         except ValueError:
             return value
 
@@ -152,7 +156,9 @@ class HistoryRows(ReadOnlyExposure):
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return the history model's column that was worked out for all entries of a page."""
-        return attrgetter(f"mcp_{name}") if name in ("label", "changed", "message") else None
+        if name in ("label", "changed", "message"):
+            return attrgetter(f"mcp_{name}")
+        return None
 
     def get_listing(self, request: MCPRequest) -> Listing:
         """Return the ``HistoryListing`` of this request."""
@@ -185,7 +191,9 @@ class HistoryRows(ReadOnlyExposure):
         from django.contrib.contenttypes.models import ContentType
 
         entries: QuerySet[Any] = Stored.objects.order_by()
-        keys, shown, labels = _keys_in(entries.db), Q(pk__in=[]), []
+        keys = _keys_in(entries.db)
+        shown = Q(pk__in=[])
+        labels = []
         sources = list(self.sources(request))
         known_models = (source.exposure.model for source in sources)
         types = ContentType.objects.get_for_models(*known_models, for_concrete_models=False)
@@ -215,7 +223,9 @@ class HistoryRows(ReadOnlyExposure):
 
         def narrow(source: Source, rows: QuerySet[Any]) -> QuerySet[Any] | None:
             has_search = source.exposure.options.has_search(request)
-            return searched(access_of(request)[source.exposure], rows, search_term) if has_search else None
+            if has_search:
+                return searched(access_of(request)[source.exposure], rows, search_term)
+            return None
 
         found = self._entries(request, narrow)
         return queryset.filter(pk__in=found.order_by().values("id")), False
@@ -231,7 +241,8 @@ class ChangedFilter(NamedFilter):
     """Filters the history model ``admin.logentry`` by a changed field that the caller sees."""
 
     def __init__(self, request: MCPRequest, exposure: HistoryRows) -> None:
-        self.request, self.exposure = request, exposure
+        self.request = request
+        self.exposure = exposure
 
     def names(self) -> Sequence[str]:
         return ("changed",)
@@ -245,9 +256,12 @@ class ChangedFilter(NamedFilter):
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
         """Narrow the history model to entries that name one of the changed fields."""
         missing = {_plain(text): text for text in values["changed"]}
-        wanted, found, known = set(missing), Q(pk__in=[]), dict[str, None]()
+        wanted = set(missing)
+        found = Q(pk__in=[])
+        known = dict[str, None]()
         for source in self.exposure.sources(self.request):
-            told, texts = HistoryReader(self.request, source.exposure), set[str]()
+            told = HistoryReader(self.request, source.exposure)
+            texts = set[str]()
             known |= dict.fromkeys(told.visible)
             for names in told.visible.values():
                 meant = {_plain(name) for name in names} & wanted
@@ -338,7 +352,8 @@ def _columns(labels: Sequence[When]) -> dict[str, Any]:
 
 def _between(begin: str, end: str) -> Any:
     """Return the history model's SQL expression for the text between two marks in a message."""
-    first, last = StrIndex("change_message", Value(begin)), StrIndex("change_message", Value(end))
+    first = StrIndex("change_message", Value(begin))
+    last = StrIndex("change_message", Value(end))
     length = Greatest(last - first - len(begin), Value(0))
     text = NullIf(Substr("change_message", first + len(begin), length), Value(""))
     return Case(When(GreaterThan(first, 0) & GreaterThan(last, 0), then=text), output_field=TEXT)

@@ -84,10 +84,14 @@ class _FormReader(HTMLParser):
         elif tag == "input" and "disabled" not in found:
             self._input(found)
         elif tag in ("select", "textarea", "button"):
-            self.field, self.field_text, self.options, self.option = found, "", [], None
+            self.field = found
+            self.field_text = ""
+            self.options = []
+            self.option = None
         elif tag == "option":
             self._close_option()
-            self.option, self.field_text = (found.get("value"), "selected" in found), ""
+            self.option = (found.get("value"), "selected" in found)
+            self.field_text = ""
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self.silent:
@@ -98,7 +102,8 @@ class _FormReader(HTMLParser):
             self._close_option()
         elif tag in ("select", "textarea", "button") and self.field is not None:
             self._close_option()
-            attrs, self.field = self.field, None
+            attrs = self.field
+            self.field = None
             if attrs.get("name") and "disabled" not in attrs:
                 getattr(self, f"_{tag}")(str(attrs["name"]), attrs)
 
@@ -116,7 +121,8 @@ class _FormReader(HTMLParser):
         self.option = None
 
     def _input(self, attrs: Attrs) -> None:
-        name, kind = attrs.get("name"), (attrs.get("type") or "text").lower()
+        name = attrs.get("name")
+        kind = (attrs.get("type") or "text").lower()
         if not name:
             return
         value = attrs.get("value")
@@ -205,7 +211,9 @@ def first_choice(widget: Widget, name: str) -> list[Pair]:
     first = next(iter(widget.choices), None) if type(widget).optgroups is ChoiceWidget.optgroups else None
     while first is not None and isinstance(first[1], (list, tuple)):
         first = next(iter(first[1]), None)
-    return [(name, str(first[0]))] if first is not None and first[0] is not None else []
+    if first is not None and first[0] is not None:
+        return [(name, str(first[0]))]
+    return []
 
 
 def _posted_parts(widget: Any, name: str, value: Any) -> list[Pair]:

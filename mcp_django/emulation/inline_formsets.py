@@ -49,7 +49,9 @@ class Row:
     entered: FilledForm
 
     def __init__(self, path: str, form: Any, *, exists: bool) -> None:
-        self.path, self.form, self.exists = path, form, exists
+        self.path = path
+        self.form = form
+        self.exists = exists
         self.values: dict[str, Any] = {}
         self.writable: Collection[str] = ()
         self.given = self.delete = False
@@ -74,8 +76,12 @@ class InlinePost:
         draft: Any,
         inline: Inline | None,
     ) -> None:
-        self.request, self.exposure, self.obj = request, exposure, obj
-        self.admin, self.draft, self.inline = admin, draft, inline
+        self.request = request
+        self.exposure = exposure
+        self.obj = obj
+        self.admin = admin
+        self.draft = draft
+        self.inline = inline
         self.name = inline.name if inline is not None else ""
         self.problems: list[str] = []
         self.entries: list[Pair] = []
@@ -166,7 +172,9 @@ class InlinePost:
         return [self._bare(item["pk"]) for item in items if isinstance(item, dict) and item.get("pk") is not None]
 
     def _bare(self, key: Any) -> Any:
-        return key if self.admin.opts.is_composite_pk else plain_key(key)
+        if self.admin.opts.is_composite_pk:
+            return key
+        return plain_key(key)
 
     def _named_rows(self, items: Sequence[Any]) -> dict[str, Row]:
         """Return the rows of the inline formset that the caller can name by keys, and lock the named ones."""
@@ -184,7 +192,8 @@ class InlinePost:
     def _take(self, path: str, item: Mapping[str, Any], known: Mapping[str, Row]) -> None:
         """Find or add the form in the inline formset for a caller's item, and check the values given for it."""
         values = dict(item)
-        pk, delete = self._bare(values.pop("pk", None)), values.pop(self._deletion_name(), False)
+        pk = self._bare(values.pop("pk", None))
+        delete = values.pop(self._deletion_name(), False)
         if pk is None:
             row: Row | None = self._new_row(path)
         else:
@@ -195,7 +204,8 @@ class InlinePost:
         if row.given:
             self.problems.append(f"{path}: this row is given twice")
             return
-        row.path, row.given = path, True
+        row.path = path
+        row.given = True
         try:
             row.delete = parse_truth(delete)
         except ValidationError:
@@ -211,11 +221,14 @@ class InlinePost:
             sources = self.admin.get_prepopulated_fields(self.request, self.obj)
             row.values |= prepopulated(sources, row.form, row.values, row.writable)
         if row.delete:
-            allowed, what = row.exists and self.draft.can_delete and self.permits("delete"), "delete"
+            allowed = row.exists and self.draft.can_delete and self.permits("delete")
+            what = "delete"
         elif row.exists:
-            allowed, what = not row.values or self.permits("change"), "change"
+            allowed = not row.values or self.permits("change")
+            what = "change"
         else:
-            allowed, what = self.permits("add"), "add"
+            allowed = self.permits("add")
+            what = "add"
         if not allowed:
             self.problems.append(f"{path}: you may not {what} {'this row' if row.exists else 'such a row'}")
 
@@ -292,7 +305,9 @@ class InlinePost:
             # For rows that the caller can only view, the admin sets errors to a plain dict.
             if not row.delete and isinstance(form.errors, ErrorDict):
                 lines += self._row_errors(row, form)
-        return lines if self.inline is not None or not lines else [HIDDEN_ERROR]
+        if self.inline is not None or not lines:
+            return lines
+        return [HIDDEN_ERROR]
 
     def _row_errors(self, row: Row, form: Any) -> Iterator[str]:
         row.entered.refuse(form)

@@ -68,7 +68,9 @@ class PageInlines:
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, shown: Iterable[Any] | None = None
     ) -> None:
-        self.request, self.exposure, self.obj = request, exposure, obj
+        self.request = request
+        self.exposure = exposure
+        self.obj = obj
         self._shown = shown
 
     @classmethod
@@ -76,7 +78,9 @@ class PageInlines:
         """Return the inlines whose rows the change page shows, for a sample row, and those of the add page alone."""
         if exposure.serializer_class is not None:
             return cls(request, exposure, None, ())
-        access, row, shown = access_of(request)[exposure], None, list[Any]()
+        access = access_of(request)[exposure]
+        row = None
+        shown = list[Any]()
         for row in access.sample_rows():
             found = call_hook(exposure.label, "get_inlines", exposure.get_inlines, request, row, default=None)
             if found is not None:
@@ -90,7 +94,8 @@ class PageInlines:
     @cached_property
     def all(self) -> list[Inline]:
         """The inlines by their names."""
-        exposure, opts = self.exposure, self.exposure.opts
+        exposure = self.exposure
+        opts = self.exposure.opts
         if exposure.serializer_class is not None:
             return []
         shown: Any = self._shown
@@ -108,9 +113,11 @@ class PageInlines:
             if named is None:
                 continue
             relation, fields = named
-            name, number = relation, 2
+            name = relation
+            number = 2
             while name in taken:
-                name, number = f"{relation}_{number}", number + 1
+                name = f"{relation}_{number}"
+                number = number + 1
             taken.add(name)
             found.append(Inline(name, admin, fields))
         return found
@@ -118,7 +125,8 @@ class PageInlines:
     def _named(self, admin: Any, obj: Model | None) -> tuple[str, tuple[str, ...]]:
         """Return the name of an inline on the page of a row, and the fields of its rows without keys, secrets and what
         its model hides."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         rows = exposure.options.of_inline(admin)
         names = rows.declared
         if names is None:
@@ -144,7 +152,9 @@ class PageInlines:
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
         """Return the inlines whose inline rows the page shows, each with its formset, bound where the request posts.
         Inlines that callers do not see are included, because they post what the page shows."""
-        request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
+        request = self.request
+        exposure = self.exposure
+        narrowing = self.request.mcp.narrowing
         formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
         pairs = list(zip(inlines, formsets, strict=True))
         if exposure.form is not None or exposure.fields is not None:
@@ -161,9 +171,11 @@ class PageInlines:
 
     def shown_rows(self, names: Sequence[str] | None = None) -> list[ShownRows]:
         """Read the first rows of each inline, or of the named inlines, by one query each."""
-        found, label = [], self.exposure.label
+        found = []
+        label = self.exposure.label
         for inline in self.all:
-            verdict, hook = inline.admin.has_view_or_change_permission, f"has_view_permission of {inline.name}"
+            verdict = inline.admin.has_view_or_change_permission
+            hook = f"has_view_permission of {inline.name}"
             is_visible = call_hook(label, hook, verdict, self.request, self.obj, default=False)
             if not is_visible or (names is not None and inline.name not in names):
                 continue
@@ -197,7 +209,8 @@ class PageInlines:
 
     def _queryset(self, admin: Any) -> Any:
         """Return the inline's rows as its formset would hold them."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         obj: Any = self.obj
         page: Any = type(exposure.model_admin)
         formset = admin.formset
@@ -207,7 +220,9 @@ class PageInlines:
                 pairs = PageInlines(request, exposure, obj).formsets(obj)
             # These inlines are new instances of the same classes.
             same = [formset for inline, formset in pairs if type(inline) is type(admin)]
-            return same[0].get_queryset() if same else admin.model._default_manager.none()
+            if same:
+                return same[0].get_queryset()
+            return admin.model._default_manager.none()
         if is_generic(admin):
             from django.contrib.contenttypes.models import ContentType
 
@@ -215,16 +230,20 @@ class PageInlines:
         else:
             link = {link_of(exposure, admin).name: obj}
         rows = admin.get_queryset(request).filter(**link)
-        return rows if rows.ordered else rows.order_by(admin.opts.pk.name)
+        if rows.ordered:
+            return rows
+        return rows.order_by(admin.opts.pk.name)
 
     def show(self, found: Sequence[ShownRows]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
         """Return the rows of inlines as JSON by the inline's name, and hints on them."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         shown: dict[str, list[dict[str, Any]]] = {}
         notes = []
         room = request.mcp.result_chars // 2
         for item in found:
-            admin, name = item.inline.admin, item.inline.name
+            admin = item.inline.admin
+            name = item.inline.name
             page = show_rows(request, exposure.options.of_inline(admin), item.rows, item.columns, settings.TEXT_CHARS)
             kept = shown[name] = []
             for key, *values in page.rows:
@@ -273,7 +292,9 @@ def relation_name(exposure: ModelExposure, admin: Any) -> str:
 def narrowing_of(exposure: ModelExposure, admin: Any) -> ModelExposure | None:
     """Return the exposure of an inline's model if that shows fewer rows than the inline does."""
     own: ModelExposure | None = exposure.site.exposures.get(admin.model)
-    return own if own is not None and own.options.narrows_inlines and not has_every_row(own) else None
+    if own is not None and own.options.narrows_inlines and not has_every_row(own):
+        return own
+    return None
 
 
 # Rows without their page
@@ -380,13 +401,17 @@ class InlineRows(ReadOnlyExposure):
         if len(pages) == 1:
             parent, inline, link = pages[0]
             rows: QuerySet[Any] = inline.get_queryset(request)
-            return rows if has_every_row(parent) else rows.filter(self._under(request, parent, link))
+            if has_every_row(parent):
+                return rows
+            return rows.filter(self._under(request, parent, link))
         none: QuerySet[Any] = self.model._default_manager.none()
         keys = [
             Q(pk__in=inline.get_queryset(request).filter(self._under(request, parent, link)).order_by().values("pk"))
             for parent, inline, link in pages
         ]
-        return self.model._default_manager.filter(reduce(or_, keys)) if keys else none
+        if keys:
+            return self.model._default_manager.filter(reduce(or_, keys))
+        return none
 
     def _under(self, request: MCPRequest, parent: ModelExposure, link: str) -> Q:
         target = self.opts.get_field(link).target_field.attname  # type: ignore[union-attr]

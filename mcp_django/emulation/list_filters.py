@@ -127,10 +127,12 @@ class SidebarFilter(NamedFilter):
         self, sidebar: Sidebar, filter_class: Any, name: str | None, field: Any = None, path: str = ""
     ) -> None:
         self.sidebar = sidebar
-        self.request, self.exposure = sidebar.request, sidebar.exposure
+        self.request = sidebar.request
+        self.exposure = sidebar.exposure
         self.filter_class = filter_class
         self.name = name
-        self.field, self.path = field, path
+        self.field = field
+        self.path = path
         self.takes_lists = name is None
         # Whether the choices were read from rows when they were last made.
         self.made_of_rows = False
@@ -173,7 +175,8 @@ class SidebarFilter(NamedFilter):
         # Filters make choices of the ModelAdmin's rows. Give it the exposure's, which can be fewer.
         admin: Any = copy(self.exposure.model_admin)
         admin.get_queryset = self.exposure.get_queryset
-        request, params = self.sidebar.getting(values), {name: list(items) for name, items in values.items()}
+        request = self.sidebar.getting(values)
+        params = {name: list(items) for name, items in values.items()}
         if self.field is None:
             return self.filter_class(request, params, self.exposure.model, admin)
         return self.filter_class(self.field, request, params, self.exposure.model, admin, field_path=self.path)
@@ -196,7 +199,8 @@ class SidebarFilter(NamedFilter):
         request = self.sidebar.getting({})
         if self.name is not None and not _is_own(self.filter_class, "__init__"):
             bare = self.filter_class.__new__(self.filter_class)
-            bare.request, bare.used_parameters = request, {}
+            bare.request = request
+            bare.used_parameters = {}
             try:
                 found: QuerySet[Any] | None = bare.queryset(request, rows)
             except AttributeError:

@@ -134,7 +134,8 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
     copy.path = copy.path_info = "/"
     copy.resolver_match = request.resolver_match
     move_to(copy, exposure, "changelist")
-    copy.POST, copy.FILES = as_query(entries), as_files(entries)
+    copy.POST = as_query(entries)
+    copy.FILES = as_files(entries)
     copy.POST._mutable = False
     copy.session = MemorySession()
     copy._messages = MemoryMessages(copy)
@@ -145,7 +146,9 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
 def recording(request: MCPRequest, model_admin: Any) -> AbstractContextManager[Any]:
     """Return the context for a page request that saves, in which django-reversion keeps versions."""
     create_revision = getattr(model_admin, "create_revision", None)
-    return create_revision(request) if callable(create_revision) else nullcontext()
+    if callable(create_revision):
+        return create_revision(request)
+    return nullcontext()
 
 
 def has_failed(request: Any) -> bool:

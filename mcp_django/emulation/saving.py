@@ -60,7 +60,9 @@ class RowPage:
     """A saved or new row before saving as its page in the admin shows it to one caller: writable fields and version."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None) -> None:
-        self.request, self.exposure, self.obj = request, exposure, obj
+        self.request = request
+        self.exposure = exposure
+        self.obj = obj
 
     @cached_property
     def access(self) -> ModelAccess:
@@ -69,8 +71,11 @@ class RowPage:
     def nameable(self) -> set[str]:
         """Return the fields that a caller can name when saving a row: readable ones, form-only ones, and many-to-many
         fields to models that are not exposed."""
-        request, exposure, obj = self.request, self.exposure, self.obj
-        shown, opts = self.access.fields_of(obj), exposure.opts
+        request = self.request
+        exposure = self.exposure
+        obj = self.obj
+        shown = self.access.fields_of(obj)
+        opts = exposure.opts
         names = [*shown]
         names += exposure.options.form_only_fields(request, obj)
         if unlisted := [
@@ -83,10 +88,12 @@ class RowPage:
     def listed_fields(self, form: Any) -> Mapping[str, Field]:
         """Return the fields whose saving needs the admin's list (``list_editable``), if the caller sees them. ``form``
         is the form of the row's own page. An exposure that declares ``fields`` or ``form`` has no such fields."""
-        exposure, admin = self.exposure, self.exposure.model_admin
+        exposure = self.exposure
+        admin = self.exposure.model_admin
         if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
             return {}
-        on_list, shown = admin.get_list_display(self.request), self.access.fields_of(self.obj)
+        on_list = admin.get_list_display(self.request)
+        shown = self.access.fields_of(self.obj)
         names = [name for name in admin.list_editable if name in on_list and name in shown and name not in form.fields]
         if not names:
             return {}
@@ -100,7 +107,9 @@ class RowPage:
         It covers only what the caller sees: stored values, or those that the project's serializer returns. ``inlines``
         come from :meth:`PageInlines.shown_rows`; ``shown`` has values that have been read already.
         """
-        request, exposure, row = self.request, self.exposure, self.obj
+        request = self.request
+        exposure = self.exposure
+        row = self.obj
         assert row is not None
         columns = columns_of(exposure, self.access.fields_of(row))
         stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
@@ -142,7 +151,8 @@ class Saving(RowPage):
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
     ) -> None:
         super().__init__(request, exposure, obj)
-        self.values, self.tool = values, tool
+        self.values = values
+        self.tool = tool
         self.messages: list[dict[str, str]] = []
 
     @staticmethod
@@ -174,8 +184,11 @@ class Saving(RowPage):
 
     def _nameable(self) -> set[str]:
         """Return the fields that the values to save can name; a saved row does not change its primary key."""
-        names, opts = self.nameable(), self.exposure.opts
-        return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
+        names = self.nameable()
+        opts = self.exposure.opts
+        if self.obj is None:
+            return names
+        return names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
     def _named(self, writable: Collection[str]) -> dict[str, Any]:
         """Return the values to save in the row by field name; a foreign key can be named by its column. The error is
@@ -217,7 +230,8 @@ class PageSaving(Saving):
         values; of rows, only those that the caller can see: the form also keeps hidden ones."""
         found: dict[str, str] = {}
         for name, value in self.form.values.items():
-            cleaned, field = form.cleaned_data.get(name), form.fields[name]
+            cleaned = form.cleaned_data.get(name)
+            field = form.fields[name]
             exposure = None
             if isinstance(field, ModelChoiceField):
                 offered: Any = field.queryset
@@ -240,7 +254,10 @@ class PageSaving(Saving):
 
     def _fill_in(self) -> None:
         """Prepare saving as on the page that a browser would show: its form, inlines, and ``list_editable`` fields."""
-        request, exposure, obj, change = self.request, self.exposure, self.obj, self.obj is not None
+        request = self.request
+        exposure = self.exposure
+        obj = self.obj
+        change = self.obj is not None
         with as_page(request, "GET"):
             initial = None if change else exposure.get_changeform_initial_data(request)
             draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
@@ -298,7 +315,8 @@ class PageSaving(Saving):
 
     def _save(self) -> tuple[Model, list[str]]:
         self._fill_in()
-        saved, changed = self.obj, list[str]()
+        saved = self.obj
+        changed = list[str]()
         if saved is None or not self.is_left_out:
             with as_page(self.request, "POST", self.entries, self.messages):
                 saved, changed = self._post()
@@ -312,7 +330,9 @@ class PageSaving(Saving):
 
     def _post(self) -> tuple[Model, list[str]]:
         """Save the row as its posted page does, in the order of ``ModelAdmin.changeform_view``."""
-        request, exposure, change = self.request, self.exposure, self.obj is not None
+        request = self.request
+        exposure = self.exposure
+        change = self.obj is not None
         form = self.form.bind(self.obj, request.POST, request.FILES)
         posted: list[tuple[InlinePost, Any]] = []
         if any(not post.is_left_out for post in self.posts):
@@ -370,7 +390,9 @@ class ListedRow:
     """Saves fields of a row that only the admin's list edits (``list_editable``)."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model, values: Mapping[str, Any]) -> None:
-        self.request, self.exposure, self.values = request, exposure, values
+        self.request = request
+        self.exposure = exposure
+        self.values = values
         self.rows = exposure.get_queryset(request).filter(pk=obj.pk)
         with as_page(request, "GET"):
             draft = self._formset()
@@ -415,12 +437,16 @@ class SerializerSaving(Saving):
     """Saving through the exposure's serializer."""
 
     def _save(self) -> tuple[Model, list[str]]:
-        request, exposure, obj, context = self.request, self.exposure, self.obj, {"request": self.request}
+        request = self.request
+        exposure = self.exposure
+        obj = self.obj
+        context = {"request": self.request}
         assert exposure.serializer_class is not None
         visible = self._nameable() - set(exposure.get_readonly_fields(request, obj))
         shown: Any = exposure.serializer_class(obj, context=context)
         writable = [name for name, field in shown.fields.items() if name in visible and not field.read_only]
-        named, wrong = self._named(writable), []
+        named = self._named(writable)
+        wrong = []
         for name, value in named.items():
             try:
                 named[name] = self._read(shown.fields[name], value)
@@ -495,7 +521,9 @@ def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> str:
-    return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    return str(value)
 
 
 _encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode

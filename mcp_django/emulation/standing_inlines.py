@@ -32,7 +32,9 @@ def can_stay(exposure: ModelExposure, inline: type[Any]) -> bool:
     if not all(map(is_djangos, hooks)) or inline.min_num:
         return False
     is_own = any(getattr(type(exposure), hook) is not getattr(ModelExposure, hook) for hook in SAVING_HOOKS)
-    formset, form, model = inline.formset, inline.form, inline.model
+    formset = inline.formset
+    form = inline.form
+    model = inline.model
     if is_own or form is not ModelForm or not isinstance(formset, type) or not is_djangos(formset):
         return False
     return all(getattr(model, method) is getattr(Model, method) for method in CLEANING)

@@ -156,7 +156,8 @@ def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
 def open_upload(request: MCPRequest, handle: Any) -> Any:
     """Open the file that the caller uploaded under the handle, None if there is none. The file is kept until
     :func:`uploads_taken`, so that a refused call can be repeated."""
-    storage, name = upload_storage(), name_of_upload(request, handle)
+    storage = upload_storage()
+    name = name_of_upload(request, handle)
     if storage is None or name is None or not storage.exists(name):
         return None
     vars(request).setdefault(OPENED, set()).add(name)

@@ -96,7 +96,9 @@ def duplicate_note(request: MCPRequest, form: forms.BaseForm, error: ValidationE
     exposure = request.mcp.site.exposures.get(type(row))
     if exposure is None or not (model := access_of(request)[exposure]).is_there:
         return ""
-    note, fields, condition = "", (error.params or {}).get("unique_check", ()), Q()
+    note = ""
+    fields = (error.params or {}).get("unique_check", ())
+    condition = Q()
     seen = set(model.fields)
     known = chain.from_iterable(constraints for _, constraints in row.get_constraints())
     broken = (item for item in known if item.get_violation_error_message() in error.messages)
@@ -108,7 +110,8 @@ def duplicate_note(request: MCPRequest, form: forms.BaseForm, error: ValidationE
             return f" It is a rule on {', '.join(names)}."
         note = f" It allows one row for each {', '.join(names)}{_condition(needed, seen)}."
         if set(needed) <= seen:
-            fields, condition = constraint.fields, constraint.condition or condition
+            fields = constraint.fields
+            condition = constraint.condition or condition
     if not fields or not set(fields) <= seen:
         return note
     columns = [row._meta.get_field(name).attname for name in fields]
@@ -134,7 +137,9 @@ def _condition(needed: Collection[str], seen: Collection[str]) -> str:
     """Return the condition of a constraint in words for its validation error, "" for none."""
     if not needed:
         return ""
-    return f", depending on {', '.join(needed)}" if set(needed) <= set(seen) else ", under a condition"
+    if set(needed) <= set(seen):
+        return f", depending on {', '.join(needed)}"
+    return ", under a condition"
 
 
 def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
@@ -157,7 +162,8 @@ def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
 
 def _broken(model: type[Model], error: IntegrityError) -> Parts:
     cause = error.__cause__ or error
-    diagnosis, text = getattr(cause, "diag", None), str(cause)
+    diagnosis = getattr(cause, "diag", None)
+    text = str(cause)
     name = getattr(diagnosis, "constraint_name", None)
     for pattern in (INDEX, CHECK):
         if match := pattern.search(text):
@@ -181,10 +187,14 @@ def _columns(model: type[Model], table: str, name: str) -> list[list[str]]:
             found: Mapping[str, Any] = connection.introspection.get_constraints(cursor, table).get(name, {})
     except DatabaseError:
         return []
-    return [[table, column] for column in found.get("columns") or ()] if found.get("unique") else []
+    if found.get("unique"):
+        return [[table, column] for column in found.get("columns") or ()]
+    return []
 
 
 def _by_column(model: type[Model], columns: Iterable[Sequence[str]]) -> Sequence[str]:
     names = {(field.model._meta.db_table, field.column): field.name for field in model._meta.concrete_fields}
     found = [names.get((table, column)) for table, column in columns]
-    return [name for name in found if name is not None] if None not in found else ()
+    if None not in found:
+        return [name for name in found if name is not None]
+    return ()

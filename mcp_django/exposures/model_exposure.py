@@ -116,7 +116,8 @@ class ExposureOptions:
         """Whether code of the project deletes rows of the model exposure, which may only mark them as deleted."""
         from django.contrib.admin import ModelAdmin
 
-        exposure, admin = self.exposure, type(self.exposure.model_admin)
+        exposure = self.exposure
+        admin = type(self.exposure.model_admin)
         of_admin = any(getattr(admin, hook) is not getattr(ModelAdmin, hook) for hook in DELETE_HOOKS)
         queryset = getattr(exposure.model._default_manager, "_queryset_class", QuerySet)
         of_model = exposure.model.delete is not Model.delete or queryset.delete is not QuerySet.delete
@@ -134,7 +135,8 @@ class ExposureOptions:
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
         """Return the fields that the model exposure's own form adds to those of the model: written, but not read."""
-        exposure, form = self.exposure, self.exposure.form or self.exposure.model_admin.form
+        exposure = self.exposure
+        form = self.exposure.form or self.exposure.model_admin.form
         closed = {*self.model_fields, *exposure.exclude, *exposure.get_readonly_fields(request, obj)}
         own = (name for name in form.declared_fields if name not in closed)
         return [name for name in own if not is_withheld(name, exposure.model)]
@@ -144,8 +146,11 @@ class ExposureOptions:
     @cached_property
     def has_stable_queryset(self) -> bool:
         """Whether the model exposure's query has one shape for all callers, so that its SQL is compiled once."""
-        declared, model = self.exposure.stable_queryset, self.exposure.model
-        return declared if declared is not None else self._is_stock("get_queryset") and gives_every_row(model)
+        declared = self.exposure.stable_queryset
+        model = self.exposure.model
+        if declared is not None:
+            return declared
+        return self._is_stock("get_queryset") and gives_every_row(model)
 
     @property
     def ordering(self) -> Sequence[Any]:
@@ -398,7 +403,8 @@ class ModelExposure:
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
         """Return the model exposure's form class that validates and saves a row."""
-        closed, kind = set(self.get_readonly_fields(request, obj)), self.form or ModelForm
+        closed = set(self.get_readonly_fields(request, obj))
+        kind = self.form or ModelForm
         own = kind._meta.fields if self.form is not None else None
         writable = [
             field.name
@@ -565,7 +571,9 @@ class InlineExposure(ModelExposure):
         if named:
             return named[0]
         method = getattr(self.inline, name, None)
-        return update_wrapper(lambda row: getattr(row.mcp_inline, name)(row), method) if callable(method) else None
+        if callable(method):
+            return update_wrapper(lambda row: getattr(row.mcp_inline, name)(row), method)
+        return None
 
 
 class DeletionSite:
@@ -583,4 +591,6 @@ class DeletionSite:
         return model in self.exposures or self.admin_site.is_registered(model)
 
     def get_model_admin(self, model: type[Model]) -> Any:
-        return self.exposures[model] if model in self.exposures else self.admin_site.get_model_admin(model)
+        if model in self.exposures:
+            return self.exposures[model]
+        return self.admin_site.get_model_admin(model)

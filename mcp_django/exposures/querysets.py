@@ -81,7 +81,9 @@ def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
         return queryset.defer(None).only(*sorted({*names, *paths}))
     needed = {_root(queryset.model, path) for path in paths}
     left = sorted(name for name in names if "__" in name or _root(queryset.model, name) not in needed)
-    return queryset.defer(None).defer(*left) if len(left) < len(names) else queryset
+    if len(left) < len(names):
+        return queryset.defer(None).defer(*left)
+    return queryset
 
 
 def _root(model: type[Model], path: str) -> str:

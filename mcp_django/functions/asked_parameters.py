@@ -77,7 +77,8 @@ class Asked:
 
     def answer(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
         """Return the answer for the asked parameter; raise ``InputRequired`` if it is not known yet."""
-        mcp, marker = request.mcp, self.marker
+        mcp = request.mcp
+        marker = self.marker
         match marker:
             case Ask():
                 message = _text(marker.message, request, arguments)
@@ -94,7 +95,9 @@ class Asked:
 
                 prompt = _text(marker.prompt, request, arguments)
                 found = mcp.sample(prompt, max_tokens=marker.max_tokens, system=marker.system, key=self.name)
-                return found if self.annotation is Sampled else found.text
+                if self.annotation is Sampled:
+                    return found
+                return found.text
             case Roots():
                 return mcp.roots(key=self.name)
 
@@ -168,7 +171,8 @@ def finished(request: MCPRequest, value: Any) -> Any:
     """
     if not inspect.isgenerator(value) or value.gi_code.co_name == "<genexpr>":
         return value
-    last, is_counting = 0.0, False
+    last = 0.0
+    is_counting = False
     with closing(value) as steps:
         while True:
             try:
@@ -176,7 +180,8 @@ def finished(request: MCPRequest, value: Any) -> Any:
             except StopIteration as end:
                 return end.value
             if done is not None:
-                last, is_counting = float(done), True
+                last = float(done)
+                is_counting = True
             elif message:
                 # A text has no progress value, but the reported value must increase (basic/utilities/progress).
                 last = math.nextafter(last, math.inf) if is_counting else last + 1

@@ -119,7 +119,10 @@ class Unread:
     """A declared function that is not loaded yet; ``made_by`` is the dotted path of the class to load it with."""
 
     def __init__(self, made_by: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any) -> None:
-        self.made_by, self.function, self.options, self.before = made_by, function, options, before
+        self.made_by = made_by
+        self.function = function
+        self.options = options
+        self.before = before
 
     def read(self) -> Any:
         """Load the declared function; an error names the file and line of the function."""

@@ -56,7 +56,9 @@ class ArgumentSchema:
     @cached_property
     def schema(self) -> Mapping[str, Any]:
         """The JSON Schema of the project function's arguments."""
-        return self._object.schema() if self._own_schema is None else self._own_schema
+        if self._own_schema is None:
+            return self._object.schema()
+        return self._own_schema
 
     @property
     def needs_database(self) -> bool:
@@ -248,7 +250,9 @@ class ProjectFunction:
         The user confirms the call in the same round.
         """
         if self.confirm is None:
-            return answers_of(self.asked, request, arguments) if self.asked else {}
+            if self.asked:
+                return answers_of(self.asked, request, arguments)
+            return {}
         from ..context.questions import answered_together
 
         found: dict[str, Any]
@@ -269,7 +273,9 @@ class ProjectFunction:
             with request.mcp.record.in_own_code():
                 value = await self.function(request, **given)
             # The label of a row may need a query.
-            return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)
+            if isinstance(value, str | None):
+                return finish(value)
+            return await sync_to_async(finish)(value)
 
 
 def result_annotation(hint: Any) -> Any:
@@ -285,7 +291,9 @@ def resolved(value: Any) -> Any:
     async def finish() -> Any:
         return await value
 
-    return async_to_sync(finish)() if inspect.isawaitable(value) else value
+    if inspect.isawaitable(value):
+        return async_to_sync(finish)()
+    return value
 
 
 @contextmanager

@@ -51,7 +51,8 @@ class CallerCommand(TableCommand):
 
         # No token is issued, so scopes that the project's authorization server does not know are valid too.
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
-        site, user = find_site(options["site"]), options["user"]
+        site = find_site(options["site"])
+        user = options["user"]
         return site, find_superuser() if user is None else find_user(user), scopes
 
 

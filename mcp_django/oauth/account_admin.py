@@ -77,7 +77,8 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         """Validate the admin form of a service account: it needs a secret, a public key, or a URL of keys."""
         cleaned = super().clean() or {}
-        has_key, has_url = bool(cleaned.get("public_key")), bool(cleaned.get("jwks_uri"))
+        has_key = bool(cleaned.get("public_key"))
+        has_url = bool(cleaned.get("jwks_uri"))
         if has_key and has_url:
             self.add_error("jwks_uri", gettext("Give a public key or a URL, not both."))
         if not (has_key or has_url or cleaned.get("new_secret") or self.instance.secret or self.errors):

@@ -36,7 +36,10 @@ LISTED: Final = ("person", "client", "kind", "scope", "records", "last_use", "en
 TOLD: Final = 20
 # Maximum users or applications in a filter, those with the most tokens. Links in the list lead to all others.
 SHOWN: Final = 20
-PERSON, SERVICE, COMMAND, ISSUER = "person", "service", "command", "issuer:"
+PERSON = "person"
+SERVICE = "service"
+COMMAND = "command"
+ISSUER = "issuer:"
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -82,7 +85,9 @@ class _MostFilter(admin.SimpleListFilter):
         if self.value() is None:
             return queryset
         row = self._chosen()
-        return queryset.none() if row is None else queryset.filter(**{str(self.parameter_name): row})
+        if row is None:
+            return queryset.none()
+        return queryset.filter(**{str(self.parameter_name): row})
 
     def called(self, row: Any) -> str:
         raise NotImplementedError
@@ -143,7 +148,8 @@ class KindFilter(admin.SimpleListFilter):
         from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
         from .stored_tokens import CLIENT
 
-        value, by_command = self.value() or "", Q(application__client_id=CLIENT)
+        value = self.value() or ""
+        by_command = Q(application__client_id=CLIENT)
         if value.startswith(ISSUER):
             links = LinkedIdentity._default_manager.filter(issuer=value.removeprefix(ISSUER)).values("pk")
             identity = Cast(KT(f"facts__{LINKED_IDENTITY}"), BigIntegerField())
@@ -153,7 +159,9 @@ class KindFilter(admin.SimpleListFilter):
         if value == PERSON:
             machines = Q(facts__has_key=SERVICE_ACCOUNT) | Q(facts__has_key=LINKED_IDENTITY)
             return queryset.exclude(_beside(machines)).exclude(by_command)
-        return queryset.filter(by_command) if value == COMMAND else queryset
+        if value == COMMAND:
+            return queryset.filter(by_command)
+        return queryset
 
 
 def _beside(condition: Q, **computed: Any) -> Q:
@@ -311,7 +319,9 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.display(description=_("user"), ordering="user")
     def person(self, token: Any) -> str:
-        return "" if token.user is None else self._narrowing("user", token.user_id, token.user.get_username())
+        if token.user is None:
+            return ""
+        return self._narrowing("user", token.user_id, token.user.get_username())
 
     @admin.display(description=_("application"), ordering="application")
     def client(self, token: Any) -> str:
@@ -368,7 +378,9 @@ def _describe(tokens: Collection[Any]) -> None:
 
 
 def _username(token: Any) -> str:
-    return "" if token.user is None else plain(token.user.get_username(), 150)
+    if token.user is None:
+        return ""
+    return plain(token.user.get_username(), 150)
 
 
 def _doubted(doubts: Iterable[str]) -> str:

@@ -145,13 +145,15 @@ def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
     known = _sets.setdefault((url, fetcher), _KeySet())
     with known.lock:
         now = time.monotonic()
-        is_old, waited = now - known.at > FRESH, now - known.tried
+        is_old = now - known.at > FRESH
+        waited = now - known.tried
         if again and waited <= PAUSE:
             raise FetchedLately(PAUSE - waited + 1)
         if (is_old or again) and waited > PAUSE:
             known.tried = now
             try:
-                known.keys, known.at = _public_keys(fetcher.fetch(url).data), now
+                known.keys = _public_keys(fetcher.fetch(url).data)
+                known.at = now
             except (FetchFailed, InvalidKeys, ValueError) as error:
                 logger.warning("The keys at %s cannot be used: %s", url, error)
         return known.keys if now - known.at <= STALE else []
@@ -198,7 +200,8 @@ class InvalidAssertion(Exception):
 
     def __init__(self, text: str, remedy: str = MALFORMED, *, wait: int = 0) -> None:
         super().__init__(text)
-        self.remedy, self.wait = remedy, wait
+        self.remedy = remedy
+        self.wait = wait
 
     def reason(self, wrong_key: str) -> Problem:
         """Return the refusal of the assertion for the log; ``wrong_key`` is the remedy for a key that does not fit."""
@@ -250,7 +253,8 @@ def verify(
     found = [name for name in REFUSED_HEADERS if name in header]
     if found:
         raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
-    kid, named = header.get("kid", ""), header.get("typ", "")
+    kid = header.get("kid", "")
+    named = header.get("typ", "")
     if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(named, str):
         raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
     # The media type may be written in full and in upper or lower case (RFC 7515, section 4.1.9).
@@ -275,10 +279,12 @@ def verify(
         [audience] = audience
     if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in audiences}:
         raise InvalidAssertion("The audience (aud) of the assertion must be only the issuer of this server.", AUDIENCE)
-    now, expires = time.time(), _time(assertion, "exp")
+    now = time.time()
+    expires = _time(assertion, "exp")
     if expires is None:
         raise InvalidAssertion("The assertion needs the time at which it expires (exp).")
-    issued, begins = _time(assertion, "iat"), _time(assertion, "nbf")
+    issued = _time(assertion, "iat")
+    begins = _time(assertion, "nbf")
     if typ and issued is None:
         raise InvalidAssertion("The assertion needs the time at which it was issued (iat).")
     if expires <= now - LEEWAY:
@@ -320,7 +326,8 @@ def _object(part: str, what: str) -> dict[str, Any]:
 
 
 def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
-    algorithm, kid = assertion.header["alg"], assertion.header.get("kid")
+    algorithm = assertion.header["alg"]
+    kid = assertion.header.get("kid")
     for key in [key for key in keys if fits(key, algorithm, kid)][:MAX_TRIES]:
         signature = JWS()
         signature.allowed_algs = [algorithm]

@@ -91,11 +91,13 @@ def authenticate(request: MCPRequest, path: str) -> None:
     Sets ``request.user`` and ``request.auth``. Sets on ``request.mcp`` the scopes, the client, the facts, and
     ``resource``, the URL that a token must be for.
     """
-    resource, context = own_resource(request, path), request.mcp
+    resource = own_resource(request, path)
+    context = request.mcp
     if resource is None:
         raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
     context.resource = resource
-    classes, found = settings.AUTHENTICATION_CLASSES, None
+    classes = settings.AUTHENTICATION_CLASSES
+    found = None
     for authenticator in classes:
         try:
             found = authenticator().authenticate(request)
@@ -115,7 +117,8 @@ def authenticate(request: MCPRequest, path: str) -> None:
     request.user, request.auth = user, auth  # type: ignore[attr-defined]
     # The credentials of a project's own class may have no scopes: its callers get all of them.
     context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
-    context.client_id, context.facts = getattr(auth, "client_id", ""), getattr(auth, "facts", {})
+    context.client_id = getattr(auth, "client_id", "")
+    context.facts = getattr(auth, "facts", {})
     if isinstance(auth, Token):
         note_use(auth, request.META.get("REMOTE_ADDR", ""))
 
@@ -137,7 +140,8 @@ class Token:
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
         """Authenticate bearer tokens again, 500 a query; return those unexpired, unrevoked and of the same scopes."""
-        now, rows = timezone.now(), get_access_token_model()._default_manager
+        now = timezone.now()
+        rows = get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
         found: dict[str, tuple[datetime, str]] = {}
         for start in range(0, len(checksums), QUERY):
@@ -183,7 +187,8 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     """
     checksum = hashlib.sha256(token.encode()).hexdigest()
     if plannable():
-        row, is_stored = find_token(checksum), True
+        row = find_token(checksum)
+        is_stored = True
     else:
         row, is_stored = _ask_toolkit(token, resource)
     if row is not None:
@@ -203,7 +208,8 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
 def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
     """Accept a request's bearer token: check active user, expiry, resource, password, link; return user and grant."""
-    user, bound = row.user, row.resource or ()
+    user = row.user
+    bound = row.resource or ()
     facts: Any = {} if row.facts is None else row.facts
     if user is None:
         reason = NOBODYS
@@ -244,7 +250,8 @@ def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
             return None, False
     except ValueError:  # a stored resource that the toolkit cannot parse
         return None, False
-    found, facts = asked.access_token, None
+    found = asked.access_token
+    facts = None
     is_stored = getattr(found, "pk", None) is not None
     if is_stored:
         # Takes another query, unless the validator has already fetched the facts.
@@ -386,7 +393,8 @@ class Use:
 
 def note_use(token: Token, address: str = "") -> None:
     """Note in the cache that a request from this address came with the bearer token now."""
-    checksum, now = token.checksum, time.monotonic()
+    checksum = token.checksum
+    now = time.monotonic()
     if not checksum or now < _noted.get(checksum, 0.0):
         return
     if len(_noted) >= MAX_NOTED:

@@ -108,7 +108,9 @@ def _apart(host: str) -> tuple[str, str]:
 
 def client_name(client: Any) -> str:
     """Return the display name of a client."""
-    return "" if client is None else plain(client.name) or plain(client.client_id)
+    if client is None:
+        return ""
+    return plain(client.name) or plain(client.client_id)
 
 
 def name_doubts(client: Any) -> list[str]:
@@ -139,15 +141,19 @@ def describe(tokens: Collection[Any]) -> None:
     lifetime = refresh_token_expire_timedelta()
     for token in tokens:
         client = token.application
-        token.client_name, token.doubts = client_name(client), name_doubts(client)
-        token.described, token.targets = described_by(client), targets_of(client)
+        token.client_name = client_name(client)
+        token.doubts = name_doubts(client)
+        token.described = described_by(client)
+        token.targets = targets_of(client)
         token.words = scope_words(token.scope.split())
         use = uses.get(token.token_checksum)
         # A token that came from refreshing an older one counts as used at that time.
         renewed = token.created if token.source_refresh_token_id is not None else None
         token.used, token.place = (renewed, "") if use is None else (use.moment, use.place)
         token.facts = facts = kept.get(token.token_checksum, {})
-        narrowing, chosen, refresh = narrowing_of(facts), until_of(facts), getattr(token, "refresh_token", None)
+        narrowing = narrowing_of(facts)
+        chosen = until_of(facts)
+        refresh = getattr(token, "refresh_token", None)
         token.chosen = [(label, plain(words)) for label, words in chosen_words(facts)]
         token.labels = None if narrowing is None or narrowing.labels is None else sorted(narrowing.labels)
         token.until = token.expires

@@ -87,7 +87,9 @@ def decision_on(host: str) -> ClientHost.Decision:
     policy = _policy()
     if policy == "ask":
         return ALLOWED if ALLOWED in decided else WAITING
-    return ALLOWED if policy == "all" or not names.isdisjoint(policy) else BLOCKED
+    if policy == "all" or not names.isdisjoint(policy):
+        return ALLOWED
+    return BLOCKED
 
 
 def _names_of(host: str) -> set[str]:
@@ -313,7 +315,8 @@ def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
 
 def _signs(data: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return how the client of a metadata document authenticates, "none" or "private_key_jwt", and its keys."""
-    several, one = data.get("token_endpoint_auth_methods_supported"), data.get("token_endpoint_auth_method")
+    several = data.get("token_endpoint_auth_methods_supported")
+    one = data.get("token_endpoint_auth_method")
     if one in SHARED_SECRETS:
         raise InvalidDocument(f"The document's token_endpoint_auth_method is {one}: there is no secret to share.")
     offered = ["none" if one is None else one, *(several if isinstance(several, list) else [])]
@@ -331,9 +334,12 @@ def _signs(data: dict[str, Any]) -> tuple[str, dict[str, str]]:
 
 def _keys(data: dict[str, Any]) -> dict[str, str]:
     """Return the keys in a client's metadata document, or their URL (RFC 7591, section 2); nothing if unusable."""
-    uri, own = data.get("jwks_uri"), data.get("jwks")
+    uri = data.get("jwks_uri")
+    own = data.get("jwks")
     if isinstance(uri, str) and own is None:
-        return {"jwks_uri": uri} if uri.startswith(PREFIX) and is_acceptable(uri, ["https"]) else {}
+        if uri.startswith(PREFIX) and is_acceptable(uri, ["https"]):
+            return {"jwks_uri": uri}
+        return {}
     if isinstance(own, dict) and uri is None:
         text = json.dumps(own)
         with suppress(InvalidKeys):
@@ -343,7 +349,11 @@ def _keys(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _shown(value: Any) -> str:
-    return repr(plain(value)) if isinstance(value, str) else "missing" if value is None else "no text"
+    if isinstance(value, str):
+        return repr(plain(value))
+    if value is None:
+        return "missing"
+    return "no text"
 
 
 class DocumentRefused(Exception):
@@ -351,7 +361,8 @@ class DocumentRefused(Exception):
 
     def __init__(self, kind: str, url: str, detail: str) -> None:
         super().__init__(detail)
-        self.kind, self.detail = kind, detail
+        self.kind = kind
+        self.detail = detail
         self.status, remedy = REFUSALS[kind]
         # Escape letters that look like others.
         self.url = plain(url, MAX_ID).encode("ascii", "backslashreplace").decode()
@@ -362,7 +373,8 @@ class Document:
     """The metadata document of one client at ``url``: admitted, fetched, stored and renewed during a request."""
 
     def __init__(self, url: str, request: HttpRequest) -> None:
-        self.url, self.request = url, request
+        self.url = url
+        self.request = request
         self.host = urlsplit(url).hostname or ""
 
     def refused(self, kind: str, detail: str) -> DocumentRefused:
@@ -413,7 +425,8 @@ class Document:
 
     def _count(self) -> None:
         """Count a request for the client's document against the rates of the requesting address and of the host."""
-        rate, address = settings.RATES["documents"], self.request.META.get("REMOTE_ADDR", "")
+        rate = settings.RATES["documents"]
+        address = self.request.META.get("REMOTE_ADDR", "")
         try:
             wait = hit("documents", address, rate) or hit("document_hosts", self.host, times_as_many(rate, 5))
         except DatabaseError:
@@ -445,7 +458,8 @@ class Document:
 
     def _store(self, metadata: ClientMetadata, age: int) -> Any:
         model = get_application_model()
-        source, url = model.RegistrationSource.CIMD, self.url
+        source = model.RegistrationSource.CIMD
+        url = self.url
         stored = model._default_manager.filter(registration_source=source)
         if not stored.filter(client_id=url).exists() and stored.count() >= MAX_CLIENTS:
             # Delete unused clients, those that were fetched longest ago first.
@@ -476,7 +490,9 @@ class Document:
     def kept_keys(self) -> ClientKeys | None:
         kept = ClientKeys._default_manager.filter(client_id=self.url).first()
         # The database may ignore case.
-        return kept if kept is not None and kept.client_id == self.url else None
+        if kept is not None and kept.client_id == self.url:
+            return kept
+        return None
 
     def keys(self, again: bool) -> Iterable[JWK]:
         """Return the keys in the client's document, to check signatures of the client.
@@ -533,7 +549,9 @@ def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
     """Return the source of keys in a client's metadata document, None if it has none."""
     document = Document(client.client_id, request)
     is_described = client.registration_source == client.RegistrationSource.CIMD
-    return document.keys if is_described and document.kept_keys() is not None else None
+    if is_described and document.kept_keys() is not None:
+        return document.keys
+    return None
 
 
 def clear_keys() -> None:

@@ -222,7 +222,9 @@ class Registration:
             if self.client is not None:
                 return None
             wait = hit("registration", self.address if known is None else self._who, settings.RATES["registrations"])
-            return wait if wait is not None else hit("registrations", "", settings.RATES["registrations_total"])
+            if wait is not None:
+                return wait
+            return hit("registrations", "", settings.RATES["registrations_total"])
         except DatabaseError:
             raise
         except Exception:  # whatever the cache's client library raises
@@ -232,7 +234,8 @@ class Registration:
 
     def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
         """Complete a client registration: store the client, unless it is, and return its metadata (RFC 7591, 3.2.1)."""
-        client, secret = self.client, ""
+        client = self.client
+        secret = ""
         if client is None:
             model = get_application_model()
             client = model(
@@ -295,7 +298,8 @@ def _body(request: HttpRequest) -> Any:
         length = int(request.META.get("CONTENT_LENGTH") or 0)
         body = request.read(MAX_BODY + 1) if length <= MAX_BODY else b""
     except (ValueError, OSError):
-        body, length = b"", 0
+        body = b""
+        length = 0
     if length > MAX_BODY or len(body) > MAX_BODY:
         raise InvalidMetadata("invalid_client_metadata", f"The request body is larger than {MAX_BODY} bytes.")
     try:

@@ -153,7 +153,8 @@ class Fetcher:
 
     def fetch(self, url: str) -> Fetched:
         """Return the document at an https URL."""
-        deadline, parts = time.monotonic() + MAX_SECONDS, urlsplit(url)
+        deadline = time.monotonic() + MAX_SECONDS
+        parts = urlsplit(url)
         with self._connection(parts, deadline, MAX_SECONDS) as connection:
             try:
                 connection.settimeout(_left(deadline))
@@ -197,7 +198,8 @@ class Fetcher:
         return socket.create_connection((address, port), seconds)
 
     def _connected(self, parts: SplitResult, deadline: float) -> socket.socket:
-        host, port = parts.hostname or "", parts.port or 443
+        host = parts.hostname or ""
+        port = parts.port or 443
         if self.proxy is not None:
             if not is_public_name(host):
                 raise FetchFailed("its host is not on the public network", is_passing=False)
@@ -277,7 +279,8 @@ def fetcher_for(url: str, *, is_operators: bool = False) -> Fetcher:
     """
     is_own = url.split("/")[2] in settings.CLIENT_DOCUMENTS["private"]
     admits = is_private_or_public if is_own or is_operators else is_public
-    authorities, proxy = settings.CLIENT_DOCUMENTS["ca"], None if is_own else settings.CLIENT_DOCUMENTS["proxy"]
+    authorities = settings.CLIENT_DOCUMENTS["ca"]
+    proxy = None if is_own else settings.CLIENT_DOCUMENTS["proxy"]
     return Fetcher(admits, authorities and str(authorities), proxy)
 
 
@@ -362,7 +365,8 @@ def age_of(headers: HTTPMessage) -> int:
         passed = headers.get("Age", "").strip()
         age = int(lasts) - (int(passed) if passed.isdecimal() and len(passed) < 10 else 0)
     elif "Expires" in headers:
-        ends, begins = parse_http_date_safe(headers["Expires"]), parse_http_date_safe(headers.get("Date", ""))
+        ends = parse_http_date_safe(headers["Expires"])
+        begins = parse_http_date_safe(headers.get("Date", ""))
         if begins is None:
             begins = int(time.time())
         age = 0 if ends is None else ends - begins

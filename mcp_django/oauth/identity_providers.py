@@ -126,7 +126,8 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
 
 def _provided_client(request: HttpRequest) -> Any:
     """Authenticate a client of an identity provider, whose entry has to name the client."""
-    model, credentials = get_application_model(), read_credentials(request)
+    model = get_application_model()
+    credentials = read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
         raise invalid_client(request, problems.UNKNOWN_CLIENT, "There is no client with this id.")
@@ -204,7 +205,9 @@ def _find_link(issuer: str, subject: str) -> LinkedIdentity | None:
 
 
 def _verified_email(assertion: Assertion) -> str:
-    return assertion.text("email") if assertion.claims.get("email_verified") is True else ""
+    if assertion.claims.get("email_verified") is True:
+        return assertion.text("email")
+    return ""
 
 
 def _email_field() -> str:
@@ -218,7 +221,8 @@ def _email_field() -> str:
 
 def _user_by_email(provider: Provider, assertion: Assertion) -> Any:
     """Return the user whose e-mail address the identity provider verified, if its entry allows linking them."""
-    email, name = _verified_email(assertion), _email_field()
+    email = _verified_email(assertion)
+    name = _email_field()
     if not email or not name or not email.isprintable():
         return None
     rows = get_user_model()._default_manager.filter(**{f"{name}__iexact": email})[:MAX_FOUND]
@@ -247,7 +251,9 @@ def _new_user(provider: Provider, assertion: Assertion) -> Any:
     if not provider.create:
         raise NotLinked("no user is linked to the subject of the assertion, and create is False")
     model: Any = get_user_model()
-    name, email, subject = model.USERNAME_FIELD, _verified_email(assertion), assertion.text("sub")
+    name = model.USERNAME_FIELD
+    email = _verified_email(assertion)
+    subject = assertion.text("sub")
     limit = model._meta.get_field(name).max_length or len(email)
     is_free = 0 < len(email) <= limit and not model._default_manager.filter(**{f"{name}__iexact": email}).exists()
     made = hashlib.sha256(f"{provider.issuer}\n{subject}".encode()).hexdigest()[:20]

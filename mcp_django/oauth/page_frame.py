@@ -62,7 +62,9 @@ def _source(url: str) -> str:
 def copy_script() -> str:
     """Return the URL of the copy buttons' script for a page in the frame, "" where no static files are served."""
     with suppress(ImproperlyConfigured, ValueError):  # such as a manifest that collectstatic has not written yet
-        return static("mcp_django/copy.js") if apps.is_installed("django.contrib.staticfiles") else ""
+        if apps.is_installed("django.contrib.staticfiles"):
+            return static("mcp_django/copy.js")
+        return ""
     return ""
 
 

@@ -47,7 +47,9 @@ def origin(request: HttpRequest | None) -> str:
     if request is not None and django_settings.DEBUG:
         with suppress(DisallowedHost):
             asked = _named_by_host(base, request)
-            return asked if same_resource(asked, base) and is_loopback(asked) else base
+            if same_resource(asked, base) and is_loopback(asked):
+                return asked
+            return base
     return base
 
 
@@ -89,7 +91,9 @@ def own_resource(request: HttpRequest, path: str) -> str | None:
     Some servers take the prefix from a header, with which a client could use one endpoint's token at another.
     """
     prefix = script_prefix()
-    return None if prefix and is_endpoint(prefix + path) else _quoted(origin(request), prefix + path)
+    if prefix and is_endpoint(prefix + path):
+        return None
+    return _quoted(origin(request), prefix + path)
 
 
 @lru_cache(maxsize=1024)
@@ -108,7 +112,9 @@ def metadata_url(request: HttpRequest | None, path: str) -> str:
 def mounted_path(path: str) -> str:
     """Return the path of a resource URL without the script prefix, as the URLconf matches it."""
     prefix = script_prefix()
-    return path.removeprefix(prefix) if path == prefix or path.startswith(f"{prefix}/") else path
+    if path == prefix or path.startswith(f"{prefix}/"):
+        return path.removeprefix(prefix)
+    return path
 
 
 def same_resource(a: str, b: str) -> bool:
@@ -116,7 +122,8 @@ def same_resource(a: str, b: str) -> bool:
 
     With ``DEBUG``, all names of this machine count as one host.
     """
-    first, second = _normalise(a), _normalise(b)
+    first = _normalise(a)
+    second = _normalise(b)
     if first is None or second is None or first == second or not django_settings.DEBUG:
         return first is not None and first == second
     return {first[1], second[1]} <= LOOPBACK and (first[0], *first[2:]) == (second[0], *second[2:])
@@ -159,7 +166,9 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
     # It can be one of the many paths of an endpoint that is mounted below a URL pattern with parameters.
     path = mounted_path(unquote(urlsplit(resource).path)).removesuffix("/")
     url = resource_url(request, path)
-    return url if same_resource(url, resource) and is_endpoint(path) else None
+    if same_resource(url, resource) and is_endpoint(path):
+        return url
+    return None
 
 
 def is_endpoint(path: str) -> bool:
@@ -170,7 +179,9 @@ def is_endpoint(path: str) -> bool:
 def default_resource(request: HttpRequest | None) -> str | None:
     """Return the resource URL for clients that name none: the only endpoint's, None if there are several."""
     paths = list(routing.mounted_endpoints())
-    return resource_url(request, paths[0]) if len(paths) == 1 and not routing.has_parameters() else None
+    if len(paths) == 1 and not routing.has_parameters():
+        return resource_url(request, paths[0])
+    return None
 
 
 def uses_oauth() -> bool:

@@ -75,7 +75,9 @@ def application_of(account: ServiceAccount) -> Any:
     }
     found, is_new = model._default_manager.get_or_create(client_id=account.client_id, defaults=kept)
     if not is_new and (found.name, found.client_secret) != (account.name, account.secret) and account.secret:
-        found.name, found.client_secret, found.hash_client_secret = account.name, account.secret, False
+        found.name = account.name
+        found.client_secret = account.secret
+        found.hash_client_secret = False
         found.save()
     return found
 

@@ -94,7 +94,8 @@ def until_of(facts: Mapping[str, Any]) -> datetime | None:
 
 def stands(facts: Mapping[str, Any], user: Any) -> bool:
     """Return whether the account or linked identity of a stored token still exists and has this user."""
-    account, identity = facts.get(SERVICE_ACCOUNT), facts.get(LINKED_IDENTITY)
+    account = facts.get(SERVICE_ACCOUNT)
+    identity = facts.get(LINKED_IDENTITY)
     if account is not None:
         accounts = ServiceAccount.usable().filter(pk=account, user=user)
         if not settings.SERVICE_ACCOUNTS or not accounts.exists():
@@ -121,7 +122,8 @@ def forget_former(family: UUID) -> None:
 def clear_token_facts() -> int:
     """Delete stored facts of tokens that are gone and get no successor; return their number."""
     old = TokenFacts._default_manager.filter(created__lt=timezone.now() - YOUNG)
-    access, refresh = get_access_token_model(), get_refresh_token_model()
+    access = get_access_token_model()
+    refresh = get_refresh_token_model()
     if not beside_tokens():
         return 0
     alive = access._default_manager.filter(token_checksum=OuterRef("pk"))
@@ -142,7 +144,8 @@ def create_token(
     The text is stored hashed, as the toolkit does it, and cannot be shown again. Hooks find ``facts`` at
     ``request.mcp.facts``.
     """
-    expires, model = timezone.now() + timedelta(days=days), get_application_model()
+    expires = timezone.now() + timedelta(days=days)
+    model = get_application_model()
     # No flow issues tokens to this application, and nobody knows its secret.
     defaults = {
         "name": CLIENT,
@@ -232,7 +235,8 @@ def same_secret(given: str, stored: str) -> bool:
 
 def live() -> Q:
     """Return the condition on stored access tokens that are valid now, or renewable by a refresh token."""
-    now, lifetime = timezone.now(), refresh_token_expire_timedelta()
+    now = timezone.now()
+    lifetime = refresh_token_expire_timedelta()
     renewed = Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
     if lifetime is not None:
         renewed &= Q(expires__gt=now - lifetime)
@@ -245,7 +249,8 @@ def end_access(tokens: Collection[Any]) -> None:
     ``tokens`` must have been fetched with their ``refresh_token``. Streams end with the tokens. A few queries revoke
     each few hundred of them.
     """
-    access, refresh = get_access_token_model(), get_refresh_token_model()
+    access = get_access_token_model()
+    refresh = get_refresh_token_model()
     with transaction.atomic(using=router.db_for_write(access)):
         for part in chunks(list(tokens)):
             renewed = [token.refresh_token for token in part if getattr(token, "refresh_token", None) is not None]

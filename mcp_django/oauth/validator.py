@@ -255,7 +255,8 @@ class MCPValidator(OAuth2Validator):
         A request that began before these tokens were made is not a replay: it lost a race, and they stay valid.
         """
         if not super().validate_code(client_id, code, client, request, *args):
-            refresh, family = get_refresh_token_model(), _family_of(code)
+            refresh = get_refresh_token_model()
+            family = _family_of(code)
             began: datetime | None = request.headers.get(BEGAN)
             if began is None or not refresh.objects.filter(token_family=family, created__gte=began).exists():
                 # Revoke what was issued for a code that is used twice (OAuth 2.1, section 4.1.3).
@@ -290,7 +291,8 @@ class MCPValidator(OAuth2Validator):
             note(request.headers, problems.SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
         # The grant has ended, or was not used for too long.
-        lifetime, access = refresh_token_expire_timedelta(), row.access_token
+        lifetime = refresh_token_expire_timedelta()
+        access = row.access_token
         is_late = access is None or (lifetime is not None and access.expires + lifetime <= timezone.now())
         if row.revoked is None and is_late:
             return note(request.headers, problems.UNUSED)
@@ -306,7 +308,8 @@ class MCPValidator(OAuth2Validator):
 
     def _goes_on(self, request: OAuthRequest, facts: dict[str, Any], family: UUID | None) -> bool:
         """Validate that the user is active and the grant neither ended nor made with a former password."""
-        request.facts, request.family = {**facts, **credential_of(request.user)}, family
+        request.facts = {**facts, **credential_of(request.user)}
+        request.family = family
         if not request.user.is_active:
             return note(request.headers, Problem(f"the user ({request.user.pk}) is not active", NOT_ACTIVE.remedy))
         if _has_ended(facts):
@@ -358,7 +361,8 @@ class MCPValidator(OAuth2Validator):
 
     def revoke_token(self, token: str, token_type_hint: str, request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Revoke a token of the validated client; a refresh token's whole family goes too (RFC 7009, section 2.1)."""
-        access, refresh = get_access_token_model(), get_refresh_token_model()
+        access = get_access_token_model()
+        refresh = get_refresh_token_model()
         mine = {"token_checksum": checksum_of(token), "application": request.client}
         with transaction.atomic(using=router.db_for_write(access)):
             # Write before reading: SQLite cannot always upgrade a read transaction to a write.
@@ -372,7 +376,8 @@ class MCPValidator(OAuth2Validator):
     ) -> Any:
         until = until_of(getattr(request, "facts", {}))
         if until is not None and until < expires:
-            expires, token["expires_in"] = until, max(0, int((until - timezone.now()).total_seconds()))
+            expires = until
+            token["expires_in"] = max(0, int((until - timezone.now()).total_seconds()))
         row = super()._create_access_token(expires, request, token, *args, **kwargs)
         family = getattr(request, "family", None)
         if request.user is not None:
@@ -407,7 +412,8 @@ class MCPValidator(OAuth2Validator):
             row = getattr(request, "refresh_token_instance", None)
             if row is None:
                 row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
-            granted, same = (row.resource if row is not None else None) or [], resource_urls.same_resource
+            granted = (row.resource if row is not None else None) or []
+            same = resource_urls.same_resource
             found = [next((url for url in granted if same(url, item)), item) for item in found]
         request.resource = found
         super()._check_and_set_request_resource(request)
@@ -442,7 +448,8 @@ def _has_ended(facts: Mapping[str, Any]) -> bool:
 
 def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:
     """Send the signal ``client_connected`` after commit, if this is the client's first token for the user."""
-    user, client = request.user, request.client
+    user = request.user
+    client = request.client
     tables = get_access_token_model(), get_refresh_token_model()
     if any(table._default_manager.filter(user=user, application=client).exists() for table in tables):
         return
@@ -460,4 +467,6 @@ class _HeadersOnly(HttpRequest):
 
     def _get_scheme(self) -> str:
         # The toolkit sets this header if Django's own request came over TLS.
-        return "https" if self.META.get("X_DJANGO_OAUTH_TOOLKIT_SECURE") else "http"
+        if self.META.get("X_DJANGO_OAUTH_TOOLKIT_SECURE"):
+            return "https"
+        return "http"

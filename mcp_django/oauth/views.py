@@ -190,12 +190,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
             return self.render_to_response({"sign_in": login, "is_lost": is_sent}, status=403)
         request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
-        login, asked = super().handle_no_permission(), request.GET.get("client_id", "")
+        login = super().handle_no_permission()
+        asked = request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
         with suppress(ValueError):  # brackets around something that is not an address
             is_known = "Location" in login and asked and asked.isprintable()
             for client in clients.filter(client_id=asked) if is_known else ():
-                name, uri = plain(client.name), request.GET.get("redirect_uri", "")
+                name = plain(client.name)
+                uri = request.GET.get("redirect_uri", "")
                 if name and is_admitted(client) and client.redirect_uri_allowed(uri):
                     verified = client.registration_source == client.RegistrationSource.MANUAL
                     found = {"client_name": name, "doubts": name_doubts(client), "verified": verified}
@@ -249,8 +251,10 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the consent view's context: client, hosts, scopes, data within reach (security-considerations)."""
-        client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
-        verified, user = client.registration_source == client.RegistrationSource.MANUAL, self.request.user
+        client = kwargs["application"]
+        target = shown_target(kwargs["redirect_uri"])
+        verified = client.registration_source == client.RegistrationSource.MANUAL
+        user = self.request.user
         had = get_access_token_model()._default_manager.filter(user=user, application=client)
         asked = [site for path, site in endpoints().items() if resource_url(self.request, path) in self.resources]
         sites = [site for site in dict.fromkeys(asked) if site is not None]
@@ -367,11 +371,13 @@ def has_credential(request: HttpRequest) -> bool:
     """Return whether a program's request has something that only its client has: a refresh token or code that was
     issued to it, or a secret that was right lately. Whether it is still valid is examined later."""
     name = client_id(request)
-    token, code = request.POST.get("refresh_token", ""), request.POST.get("code", "")
+    token = request.POST.get("refresh_token", "")
+    code = request.POST.get("code", "")
     if not all(text.isprintable() for text in (name, token, code)):
         # Databases do not accept a NUL.
         return False
-    refresh, grant = get_refresh_token_model()._default_manager, get_grant_model()._default_manager
+    refresh = get_refresh_token_model()._default_manager
+    grant = get_grant_model()._default_manager
     if token and refresh.filter(token_checksum=checksum_of(token), application__client_id=name).exists():
         return True
     if code and grant.filter(code=code, application__client_id=name).exists():
@@ -409,7 +415,8 @@ class ProgramMixin:
     """
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        address, rate = request.META.get("REMOTE_ADDR", ""), settings.RATES["refusals"]
+        address = request.META.get("REMOTE_ADDR", "")
+        rate = settings.RATES["refusals"]
         limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
         waits = [hit_if_counted("refusals", who, limit) for who, limit in limits]
         longest = max((wait for wait in waits if wait is not None), default=None)
@@ -515,7 +522,8 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
 
     def get_object(self, queryset: QuerySet[Any] | None = None) -> Any:
         """Return the object of this view: the token in its URL, or what the client got for it since by a refresh."""
-        family, since = self.request.GET.get("family", ""), None
+        family = self.request.GET.get("family", "")
+        since = None
         with suppress(ValidationError):
             since = self.get_queryset().filter(refresh_token__token_family=family).first()
         return since or super().get_object(queryset)

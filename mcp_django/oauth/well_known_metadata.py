@@ -34,7 +34,8 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
     "" and "/" stand for the first endpoint if no endpoint is mounted there.
     """
-    known, path = endpoints(), mounted_path(path)
+    known = endpoints()
+    path = mounted_path(path)
     if path.removesuffix("/") not in known and not is_endpoint(path):
         if path not in ("", "/") or not known:
             return None

@@ -48,7 +48,8 @@ class Alerts:
         """Send an alert in the background, but only once in ``once`` seconds for each ``key`` of a kind."""
         if settings.TELEMETRY["alerts"] == "off":
             return
-        key, now = f"{PREFIX}{kind}:{key}", time.monotonic()
+        key = f"{PREFIX}{kind}:{key}"
+        now = time.monotonic()
         with self._lock:
             if now - self._raised.get(key, -once) < once:
                 return
@@ -65,7 +66,8 @@ class Alerts:
         chosen = settings.TELEMETRY
         if chosen["alerts"] == "off":
             return
-        failed, minute = sum(outcome.startswith(FAILURES) for outcome in outcomes), int(time.time()) // 60
+        failed = sum(outcome.startswith(FAILURES) for outcome in outcomes)
+        minute = int(time.time()) // 60
         try:
             for name, number in (("calls", len(outcomes)), ("failed", failed)):
                 counter = f"{PREFIX}{name}:{minute}"

@@ -54,13 +54,15 @@ def begin(request: MCPRequest, call: Call) -> None:
     """Begin the lifecycle of a call: fill its record, check switches and budgets, send ``call_started``."""
     record = request.mcp.record
     describe_caller(request, record)
-    record.method, record.version = call.method, call.version
+    record.method = call.method
+    record.version = call.version
     given = None
     if call.method == "tools/call":
         record.tool = _name(call.params.get("name"))
         given = call.params.get("arguments")
         if isinstance(given, Mapping):
-            record.model, record.action = _name(given.get("model")), _name(given.get("action"))
+            record.model = _name(given.get("model"))
+            record.action = _name(given.get("action"))
     if call.method not in NOT_LOGGED:
         if settings.CALL_LOG and settings.CALL_LOG["capture"] == "full":
             # The record keeps these until the call is logged.
@@ -83,16 +85,22 @@ def refuse_if_off(request: MCPRequest) -> None:
 def _name(given: Any) -> str:
     if not isinstance(given, str):
         return ""
-    return given[:MAX_NAME] if given.isascii() and given.isprintable() else plain(given, MAX_NAME)
+    if given.isascii() and given.isprintable():
+        return given[:MAX_NAME]
+    return plain(given, MAX_NAME)
 
 
 def describe_caller(request: MCPRequest, record: CallRecord) -> None:
     """Describe the caller as a call begins: write user, client, token, session and trace into the record."""
-    context, user, auth = request.mcp, getattr(request, "user", None), getattr(request, "auth", None)
+    context = request.mcp
+    user = getattr(request, "user", None)
+    auth = getattr(request, "auth", None)
     record.site = context.site.name
     if user is not None and (pk := user.pk) is not None:
-        record.user, record.username = str(pk), _name(user.get_username())
-    record.client_id, record.client_name = context.client_id, _name(context.client.name)
+        record.user = str(pk)
+        record.username = _name(user.get_username())
+    record.client_id = context.client_id
+    record.client_name = _name(context.client.name)
     if record.client_id.startswith("https://"):
         record.client_host = urlsplit(record.client_id).hostname or ""
     is_local = context.resource == "stdio:"
@@ -104,7 +112,8 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
     record.token = getattr(auth, "checksum", "")[:16]
     record.session = getattr(context.session, "id", "")
     if not record.trace and (found := TRACE.fullmatch(context.trace.get("traceparent", ""))):
-        record.trace, record.traceparent = found[1], found[0]
+        record.trace = found[1]
+        record.traceparent = found[0]
 
 
 class underway:
@@ -165,7 +174,8 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     if record.duration:
         return
     record.duration = (time.perf_counter() - record.began) * 1000
-    record.outcome, record.size = record.outcome or outcome, size
+    record.outcome = record.outcome or outcome
+    record.size = size
     if record.writes and outcome in STOPPED:
         # The log says what happens to the transaction, if one is open.
         record, kept = copy(record), record.kept
@@ -259,11 +269,13 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
 def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
     """Count a refusal as its lifecycle ends: return how many of its cause were not logged, None if this one is not."""
     key = (record.user, f"{outcome} {cause}")
-    most, now = OF_CALLER if record.user else OF_STRANGERS, time.monotonic()
+    most = OF_CALLER if record.user else OF_STRANGERS
+    now = time.monotonic()
     with _lock:
         began, kept, left_out = _counted.pop(key, (now, 0, 0))
         if now - began >= PERIOD:
-            began, kept = now, 0
+            began = now
+            kept = 0
         while len(_counted) >= MAX_COUNTED:
             _counted.popitem(last=False)
         if kept >= most:
@@ -292,7 +304,8 @@ def captured(request: MCPRequest) -> tuple[str, str]:
     exposure = request.mcp.site.exposures_by_label.get(record.model)
     blank = Blanking(exposure.model if exposure is not None else None)
     try:
-        arguments, result = blank.value(record.arguments), blank.value(_result_of(record.result))
+        arguments = blank.value(record.arguments)
+        result = blank.value(_result_of(record.result))
         if redact := settings.CALL_LOG["redact"]:
             arguments, result = import_string(redact)(record.tool, arguments, result)
         return _text(arguments), _text(result)
@@ -331,7 +344,9 @@ def _text(value: Any) -> str:
         # Escape invisible characters and those that turn the direction of a text: they can mislead the reader.
         text = "".join(map(_visible, text))
     written = text.encode()
-    return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT
+    if len(written) <= most:
+        return text
+    return written[:most].decode(errors="ignore") + CUT
 
 
 class Blanking:
@@ -348,7 +363,8 @@ class Blanking:
         if not isinstance(value, Mapping):
             return without_likely_secrets(value)
         found = {str(name): self._member(str(name), item) for name, item in value.items()}
-        columns, rows = value.get("columns"), value.get("rows")
+        columns = value.get("columns")
+        rows = value.get("rows")
         if isinstance(columns, list) and isinstance(rows, list):
             secret = [self._is_secret(name) for name in columns]
             found["rows"] = [self._row(secret, row) for row in rows]

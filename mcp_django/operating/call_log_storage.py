@@ -97,9 +97,12 @@ class Writer:
         self.left_out = 0
         self.is_storing = self.is_closing = False
         self.failed: float | None = None
-        self._failing_since, self._said_failing = 0.0, False
-        self._said, self._said_at = 0, 0.0
-        self._lock, self._turn = threading.Lock(), threading.RLock()
+        self._failing_since = 0.0
+        self._said_failing = False
+        self._said = 0
+        self._said_at = 0.0
+        self._lock = threading.Lock()
+        self._turn = threading.RLock()
         # A SimpleQueue, because a signal handler can interrupt put() and call it again.
         self.wake: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -166,9 +169,11 @@ class Writer:
             finally:
                 self.is_storing = False
         # Report dropped rows now and then, not for each batch.
-        now, more = time.monotonic(), self.left_out - self._said
+        now = time.monotonic()
+        more = self.left_out - self._said
         if more and (not self._said_at or now - self._said_at >= SAID_EVERY):
-            self._said, self._said_at = self.left_out, now
+            self._said = self.left_out
+            self._said_at = now
             logger.error("%s calls are not in the log of calls: its database refused them", more)
 
     def _store_batch(self) -> bool:
@@ -214,7 +219,9 @@ class Writer:
         """Seconds that the call log's storage waits for SQLite's lock."""
         if self.is_closing:
             return LAST / 2
-        return PUSH if self._failing_since and time.monotonic() - self._failing_since >= PUSHES_AFTER else 0.0
+        if self._failing_since and time.monotonic() - self._failing_since >= PUSHES_AFTER:
+            return PUSH
+        return 0.0
 
     def fail(self, error: Exception) -> None:
         """Note that the database refuses to store call log rows, and log the error once."""
@@ -231,7 +238,10 @@ class Writer:
         """Note that the database stores call log rows, and log it after a failure."""
         if self._said_failing:
             logger.warning("The log of calls is written again")
-        self.failed, self._failing_since, self._said_failing, self._said_at = None, 0.0, False, 0.0
+        self.failed = None
+        self._failing_since = 0.0
+        self._said_failing = False
+        self._said_at = 0.0
 
 
 def _cause(error: Exception) -> str:
@@ -277,10 +287,12 @@ def store(rows: Sequence[Row]) -> None:
         else:
             found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json)"
             objects = orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()
-            insert, given = f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING", [objects]
+            insert = f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING"
+            given = [objects]
             if not connection.in_atomic_block and not connection.settings_dict["OPTIONS"].get("server_side_binding"):
                 # PostgreSQL runs the statements of one message in one transaction.
-                insert, given = f"{PATIENT}; {insert}", [PATIENCE_OF_LOCKS, objects]
+                insert = f"{PATIENT}; {insert}"
+                given = [PATIENCE_OF_LOCKS, objects]
             with connection.cursor() as cursor:
                 cursor.execute(insert, given)
 
@@ -402,7 +414,9 @@ def clear_calls(days: int) -> int:
     Each batch is a transaction of its own. The index on time finds it from the end of the last batch on, so that
     deleted rows are not scanned again.
     """
-    rows, since, deleted = old_calls(days), None, 0
+    rows = old_calls(days)
+    since = None
+    deleted = 0
     while True:
         old = rows.filter(time__gte=since) if since is not None else rows
         found = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])

@@ -66,7 +66,8 @@ def resets_in() -> int:
 def budgets_of(request: MCPRequest) -> list[Budget]:
     """Return the daily budgets that apply to the caller of a request: one for a service account; for a person, that of
     the user and that of the client."""
-    configured, record = settings.BUDGETS, request.mcp.record
+    configured = settings.BUDGETS
+    record = request.mcp.record
     if not configured:
         return []
     who: list[tuple[str, str, tuple[str, ...]]]

@@ -61,7 +61,8 @@ _shared: dict[str, Gauge] = {}
 
 def observe(record: CallRecord) -> None:
     """Count a call that has ended."""
-    site, tool = record.site, record.target if record.method == "tools/call" else ""
+    site = record.site
+    tool = record.target if record.method == "tools/call" else ""
     method = record.method if record.method in METHODS else OTHER
     end = "failed" if record.error_id else record.outcome.partition(":")[0]
     CALLS.labels(site, method, tool, end if end in ENDS else OTHER).inc()
@@ -108,11 +109,9 @@ class Stored(Collector):
         since = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
         live = Session._default_manager.filter(ended=False, seen__gt=since)
         try:
-            sessions, running, asking = (
-                live.count(),
-                Stream._default_manager.filter(state=Stream.State.RUNNING).count(),
-                Stream._default_manager.filter(state=Stream.State.ASKING).count(),
-            )
+            sessions = live.count()
+            running = Stream._default_manager.filter(state=Stream.State.RUNNING).count()
+            asking = Stream._default_manager.filter(state=Stream.State.ASKING).count()
         except DatabaseUnavailable:
             return
         yield GaugeMetricFamily(f"{PREFIX}_sessions", "Sessions with stored state.", sessions)
@@ -139,7 +138,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
         may_read = user.is_active and user.has_perm(PERMISSION)
     if not may_read:
         return HttpResponse(status=403)
-    registry, stored = REGISTRY, CollectorRegistry()
+    registry = REGISTRY
+    stored = CollectorRegistry()
     if DIRECTORY in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)

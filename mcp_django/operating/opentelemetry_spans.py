@@ -114,7 +114,8 @@ def _of_network(request: MCPRequest) -> Mapping[str, str]:
 def end(request: MCPRequest) -> None:
     """End the OpenTelemetry span of a call by its record, and record its duration."""
     record = request.mcp.record
-    span, outcome = record.span, _of_outcome(record)
+    span = record.span
+    outcome = _of_outcome(record)
     if record.target:
         span.update_name(f"{record.method} {record.target}")
     if "error.type" in outcome:

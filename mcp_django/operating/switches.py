@@ -33,8 +33,14 @@ from ..runtime.cache_and_rate_limits import cache
 from ..signals import switches_changed
 from .alerts import alerts
 
-EVERYTHING, WRITES, TOOL, MODEL = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES, Switch.Kind.TOOL, Switch.Kind.MODEL)
-ACTION, CLIENT, USER, SERVICE = (Switch.Kind.ACTION, Switch.Kind.CLIENT, Switch.Kind.USER, Switch.Kind.SERVICE)
+EVERYTHING = Switch.Kind.EVERYTHING
+WRITES = Switch.Kind.WRITES
+TOOL = Switch.Kind.TOOL
+MODEL = Switch.Kind.MODEL
+ACTION = Switch.Kind.ACTION
+CLIENT = Switch.Kind.CLIENT
+USER = Switch.Kind.USER
+SERVICE = Switch.Kind.SERVICE
 # The kinds that block a caller from everything.
 CALLERS: Final = frozenset({EVERYTHING, CLIENT, USER, SERVICE})
 
@@ -156,7 +162,8 @@ class Board:
                     logger.warning("The switches cannot be read: %s", type(error).__name__)
                 self._is_down = True
             else:
-                self._polled, self._is_down = now, False
+                self._polled = now
+                self._is_down = False
                 self._mark = self._mark if mark == AWAY else mark
         moment = timezone.now()
         self.off, seconds = _picture(self._rows, moment)
@@ -275,7 +282,8 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
     with transaction.atomic(using=_alias()):
         if not active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
             return False
-        switch.ended, switch.ended_by = now, _named(by)
+        switch.ended = now
+        switch.ended_by = _named(by)
         _note(switch, by, [{"changed": {"fields": ["ended"]}}], is_new=False)
         _tell()
     return True

@@ -139,7 +139,9 @@ class Access:
     def exposure_of(self, model: type[Model] | None) -> ModelExposure | None:
         """Return the exposure of the model, None if the caller has no access to it."""
         exposure = self._exposed.get(model._meta.label_lower) if model is not None else None
-        return exposure if exposure is not None and exposure.model is model and self[exposure].is_there else None
+        if exposure is not None and exposure.model is model and self[exposure].is_there:
+            return exposure
+        return None
 
     @cached_property
     def refusal(self) -> str:
@@ -153,7 +155,8 @@ class Access:
         """Work out the caller's access to an admin site, once for each site. One whose ``has_permission`` fails, such
         as one that needs a browser session, lets nobody in."""
         if admin_site not in self._admitted:
-            hook, name = admin_site.has_permission, admin_site.name
+            hook = admin_site.has_permission
+            name = admin_site.name
             self._admitted[admin_site] = bool(call_hook(name, "has_permission", hook, self.request, default=False))
         return self._admitted[admin_site]
 
@@ -194,7 +197,8 @@ class ModelAccess:
     def stock_verdict(self, deed: str) -> bool | None:
         """Return the access that the caller's permissions alone give them, which is the same for each row; None if
         hooks have to be asked."""
-        enough, known = self.exposure.options.permissions.get(deed), self.access.known
+        enough = self.exposure.options.permissions.get(deed)
+        known = self.access.known
         if enough is None or known is None:
             return None
         return self.is_admitted and (known is EVERYTHING or not known.isdisjoint(enough))
@@ -219,11 +223,14 @@ class ModelAccess:
             return "narrowed" if self.is_narrowed else "not admitted"
         opts = self.exposure.opts
         names = (f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in ("view", "change"))
-        return "refused" if any(map(self.access.user.has_perm, names)) else "no permission"
+        if any(map(self.access.user.has_perm, names)):
+            return "refused"
+        return "no permission"
 
     def _on_list(self, hook: str, ask: Callable[..., T], *, default: D) -> T | D:
         """Ask a hook for the caller's access, called as on the admin's list; return ``default`` if it fails."""
-        exposure, request = self.exposure, self.request
+        exposure = self.exposure
+        request = self.request
         if not exposure.options.permits_by_place:
             # The same as call_hook(), without the cost of calling it for each model.
             try:
@@ -261,12 +268,15 @@ class ModelAccess:
     @cached_property
     def permitted_actions(self) -> Mapping[str, Any]:
         """The actions that the caller has access to, switched off or not."""
-        return {} if self.is_narrowed else self._on_list("get_actions", self.exposure.get_actions, default={})
+        if self.is_narrowed:
+            return {}
+        return self._on_list("get_actions", self.exposure.get_actions, default={})
 
     @property
     def actions(self) -> Mapping[str, Any]:
         """The actions that the caller has access to, without those that are switched off."""
-        found, off = self.permitted_actions, self.request.mcp.off
+        found = self.permitted_actions
+        off = self.request.mcp.off
         if off is None:
             return found
         return {name: action for name, action in found.items() if off.action(self.exposure.label, name) is None}
@@ -280,7 +290,9 @@ class ModelAccess:
 
     def fields_of(self, row: Model | None) -> tuple[str, ...]:
         """Return the names of a row's fields that the caller has access to for reading, the primary key's first."""
-        return self.fields if row is None or not self.exposure.options.has_own_pages else self._fields_of(row)
+        if row is None or not self.exposure.options.has_own_pages:
+            return self.fields
+        return self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:
         exposure = self.exposure
@@ -344,12 +356,16 @@ class ModelAccess:
 
     def column(self, name: str) -> Column | None:
         """Return the accessible column of a name, None if the caller has no access to it."""
-        return resolve_column(self.exposure, name) if name in self.fields else None
+        if name in self.fields:
+            return resolve_column(self.exposure, name)
+        return None
 
     def column_named(self, text: str) -> Column | None:
         """Return the accessible column that a client's name means, None if the caller has no access to it."""
         name = self.field_named(text)
-        return resolve_column(self.exposure, name) if name is not None else None
+        if name is not None:
+            return resolve_column(self.exposure, name)
+        return None
 
     def is_kept_from(self, path: str) -> bool:
         """Return whether the field at the end of a path could be one that code of the project keeps from this caller.
@@ -380,12 +396,16 @@ class ModelAccess:
         """Return the accessible relation to one row: a foreign key, or the end of a one-to-one."""
         column = self.column(name)
         if column is not None and column.kind == "relation":
-            return column.field if column.is_plain and is_joinable(column.field) else None
+            if column.is_plain and is_joinable(column.field):
+                return column.field
+            return None
         link = self.link(name)
         # Instances and queries must know the relation by the same name.
         if link is None or not isinstance(link.field, OneToOneRel) or link.field.name != link.field.get_accessor_name():
             return None
-        return link.field if not link.exposure.opts.is_composite_pk else None
+        if not link.exposure.opts.is_composite_pk:
+            return link.field
+        return None
 
     def link(self, text: str) -> "Link | None":
         """Return the accessible relation of a name, None if the caller has no access to the related rows.
@@ -404,7 +424,9 @@ class ModelAccess:
         if field is None or not field.is_relation or is_generic_key(field) or is_generic_relation(field):
             return None
         related = self.access.exposure_of(field.related_model)
-        return Link(text, field, self.access[related]) if related is not None and is_joinable(field) else None
+        if related is not None and is_joinable(field):
+            return Link(text, field, self.access[related])
+        return None
 
     @property
     def links(self) -> "list[Link]":
@@ -458,7 +480,8 @@ class ModelAccess:
                 NotFound: the caller has no access to such a row.
                 Unreadable: the row holds a value that cannot be read.
         """
-        rows, key = self.exposure.get_queryset(self.request), parse_pk(self.exposure, pk)
+        rows = self.exposure.get_queryset(self.request)
+        key = parse_pk(self.exposure, pk)
         with all_readable():
             try:
                 found = row_by_key(rows, key) if not lock else None

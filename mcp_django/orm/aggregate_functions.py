@@ -69,7 +69,9 @@ class UnitField(DecimalField):  # type: ignore[type-arg]
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         whole = connection.vendor == "sqlite" and value is not None
-        return Decimal(value).scaleb(-self.decimal_places) if whole else value
+        if whole:
+            return Decimal(value).scaleb(-self.decimal_places)
+        return value
 
 
 class Units(Func):
@@ -84,7 +86,8 @@ class Units(Func):
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         source = self.get_source_expressions()[0]
         sql, params = compiler.compile(source)
-        field, places = source.output_field, self.output_field.decimal_places
+        field = source.output_field
+        places = self.output_field.decimal_places
         if isinstance(field, (UnitField, IntegerField)):
             return f"({sql} * {10 ** (places - getattr(field, 'decimal_places', 0))})", params
         return f"CAST(ROUND(({sql}) * {10**places}) AS INTEGER)", params
@@ -141,7 +144,9 @@ class Amount(Cast):
         field = self.get_source_expressions()[0].output_field
         sql, params = super().as_sqlite(compiler, connection, **extra)
         places = field.decimal_places if isinstance(field, UnitField) else 6 if isinstance(field, DurationField) else 0
-        return (f"({sql} / {10**places}.0)", params) if places else (sql, params)
+        if places:
+            return (f"({sql} / {10**places}.0)", params)
+        return (sql, params)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         (source,) = self.get_source_expressions()
@@ -264,7 +269,9 @@ class _Deviation(_Collected):
     spread = staticmethod(statistics.stdev)
 
     def finalize(self) -> float | None:
-        return self.spread(self.timely()) if len(self.values) > 1 else None
+        if len(self.values) > 1:
+            return self.spread(self.timely())
+        return None
 
 
 class _Variance(_Deviation):
@@ -339,7 +346,8 @@ class _Edge:
         if place[0] is None:
             return
         if self.best is None or (place < self.best if self.direction > 0 else place > self.best):
-            self.best, self.value = place, value
+            self.best = place
+            self.value = value
 
     def finalize(self) -> Any:
         return self.value

@@ -49,7 +49,9 @@ def find_filter(model: ModelAccess, text: str) -> Allowed | None:
     declared = model.exposure.get_filter_fields(model.request)
     text = model.field_named(text) or text
     if declared is not None:
-        return _filter(model, text, declared) if text in declared else None
+        if text in declared:
+            return _filter(model, text, declared)
+        return None
     allowed = text in model.fields or _is_of_admin(model, text) or Path.read(model, text).shown_column is not None
     found = _filter(model, text, None) if allowed else None
     root, _, rest = text.partition("__")
@@ -199,6 +201,10 @@ def _relation(model: ModelAccess, name: str) -> Any:
     except FieldDoesNotExist:
         return None
     if isinstance(field, ForeignObjectRel):
-        return field if model.access.exposure_of(field.related_model) is not None else None
+        if model.access.exposure_of(field.related_model) is not None:
+            return field
+        return None
     column = model.column(name)
-    return field if column is not None and column.kind in ("relation", "many") else None
+    if column is not None and column.kind in ("relation", "many"):
+        return field
+    return None

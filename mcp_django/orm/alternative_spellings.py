@@ -131,18 +131,22 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | Non
     An SQL pattern becomes the lookup that the ``%`` at its ends mean.
     """
     word = _CAMEL.sub("_", word).lower().removeprefix("$").replace(" ", "_")
-    lookup, denied = OPERATORS.get(word, word), False
+    lookup = OPERATORS.get(word, word)
+    denied = False
     if word in _DENIED:
-        lookup, denied = _DENIED[word], True
+        lookup = _DENIED[word]
+        denied = True
     elif word.startswith("not_"):
-        lookup, denied = OPERATORS.get(word[4:], word[4:]), True
+        lookup = OPERATORS.get(word[4:], word[4:])
+        denied = True
     if lookup == "like":
         lookup, value = _pattern(value)
     elif lookup == "exact" and isinstance(value, list):
         lookup = "in"
     elif lookup == "isnull" and word in _DENIED and value is False:
         # "Not null: false" means null.
-        value, denied = True, False
+        value = True
+        denied = False
     elif lookup == "isnull" and word in _DENIED:
         value = True
     allowed = lookup in lookups or (lookup == "exact" and value is None and "isnull" in lookups)
@@ -152,7 +156,9 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | Non
 def _pattern(value: Any) -> tuple[str, Any]:
     if not isinstance(value, str) or "%" in value.strip("%"):
         return "", value
-    begins, ends, text = value.startswith("%"), value.endswith("%"), value.strip("%")
+    begins = value.startswith("%")
+    ends = value.endswith("%")
+    text = value.strip("%")
     if begins and ends:
         return "icontains", text
     return ("iendswith" if begins else "istartswith" if ends else "iexact"), text
@@ -174,7 +180,9 @@ def without_value(path: str, value: Any) -> str:
     column, _, lookup = path.rpartition("__")
     if value is None or value == {"isnull": True}:
         return path
-    return column if lookup == "isnull" and str(value).lower() in ("true", "1") else ""
+    if lookup == "isnull" and str(value).lower() in ("true", "1"):
+        return column
+    return ""
 
 
 # Comparisons within a value or within a whole text, as in SQL or in words.
@@ -212,7 +220,9 @@ def values_meant(value: Any, lookup: str, *, is_key: bool = False) -> Iterator[t
     """
     if not isinstance(value, str) or len(value) > MAX_NAME:
         return
-    text, is_plain, takes_lists = value.strip(), lookup == "exact", lookup in ("exact", "in")
+    text = value.strip()
+    is_plain = lookup == "exact"
+    takes_lists = lookup in ("exact", "in")
     opened = json_or_text(text.replace("'", '"') if text[:1] in ("[", "{") else text)
     if isinstance(opened, list) and takes_lists:
         yield "in", opened
@@ -259,7 +269,9 @@ def number_meant(text: str) -> str | None:
 
 
 def _unquoted(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return text
 
 
 def filters_meant(given: Any) -> dict[str, Any] | None:
@@ -297,7 +309,9 @@ def _of_text(text: str) -> dict[str, Any] | None:
         term = _TERM.fullmatch(part)
         if term is None:
             return None
-        name, operator, value = term["name"], "_".join(term["operator"].lower().split()), term["value"]
+        name = term["name"]
+        operator = "_".join(term["operator"].lower().split())
+        value = term["value"]
         if value.startswith("("):
             values: Any = [_unquoted(item.strip()) for item in value[1:-1].split(",")]
         elif value.lower() == "null" and operator in ("is", "is_not"):
@@ -340,7 +354,8 @@ def group_meant(text: str, periods: Collection[str]) -> str:
     found = _GROUP.fullmatch(text.strip()) if len(text) <= MAX_NAME else None
     if found is None:
         return text
-    name, period = found["name"] or found["field"], (found["period"] or found["unit"]).lower()
+    name = found["name"] or found["field"]
+    period = (found["period"] or found["unit"]).lower()
     return f"{name}:{period}" if period in periods else text
 
 
@@ -389,7 +404,9 @@ def order_texts(value: Any) -> Any:
 
 
 def _directed(name: str, way: Any) -> str | None:
-    return f"{name} {way}" if isinstance(way, str) and way.lower() in WAYS else None
+    if isinstance(way, str) and way.lower() in WAYS:
+        return f"{name} {way}"
+    return None
 
 
 def order_meant(text: str) -> str:

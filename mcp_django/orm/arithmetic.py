@@ -79,7 +79,9 @@ class _Parser:
     def __init__(self, text: str, look_up: Callable[[str], Target]) -> None:
         if len(text) > MAX_LENGTH:
             raise ToolError(f"An expression has at most {MAX_LENGTH} characters.")
-        self.text, self.look_up, self.position = text, look_up, 0
+        self.text = text
+        self.look_up = look_up
+        self.position = 0
         self.tokens: list[tuple[str, str]] = []
         place = 0
         while text[place:].strip():
@@ -138,7 +140,9 @@ class _Parser:
         self.position += 1
         if kind == "number":
             return _constant(Decimal(token))
-        return length(token) if kind == "duration" else self.look_up(token)
+        if kind == "duration":
+            return length(token)
+        return self.look_up(token)
 
 
 def length(text: Any) -> Target:
@@ -183,13 +187,17 @@ def combined(left: Target, sign: str, right: Target) -> Target:
 
 
 def _bracketed(target: Target, sign: str) -> str:
-    return f"({target.name})" if sign in "*/" and re.search(r"[-+]", target.name) else target.name
+    if sign in "*/" and re.search(r"[-+]", target.name):
+        return f"({target.name})"
+    return target.name
 
 
 def _word(target: Target) -> str:
     if target.column.kind != "field":
         return "relation"
-    return "text" if is_stored_as_text(target.column.field) else kind_of(target.column.field).word
+    if is_stored_as_text(target.column.field):
+        return "text"
+    return kind_of(target.column.field).word
 
 
 def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]", Any] | None:
@@ -234,7 +242,9 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
         moved = _made(
             Cast(left.expression, _MOMENT) if first == "date" else left.expression, sign, right.expression, _MOMENT
         )
-        return (_MOMENT, moved) if first == "datetime" else (_DATE, Cast(moved, _DATE))
+        if first == "datetime":
+            return (_MOMENT, moved)
+        return (_DATE, Cast(moved, _DATE))
     if first == "duration" and second in _DATES and sign == "+":
         return _temporal(right, sign, left, (second, first))
     if words == ("duration", "duration") and sign in "+-":
@@ -246,7 +256,9 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
 
 
 def _as_date(target: Target) -> Any:
-    return TruncDate(target.expression) if _word(target) == "datetime" else target.expression
+    if _word(target) == "datetime":
+        return TruncDate(target.expression)
+    return target.expression
 
 
 class _Exact(Func):
@@ -263,7 +275,9 @@ class _Exact(Func):
 def _exact(target: Target) -> Target:
     is_computed = _word(target) == "decimal" and isinstance(target.expression, ExpressionWrapper)
     field = target.column.field
-    return replace(target, expression=_Exact(target.expression, output_field=field)) if is_computed else target
+    if is_computed:
+        return replace(target, expression=_Exact(target.expression, output_field=field))
+    return target
 
 
 def compared(left: Target, right: Target) -> tuple[Target, Target]:

@@ -47,12 +47,16 @@ def pk_text(value: Any) -> str:
     """Return the value of a key column as text; of a composite key, a JSON array of the texts of its columns."""
     if isinstance(value, tuple):
         return orjson.dumps([pk_text(part) for part in value]).decode()
-    return iso_text(value) if hasattr(value, "isoformat") else str(value)
+    if hasattr(value, "isoformat"):
+        return iso_text(value)
+    return str(value)
 
 
 def plain_key(shown: Any) -> Any:
     """Return the bare key from the JSON value of a primary key column, which is ``[key, label]`` for a relation."""
-    return shown[0] if isinstance(shown, list) and len(shown) == 2 else shown
+    if isinstance(shown, list) and len(shown) == 2:
+        return shown[0]
+    return shown
 
 
 def _text(limit: int | None, hint: str, value: Any) -> Any:
@@ -62,13 +66,17 @@ def _text(limit: int | None, hint: str, value: Any) -> Any:
         # The value of a custom field that holds several.
         return _json(limit, hint, value)
     plain = type(value) is str and value.isascii() and not may_hold_secrets(value)
-    return value if plain and (limit is None or len(value) <= limit) else clean_text(str(value), limit, hint)
+    if plain and (limit is None or len(value) <= limit):
+        return value
+    return clean_text(str(value), limit, hint)
 
 
 def _integer(value: Any) -> Any:
     if type(value) is not int:
         return _plain(value)
-    return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else str(value)
+    if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        return value
+    return str(value)
 
 
 def _float(value: Any) -> Any:
@@ -76,7 +84,9 @@ def _float(value: Any) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    return None if value is None or not value.is_finite() else format(value, "f")
+    if value is None or not value.is_finite():
+        return None
+    return format(value, "f")
 
 
 def _iso(value: Any) -> Any:
@@ -96,12 +106,16 @@ def _range(value: Any) -> Any:
     if value is None:
         return None
     usual = (value.lower_inc or value.lower is None) and not value.upper_inc
-    return [_leaf(value.lower), _leaf(value.upper)] if usual and not value.isempty else clean_text(str(value))
+    if usual and not value.isempty:
+        return [_leaf(value.lower), _leaf(value.upper)]
+    return clean_text(str(value))
 
 
 def _plain(value: Any) -> Any:
     # SQLite stores any value in any column.
-    return value if value is None or type(value) is bool else _leaf(value)
+    if value is None or type(value) is bool:
+        return value
+    return _leaf(value)
 
 
 def _json(limit: int | None, hint: str, value: Any) -> Any:
@@ -115,7 +129,9 @@ def _json(limit: int | None, hint: str, value: Any) -> Any:
 
 def _tree(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
-        return {clean_text(k): _tree(v, depth - 1) for k, v in members(value)} if depth else "…"
+        if depth:
+            return {clean_text(k): _tree(v, depth - 1) for k, v in members(value)}
+        return "…"
     if isinstance(value, (list, tuple, set, frozenset, models.QuerySet)):
         if not depth:
             return "…"
@@ -228,7 +244,9 @@ def dates(values: Sequence[Any]) -> Column:
     types = set(map(type, values))
     # orjson rounds offsets to minutes, so only UTC is sure to stay exact.
     plain = types == {date} or (types == {datetime} and {value.tzinfo for value in values} <= {UTC, None})
-    return list(orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))) if plain else None
+    if plain:
+        return list(orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z)))
+    return None
 
 
 _BY_WORD: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -265,7 +283,9 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     if hasattr(stored_field(field), "from_db_value") and word != "json":
         # A custom field may return any class.
         return partial(render, limit=limit, hint=hint)
-    return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
+    if word in _BY_WORD:
+        return _BY_WORD[word]
+    return partial(_json, limit, hint)
 
 
 def render_columns(
@@ -287,7 +307,8 @@ def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[An
         return [renderer(value) for value in values], 0
     except Exception as error:
         first = error
-    found, failed = [], 0
+    found = []
+    failed = 0
     for value in values:
         try:
             found.append(_rendered(renderer, value))

@@ -134,7 +134,9 @@ def _as_boolean(compute: Callable[[Any], Any], row: Any) -> bool | None:
 
 def _attribute(name: str, row: Any) -> Any:
     value = getattr(row, name)
-    return value() if callable(value) and not isinstance(value, models.Manager) else value
+    if callable(value) and not isinstance(value, models.Manager):
+        return value()
+    return value
 
 
 @lru_cache(maxsize=8192)
@@ -165,7 +167,9 @@ def _model_column(exposure: ModelExposure, name: str) -> Column | None:
             return None
         reader = linked_reader(path.field)
         column = Column(name, "many", path=name, field=path.field)
-        return column if reader is None else Column(name, "computed", field=path.field, compute=reader)
+        if reader is None:
+            return column
+        return Column(name, "computed", field=path.field, compute=reader)
     if path.many or isinstance(path.field, models.CompositePrimaryKey):
         return None
     if path.field.is_relation and name == path.field.name:
@@ -181,11 +185,9 @@ def _relation_column(exposure: ModelExposure, name: str) -> Column | None:
     for rel in opts.related_objects:
         if name in (rel.name, rel.get_accessor_name()) and not rel.hidden:
             if rel.many_to_many:
-                return (
-                    Column(name, "many", path=name, field=rel, is_plain=False)
-                    if linked_reader(rel.field) is None
-                    else None
-                )
+                if linked_reader(rel.field) is None:
+                    return Column(name, "many", path=name, field=rel, is_plain=False)
+                return None
             return Column(name, "reverse", path=rel.field.target_field.attname, field=rel, is_plain=False)
     field = next((field for field in opts.private_fields if field.name == name), None)
     if is_generic_key(field):
@@ -237,7 +239,9 @@ def as_written(field: Any, row: Model) -> Any:
     if value is None or isinstance(value, PLAIN):
         return value
     widget = _split_widget(field)
-    return field.value_to_string(row) if widget is None else list(map(_part, widget.decompress(value)))
+    if widget is None:
+        return field.value_to_string(row)
+    return list(map(_part, widget.decompress(value)))
 
 
 @lru_cache(maxsize=8192)
@@ -247,7 +251,9 @@ def _split_widget(field: Any) -> Any:
 
 
 def _part(value: Any) -> Any:
-    return value if value is None or isinstance(value, PLAIN) else str(value)
+    if value is None or isinstance(value, PLAIN):
+        return value
+    return str(value)
 
 
 def linked_reader(field: Any) -> Callable[[Any], Any] | None:
@@ -255,7 +261,9 @@ def linked_reader(field: Any) -> Callable[[Any], Any] | None:
 
     A custom class stores its links in its own way, so they can be read only through its manager.
     """
-    return None if isinstance(field, ManyToManyField) else partial(_linked, field.name)
+    if isinstance(field, ManyToManyField):
+        return None
+    return partial(_linked, field.name)
 
 
 def _linked(name: str, row: Any) -> list[Any]:

@@ -172,7 +172,9 @@ class CompiledQuery:
 
     def _bound(self, values: Sequence[Any]) -> list[Any] | dict[str, Any]:
         params = [values[param] if type(param) is Slot else param for param in self.params]
-        return params if self.names is None else dict(zip(self.names, params, strict=True))
+        if self.names is None:
+            return params
+        return dict(zip(self.names, params, strict=True))
 
     def instances(self, using: str, values: Sequence[Any], queryset: QuerySet[Any]) -> list[Model] | None:
         """Run the compiled query and return instances like those of ``queryset``; None if a value is undecodable.
@@ -192,8 +194,11 @@ class _Rows:
     _known_related_objects: ClassVar[dict[Any, Any]] = {}
 
     def __init__(self, plan: CompiledQuery, using: str, rows: list[Any], queryset: Any) -> None:
-        self.db, self.model, self.rows = using, queryset.model, rows
-        self.select, self.klass_info = plan.select, plan.klass_info
+        self.db = using
+        self.model = queryset.model
+        self.rows = rows
+        self.select = plan.select
+        self.klass_info = plan.klass_info
         self.annotation_col_map = plan.annotation_col_map
         # Django 6.1: how fields and relations that were not loaded are fetched.
         self._fetch_mode = getattr(queryset, "_fetch_mode", None)
@@ -307,7 +312,8 @@ def own_rows(rows: Callable[[], QuerySet[Any]], using: str, *values: tuple[Any, 
 
 def insert_if_new(row: Model, using: str) -> None:
     """Insert a row of the app's own tables by a compiled query, unless one with its key is there."""
-    model, fields = type(row), row._meta.local_concrete_fields
+    model = type(row)
+    fields = row._meta.local_concrete_fields
 
     def build() -> CompiledQuery:
         query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
@@ -378,7 +384,9 @@ def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
         except Exception as error:
             if not is_undecodable(error):
                 raise
-    return salvaged_rows([queryset], queryset, limit) if found is None else found
+    if found is None:
+        return salvaged_rows([queryset], queryset, limit)
+    return found
 
 
 def key_params(opts: Any, key: Any, using: str) -> list[Any]:
@@ -495,7 +503,9 @@ def shape_of_instances(queryset: QuerySet[Any], using: str) -> Shape | None:
 
 
 def _frozen(related: Any) -> Any:
-    return tuple((name, _frozen(inner)) for name, inner in related.items()) if isinstance(related, dict) else related
+    if isinstance(related, dict):
+        return tuple((name, _frozen(inner)) for name, inner in related.items())
+    return related
 
 
 def _join(join: Any) -> Hashable:

@@ -45,7 +45,8 @@ def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column,
 
     Returns None if the database does not compute the value, or if it is made of anything that the caller may not read.
     """
-    source, exposure = order_source(column), model.exposure
+    source = order_source(column)
+    exposure = model.exposure
     rows = exposure.get_queryset(model.request).order_by()
     if column.kind != "computed" or exposure.opts.is_composite_pk or rows.query.is_sliced or rows.query.combinator:
         return None
@@ -72,7 +73,9 @@ class Reading:
     """
 
     def __init__(self, model: ModelAccess, rows: QuerySet[Any], *, has_own: bool = False) -> None:
-        self.model, self.access, self.exposure = model, model.access, model.exposure
+        self.model = model
+        self.access = model.access
+        self.exposure = model.exposure
         self.has_own = has_own
         self.query: Any = rows.query
         # Aliases of the tables that hold the row itself: the model's and those of its parents.

@@ -118,7 +118,9 @@ class Scope:
 
     def bound(self, item: "Filter") -> list[Any]:
         """Return what the condition's own values are bound to: the next SQL parameters."""
-        return item.own_params(self.using) if self.params is None else list(islice(self.params, item.places))
+        if self.params is None:
+            return item.own_params(self.using)
+        return list(islice(self.params, item.places))
 
     def all_of(self, items: "Sequence[Filter]", *, inside: bool = False) -> Q:
         """Return the ``Q`` for rows that meet all of the conditions."""
@@ -192,7 +194,9 @@ class Condition(Filter):
         if self.lookup == "isnull":
             return 0
         count = len(self.values)
-        return 1 << (count - 1).bit_length() if self.lookup == "in" else count
+        if self.lookup == "in":
+            return 1 << (count - 1).bit_length()
+        return count
 
     def shape(self) -> Hashable:
         return self.path.column, self.lookup, self.values[0] if self.lookup == "isnull" else self.places
@@ -206,19 +210,24 @@ class Condition(Filter):
         return found + found[-1:] * (self.places - len(found))
 
     def q(self, scope: Scope, inside: bool = False) -> Q:
-        return self._through_many(scope, inside) if self.path.many else self._on(self.path.column, scope, inside)
+        if self.path.many:
+            return self._through_many(scope, inside)
+        return self._on(self.path.column, scope, inside)
 
     def _on(self, name: str, scope: Scope, inside: bool) -> Q:
         """Return the condition on one column as a ``Q``; column and comparison come from the model and a closed list.
 
         A value behind a hidden row counts as NULL: only ``isnull`` finds it.
         """
-        path, is_null = self.path, self.lookup == "isnull"
+        path = self.path
+        is_null = self.lookup == "isnull"
         column = path.expression if path.expression is not None else F(name)
         if any(map(hides_parts, self.values)):
             # A text is compared as it is shown, and no text is shown with this part.
             left = tuple(value for value in self.values if not hides_parts(value))
-            return replace(self, values=left)._on(name, scope, inside) if left else Q(pk__in=[])
+            if left:
+                return replace(self, values=left)._on(name, scope, inside)
+            return Q(pk__in=[])
         if is_null and (not path.many or is_file_field(path.field)):
             found = self._missing(column)
         elif path.expression is not None or (not path.many and _is_bindable(path.field, self.lookup)):
@@ -351,7 +360,8 @@ class Quantified(Filter):
             return TRUE
         rows = self.link.rows()
         related = Scope(scope.request, self.link.exposure, scope.using, scope.params)
-        every, has_plan = self.quantifier == "every", self.is_plannable
+        every = self.quantifier == "every"
+        has_plan = self.is_plannable
         passes = related.all_of(self.parts, inside=every or not has_plan)
         # For "every", look for rows that fail. A row that compares with NULL fails too.
         if not every:
@@ -365,7 +375,9 @@ class Quantified(Filter):
         keys = rows.order_by().values("pk")
         if self.quantifier == "count":
             return Q(COMPARISONS[self.lookup](Number(keys), Bind(scope.bound(self)[0])))
-        return Q(Some(keys)) if self.quantifier == "some" else ~Q(Some(keys))
+        if self.quantifier == "some":
+            return Q(Some(keys))
+        return ~Q(Some(keys))
 
     def wording(self) -> list[Any]:
         number = [self.lookup, *self.values]
@@ -386,7 +398,9 @@ class Comparison(Filter):
         left, right = (as_shown(target.expression, target.column.field) for target in (self.left, self.right))
         found = Q(COMPARISONS[self.lookup](left, right))
         # Below a "not", a comparison with NULL must be false, not NULL.
-        return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found
+        if inside:
+            return found & Q(IsNull(left, False)) & Q(IsNull(right, False))
+        return found
 
     def wording(self) -> list[Any]:
         return [self.left.name, self.lookup, self.right.name, *(part.wording() for part in self.parts)]
@@ -448,7 +462,9 @@ def is_moving(filters: Sequence[Filter]) -> bool:
 
 def in_fixed_order(filters: Sequence[Filter]) -> tuple[Filter, ...]:
     """Sort conditions, so that their sequence does not depend on how the client wrote them."""
-    return tuple(sorted(filters, key=lambda item: item.sort_key())) if len(filters) > 1 else tuple(filters)
+    if len(filters) > 1:
+        return tuple(sorted(filters, key=lambda item: item.sort_key()))
+    return tuple(filters)
 
 
 # Rows

@@ -24,7 +24,9 @@ Relation = tuple[Any, str]
 
 def all_of(filters: Sequence[Filter]) -> Filter:
     """Return one condition that holds if all the given ones do."""
-    return filters[0] if len(filters) == 1 else Junction("and", tuple(filters))
+    if len(filters) == 1:
+        return filters[0]
+    return Junction("and", tuple(filters))
 
 
 def on_one_row(model: ModelAccess, filters: Sequence[Filter]) -> tuple[Filter, ...]:
@@ -72,7 +74,9 @@ def _lists(model: ModelAccess, item: Filter) -> frozenset[tuple[Relation, ...]]:
     """Return the lists that a filter has conditions on, each as the relations that lead to it."""
     if isinstance(item, Condition):
         link = _link(model, item) if item.path.many else None
-        return frozenset([(_relation(link.field),)]) if link is not None else frozenset()
+        if link is not None:
+            return frozenset([(_relation(link.field),)])
+        return frozenset()
     if isinstance(item, Junction) and item.connector != "not":
         return frozenset().union(*(_lists(model, part) for part in item.parts))
     if not isinstance(item, Quantified) or not item.is_path:
@@ -89,7 +93,9 @@ def _link(model: ModelAccess, item: Condition) -> Link | None:
     root = item.path.column.partition("__")[0]
     field: Any = model.exposure.opts.get_field(root)
     related = model.access.exposure_of(field.related_model)
-    return Link(root, field, model.access[related]) if related is not None else None
+    if related is not None:
+        return Link(root, field, model.access[related])
+    return None
 
 
 def _relation(field: Any) -> Relation:

@@ -191,7 +191,9 @@ def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
     models = Counter(obj._meta for obj in rows)
     counted = ", ".join(sorted(f"{n} {model_ngettext(model, n)}" for model, n in models.items())) or "other rows"
     names = list(_visible_names(request, rows))
-    return f"{counted} (such as {'; '.join(names)})" if names else counted
+    if names:
+        return f"{counted} (such as {'; '.join(names)})"
+    return counted
 
 
 def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:

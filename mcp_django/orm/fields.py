@@ -70,8 +70,10 @@ def parse_integer(field: Any, value: Any) -> int:
         low, high = connection.ops.integer_field_range(field.get_internal_type())
     except KeyError:
         # A custom field whose column has another type.
-        low, high = None, None
-    low, high = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
+        low = None
+        high = None
+    low = -(2**63) if low is None else low
+    high = 2**63 - 1 if high is None else high
     if not low <= value <= high:
         raise ValueError(f"an integer from {low} to {high}")
     return value
@@ -226,7 +228,8 @@ def _array_operand(field: Any, lookup: str, value: Any) -> Any:
         base = base.base_field
     found = [parse_value(base, item) for item in _items(value)]
     while hasattr(field.base_field, "base_field"):
-        found, field = [found], field.base_field
+        found = [found]
+        field = field.base_field
     return found
 
 
@@ -272,7 +275,8 @@ def key_field(relation: Any) -> Any:
 
     With ``to_field`` the column holds another value: that is the key only if one query cannot read the primary key too.
     """
-    target, pk = relation.target_field, relation.related_model._meta.pk
+    target = relation.target_field
+    pk = relation.related_model._meta.pk
     other = target.primary_key or isinstance(pk, models.CompositePrimaryKey) or not is_joinable(relation)
     return target if other else pk
 
@@ -373,7 +377,9 @@ def choices_of(field: Any) -> list[tuple[Any, Any]]:
     """Return the choices of a model field, as pairs of stored value and displayed name, including those of groups."""
     found = getattr(field, "flatchoices", None)
     # Custom fields that hold several choices replace Django's ``flatchoices``, some without a list.
-    return list(found) if isinstance(found, list) else list(flat_choices(field.choices or ()))
+    if isinstance(found, list):
+        return list(found)
+    return list(flat_choices(field.choices or ()))
 
 
 def flat_choices(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
@@ -467,7 +473,10 @@ def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
 @lru_cache(maxsize=4096)
 def _resolved(model: type[models.Model], text: str) -> tuple[FieldPath | None, tuple[Any, ...]]:
     """Return the model field that field names joined by ``__`` lead to, and the relation fields on the way."""
-    opts, names, many, nullable = model._meta, text.split("__"), False, False
+    opts = model._meta
+    names = text.split("__")
+    many = False
+    nullable = False
     column: list[str] = []
     followed: list[Any] = []
     for position, name in enumerate(names):
@@ -483,7 +492,8 @@ def _resolved(model: type[models.Model], text: str) -> tuple[FieldPath | None, t
                 return None, ()
             column += _key_names(field)
             followed += [field] if len(column) > position + 1 else []
-            many, nullable = many or bool(field.many_to_many), nullable or bool(field.null)
+            many = many or bool(field.many_to_many)
+            nullable = nullable or bool(field.null)
             return FieldPath("__".join(column), field, many, nullable), tuple(followed)
         if not field.is_relation or field.related_model is None:
             return None, ()

@@ -100,11 +100,13 @@ class FilterReader(FilterSuggestions):
 
         Filters that narrow the admin's list by default are included, unless the caller chooses a value for them.
         """
-        value, found = json_or_text(value), tuple[Filter, ...]()
+        value = json_or_text(value)
+        found = tuple[Filter, ...]()
         if value is not None and value != "":
             given = value if isinstance(value, dict) else as_conditions(value)
             if not isinstance(given, dict):
-                text, meant = f"filters must be an object such as {EXAMPLE}. {MISSPELT}", filters_meant(given)
+                text = f"filters must be an object such as {EXAMPLE}. {MISSPELT}"
+                meant = filters_meant(given)
                 try:
                     if meant is not None:
                         self.read(meant, 0)
@@ -115,7 +117,9 @@ class FilterReader(FilterSuggestions):
             inner = json_or_text(given[name]) if name in WRAPPERS and not self.is_filter(name) else None
             found = self.read(inner if isinstance(inner, dict) else given, 0)
         opening = self.exposure.get_listing(self.request).opening_filters()
-        return in_fixed_order([*found, *left_open(found, opening)]) if opening else found
+        if opening:
+            return in_fixed_order([*found, *left_open(found, opening)])
+        return found
 
     def where(self, value: Any) -> Q:
         """Parse filters into a ``Q``: those in the ``where`` of an aggregate."""
@@ -133,7 +137,8 @@ class FilterReader(FilterSuggestions):
         operators = [given[key] for key in ("operator", "op", "lookup") if key in given]
         if given.keys() >= SPELT_OUT and len(given) == len(SPELT_OUT) + bool(operators) and self.find("field") is None:
             # {"field": "total", "operator": ">", "value": 3}
-            name, operator = given["field"], operators[0] if operators else "exact"
+            name = given["field"]
+            operator = operators[0] if operators else "exact"
             if isinstance(name, str) and isinstance(operator, str):
                 given = {name: {operator: given["value"]}}
         for name, value in given.items():
@@ -157,7 +162,9 @@ class FilterReader(FilterSuggestions):
             if source is not None:
                 applied.setdefault(source, {})[name] = self._values(source, name, value)
         found += (Applied(source, values) for source, values in applied.items())
-        return on_one_row(self.model, found) if len(found) > 1 else tuple(found)
+        if len(found) > 1:
+            return on_one_row(self.model, found)
+        return tuple(found)
 
     def _spelt_otherwise(self, name: str, value: Any, depth: int) -> Sequence[Filter]:
         """Parse a filter whose name is not a field: an alternative spelling, or a path to a field of a related row."""
@@ -199,7 +206,9 @@ class FilterReader(FilterSuggestions):
         lookups = target.lookups if target is not None else ()
         if lookups and _has_lookups(value, lookups):
             return None
-        return link if self.exposure.get_filter_fields(self.request) is None or target is not None else None
+        if self.exposure.get_filter_fields(self.request) is None or target is not None:
+            return link
+        return None
 
     def _behind(self, name: str, value: Any, depth: int) -> Filter:
         """Parse a filter on a path through a relation: some of the related rows must match."""
@@ -211,14 +220,17 @@ class FilterReader(FilterSuggestions):
         inner = self._like(prefix=f"{self.prefix}{root}__")
         wanted: Mapping[str, Any] = {rest: value}
         if rest == "isnull" or (not rest and value is None):
-            inner, wanted = self, {"exists": value is False}
+            inner = self
+            wanted = {"exists": value is False}
         elif not rest:
-            inner, wanted = self, {"pk": value}
+            inner = self
+            wanted = {"pk": value}
         elif word in QUANTIFIERS and find_filter(link.related, word) is not None:
             # A field of this name takes precedence over the quantifier.
             return inner._of_path(link, wanted, depth)
         elif QUANTIFIERS.get(word.lower()) == "count" and lookup:
-            inner, wanted = self, {"count": {lookup: value}}
+            inner = self
+            wanted = {"count": {lookup: value}}
         elif (column := without_value(rest, value)) and not link.to_many and not _is_through_list(link.related, column):
             # A related row that is hidden or does not exist has no values, so its column is null too.
             wanted = {"none": {f"{column}__isnull": False}}
@@ -247,7 +259,9 @@ class FilterReader(FilterSuggestions):
                 parts.append(Quantified(link, quantifier, self._of_related(link, item, depth)))
         if rest:
             parts.append(self._of_path(link, rest, depth))
-        return all_of(in_fixed_order(parts)) if parts else Quantified(link, "some", ())
+        if parts:
+            return all_of(in_fixed_order(parts))
+        return Quantified(link, "some", ())
 
     def _of_path(self, link: Link, given: Mapping[str, Any], depth: int) -> Quantified:
         """Return the condition that some related row passes filters, which other paths may share with these."""
@@ -261,7 +275,9 @@ class FilterReader(FilterSuggestions):
             raise ToolError(f"{link.name} takes filters on {link.exposure.label}: {SOME_EXAMPLE}")
         self._count()
         there = FilterReader(link.related, self.clock)
-        there.taken, there.prefix, there.is_inner = self.taken, self.prefix, self.is_inner
+        there.taken = self.taken
+        there.prefix = self.prefix
+        there.is_inner = self.is_inner
         return there.read(given, depth + 1)
 
     def _counts(self, link: Link, given: Any, where: Any, depth: int) -> list[Filter]:
@@ -304,7 +320,9 @@ class FilterReader(FilterSuggestions):
         if meant is not None:
             reader = self._like(is_denied=True) if meant.is_denied else self
             found = reader._compared(name, path, lookups, meant.lookup, meant.value, part)
-            return Junction("not", (found,)) if meant.is_denied else found
+            if meant.is_denied:
+                return Junction("not", (found,))
+            return found
         root, _, rest = name.partition("__")
         if not is_known and (is_path or rest) and path.field.is_relation and self.open_link(root):
             # The lookup may be a field of the related row.
@@ -314,9 +332,13 @@ class FilterReader(FilterSuggestions):
     def _spelt(self, name: str, lookup: str | None) -> tuple[FieldPath, Sequence[str], str | None, str, bool]:
         """Parse the name of a filter, with or without a lookup or a part of a date after it, and find the filter."""
         root, _, last = name.rpartition("__")
-        target, is_path, part = self.find(name), False, ""
+        target = self.find(name)
+        is_path = False
+        part = ""
         if target is None and lookup is None:
-            target, lookup, is_path = self.find(root) if root else None, last, True
+            target = self.find(root) if root else None
+            lookup = last
+            is_path = True
         if target is None:
             # `year` of "created__year__gte", or of {"created__year": {"gte": 2025}}.
             dated, _, part = (root if is_path else name).replace(".", "__").rpartition("__")
@@ -377,7 +399,8 @@ class FilterReader(FilterSuggestions):
         elif self.is_inner:
             raise ToolError("The where of an aggregate in filters cannot have another aggregate.")
         else:
-            where, using = None, self.exposure.get_queryset(self.request).db
+            where = None
+            using = self.exposure.get_queryset(self.request).db
             if "where" in value:
                 given = as_conditions(json_or_text(value["where"]))
                 if not isinstance(given, dict):
@@ -395,7 +418,8 @@ class FilterReader(FilterSuggestions):
         linked = path.field.is_relation and lookup in ("exact", "in")
         related = access_of(self.request).exposure_of(path.field.related_model) if linked else None
         items = (value if isinstance(value, list) else [value])[:MAX_VALUES]
-        condition, missing = None, ""
+        condition = None
+        missing = ""
         try:
             condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
         except ValueError as error:

@@ -77,7 +77,9 @@ class HidesParts(Expression):
 
 
 def _position(vendor: str, sql: str, part: str) -> str:
-    return f"STRPOS({sql}, '{part}') > 0" if vendor == "postgresql" else f"INSTR({sql}, '{part}') > 0"
+    if vendor == "postgresql":
+        return f"STRPOS({sql}, '{part}') > 0"
+    return f"INSTR({sql}, '{part}') > 0"
 
 
 def _matches(vendor: str, sql: str, pattern: str) -> str:
@@ -95,7 +97,9 @@ def with_no_part_hidden(text: Any, *, inside: bool = False) -> Q:
     ``inside`` makes it an expression, which does not change joins.
     """
     found = ~Q(HidesParts(text))
-    return Q(ExpressionWrapper(found, BooleanField())) if inside else found
+    if inside:
+        return Q(ExpressionWrapper(found, BooleanField()))
+    return found
 
 
 def as_shown(text: Any, field: Any) -> Any:
@@ -130,7 +134,9 @@ class Searched(Expression):
         """Return the lookup of the search field, together with the condition that nothing of the text is hidden."""
         lookup = self.lookup if lookup == "icontains" else lookup
         found = self.output_field.get_lookup(lookup)
-        return found if found is None or lookup == "isnull" else _guarded(cast("Any", found))
+        if found is None or lookup == "isnull":
+            return found
+        return _guarded(cast("Any", found))
 
 
 @lru_cache(maxsize=256)

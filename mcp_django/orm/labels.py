@@ -91,7 +91,9 @@ def returned_attribute(model: type[Any]) -> str | None:
             body = function.body[ast.get_docstring(function) is not None :]
             name = str.__str__(found)
             said = [ast.unparse(step) for step in body]
-            return name if said == [f"return {own}.{name}"] and not hasattr(method, "__wrapped__") else None
+            if said == [f"return {own}.{name}"] and not hasattr(method, "__wrapped__"):
+                return name
+            return None
     return None
 
 
@@ -150,7 +152,9 @@ def joined_label(request: MCPRequest, column: Column) -> str | None:
     if related is None or not has_every_row(related) or not is_joinable(field) or column.is_guarded:
         return None
     label = plain_label(related)
-    return "__".join([*column.through, field.name, label]) if label is not None else None
+    if label is not None:
+        return "__".join([*column.through, field.name, label])
+    return None
 
 
 def ways_to(path: str) -> list[str]:
@@ -174,7 +178,8 @@ def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[st
     """
     found = rows.select_related(*sorted(paths))
     query: Any = found.query
-    known, relations = set(query.alias_map), set(columns)
+    known = set(query.alias_map)
+    relations = set(columns)
     for name in sorted(relations):
         query.setup_joins(name.split("__"), query.get_meta(), query.get_initial_alias())
     _keep_rows(query, relations, known)
@@ -276,16 +281,19 @@ def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequen
     """
     # Columns with this row's key (source) and the linked row's (targets); spelt maps values of source to the keys.
     targets = [part.attname for part in related.opts.pk_fields]
-    rows, spelt = related.model._base_manager.all(), {key: key for key in keys}
+    rows = related.model._base_manager.all()
+    spelt = {key: key for key in keys}
     if field.many_to_many:
         through, source, target = link_table(field)
-        rows, targets = through._default_manager.all(), [target]
+        rows = through._default_manager.all()
+        targets = [target]
     elif is_generic_relation(field):
         remote: Any = related.opts.get_field(field.object_id_field_name)
         holder: Any = related.opts.get_field(field.content_type_field_name)
         types = holder.related_model.objects
         own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
-        rows, source = rows.filter(**{holder.attname: own.pk}), remote.attname
+        rows = rows.filter(**{holder.attname: own.pk})
+        source = remote.attname
         spelt = {remote.to_python(key): key for key in keys}
     else:
         source = field.field.attname

@@ -101,7 +101,8 @@ def parse_condition(path: FieldPath, lookup: str, value: Any, now: datetime | No
     part, _, word = lookup.partition("__")
     if part in PARTS:
         if not word and isinstance(value, list):
-            lookup, word = f"{part}__in", "in"
+            lookup = f"{part}__in"
+            word = "in"
         items = _two(value) if word == "range" else _values(value) if word == "in" else [value]
         return Condition(path, lookup, tuple(_part(part, item) for item in items))
     if is_dated(field):
@@ -110,7 +111,8 @@ def parse_condition(path: FieldPath, lookup: str, value: Any, now: datetime | No
         return Condition(path, "in", tuple(dict.fromkeys(parse_value(field, item) for item in _values(value))))
     if lookup == "range":
         first, last = _two(value)
-        first, last = _as_stored(field, "gte", first), _as_stored(field, "lte", last)
+        first = _as_stored(field, "gte", first)
+        last = _as_stored(field, "lte", last)
         return Condition(path, lookup, (parse_operand(field, first), parse_operand(field, last)))
     if lookup in ROUNDINGS:
         return Condition(path, lookup, (parse_operand(field, _as_stored(field, lookup, value)),))
@@ -124,7 +126,8 @@ def _as_stored(field: Any, lookup: str, value: Any) -> Any:
     text = str(value) if isinstance(value, (str, float)) else ""
     if _FRACTION.fullmatch(text) is None:
         return value
-    word, stored = kind_of(field).word, stored_field(field)
+    word = kind_of(field).word
+    stored = stored_field(field)
     bounded = word == "decimal" and stored.max_digits is not None
     places = 0 if word == "integer" else stored.decimal_places if bounded else None
     if places is None or len(text.partition(".")[2]) <= places:
@@ -186,7 +189,9 @@ def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
         span = _period(value)
         if span is None:
             raise ValueError(f"{expected}, {PERIODS}, {EXAMPLES}")
-    return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
+    if is_date:
+        return (span.start.date(), span.last.date())
+    return (span.start, span.last)
 
 
 def _period(value: Any) -> Span | None:

@@ -111,7 +111,9 @@ class FilterSetFilter(NamedFilter):
     """The named filters of a ``FilterSet`` of django-filter, whose form reads their values together."""
 
     def __init__(self, request: MCPRequest, exposure: ModelExposure, filterset_class: Any) -> None:
-        self.request, self.exposure, self.filterset_class = request, exposure, filterset_class
+        self.request = request
+        self.exposure = exposure
+        self.filterset_class = filterset_class
 
     def names(self) -> Sequence[str]:
         return self._names

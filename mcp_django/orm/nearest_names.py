@@ -191,7 +191,12 @@ class Misnamed(ToolError):
         of: str | None = "",
     ) -> None:
         Exception.__init__(self, lead)
-        self._lead, self._text, self._names, self._repair, self._more, self._of = lead, text, names, repair, more, of
+        self._lead = lead
+        self._text = text
+        self._names = names
+        self._repair = repair
+        self._more = more
+        self._of = of
         self._found = near
 
     @cached_property
@@ -201,7 +206,9 @@ class Misnamed(ToolError):
     @cached_property
     def _near(self) -> Sequence[str]:
         near = (self._found() or None) if callable(self._found) else self._found
-        return nearest(self._text, self._known) if near is None else near
+        if near is None:
+            return nearest(self._text, self._known)
+        return near
 
     @cached_property
     def message(self) -> str:  # type: ignore[override]

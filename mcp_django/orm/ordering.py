@@ -45,7 +45,9 @@ class OrderKey:
 
     def puts_nulls_last(self, nulls_largest: bool) -> bool:
         """Return whether the ordering puts NULL last, for a database that sorts NULL as the largest value or not."""
-        return self.nulls_last if self.nulls_last is not None else self.descending is not nulls_largest
+        if self.nulls_last is not None:
+            return self.nulls_last
+        return self.descending is not nulls_largest
 
 
 # Suffixes of indexes that keep an order: Django's own, and PostgreSQL's B-tree.
@@ -113,11 +115,13 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
     for item in declared:
         descending = False
         if isinstance(item, OrderBy):
-            descending, item = item.descending, item.expression
+            descending = item.descending
+            item = item.expression
         if isinstance(item, F):
             item = getattr(item, "name", None)
         if isinstance(item, str) and item[:1] == "-":
-            descending, item = True, item[1:]
+            descending = True
+            item = item[1:]
         if item not in names:
             break
         found.append((names[item], descending))
@@ -252,25 +256,31 @@ def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
     nulls_last = inner.nulls_last
     if nulls_last is not None and key.descending:
         nulls_last = not nulls_last
-    nullable, descending = key.nullable or inner.nullable, inner.descending is not key.descending
+    nullable = key.nullable or inner.nullable
+    descending = inner.descending is not key.descending
     return OrderKey(f"{name}__{inner.path}", inner.field, descending, nullable, nulls_last)
 
 
 def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
     """Return the ordering key of an entry of ``Meta.ordering`` or of ``admin_order_field``."""
-    descending, nulls_last = False, None
+    descending = False
+    nulls_last = None
     if isinstance(entry, OrderBy):
         nulls_last = True if entry.nulls_last else False if entry.nulls_first else None
-        descending, entry = entry.descending, entry.expression
+        descending = entry.descending
+        entry = entry.expression
     if isinstance(entry, F):
         entry = getattr(entry, "name", None)
-    return _named_key(model, entry, descending, nulls_last) if isinstance(entry, str) else None
+    if isinstance(entry, str):
+        return _named_key(model, entry, descending, nulls_last)
+    return None
 
 
 @lru_cache(maxsize=4096)
 def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: bool | None) -> OrderKey | None:
     if entry[:1] in "+-":
-        descending, entry = entry[0] == "-", entry[1:]
+        descending = entry[0] == "-"
+        entry = entry[1:]
     if entry == "pk" and isinstance(model._meta.pk, CompositePrimaryKey):
         return OrderKey(entry, model._meta.pk, descending, False)
     path = resolve_path(model, entry) if entry else None
@@ -350,12 +360,15 @@ class _Computed(NamedTuple):
 
 def _computed(rows: Any, name: str, order: Any) -> _Computed | None:
     """Annotate rows with the expression of an ordering; None if it is none of these rows, or cannot be sorted."""
-    descending, nulls_last = False, None
+    descending = False
+    nulls_last = None
     if isinstance(order, OrderBy):
         nulls_last = True if order.nulls_last else False if order.nulls_first else None
-        descending, order = order.descending, order.expression
+        descending = order.descending
+        order = order.expression
     if isinstance(order, str):
-        descending, order = order[0] == "-", F(order.lstrip("+-"))
+        descending = order[0] == "-"
+        order = F(order.lstrip("+-"))
     own = getattr(order, "name", "") if isinstance(order, F) else ""
     is_annotated = own in rows.query.annotation_select and "__" not in own
     path, expression = (own, None) if is_annotated else (f"{COMPUTED}{name}", order)
@@ -365,7 +378,9 @@ def _computed(rows: Any, name: str, order: Any) -> _Computed | None:
         is_sortable = kind_of(found.output_field).sortable
     except (FieldError, TypeError, ValueError):
         return None
-    return _Computed(rows, path, found, expression, descending, nulls_last) if is_sortable else None
+    if is_sortable:
+        return _Computed(rows, path, found, expression, descending, nulls_last)
+    return None
 
 
 def _computed_key(
@@ -388,7 +403,9 @@ def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
     """Return the ordering key of a column, here or behind relations, that the caller could read row by row."""
     own = access_of(request)[exposure].column_named(text)
     if own is not None:
-        return _own_key(exposure.model, own.name) if own.is_plain else None
+        if own.is_plain:
+            return _own_key(exposure.model, own.name)
+        return None
     column = Path.read(access_of(request)[exposure], text).shown_column
     key = _own_key(exposure.model, column.name) if column is not None else None
     if column is None or key is None or not column.is_guarded:
@@ -403,7 +420,9 @@ def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
     column = access_of(request)[exposure].column(text.partition("__")[0])
     key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
     is_known = key is not None and key.field.model in request.mcp.site.exposures
-    return _guarded_key(request, exposure, key) if key is not None and not is_known else None
+    if key is not None and not is_known:
+        return _guarded_key(request, exposure, key)
+    return None
 
 
 def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) -> OrderKey | None:

@@ -98,7 +98,8 @@ class Segment:
             found &= Q(IsNull(F(keys[start].path), self.null))
         if self.beyond:
             positions = range(start, start + self.beyond)
-            columns, values = [F(keys[index].path) for index in positions], list(map(bind, positions))
+            columns = [F(keys[index].path) for index in positions]
+            values = list(map(bind, positions))
             one, many = (LessThan, RowLessThan) if keys[start].descending else (GreaterThan, RowGreaterThan)
             found &= Q(one(columns[0], values[0]) if self.beyond == 1 else many(tuple(columns), tuple(values)))
         return found
@@ -148,7 +149,8 @@ def _after(
     """Yield the pagination segments of the rows after a cursor with its first ``start`` sort values."""
     if start == len(keys):
         return
-    key, equal = keys[start], nulls[:start]
+    key = keys[start]
+    equal = nulls[:start]
     if nulls[start]:
         yield from _after(keys, nulls, start + 1, nulls_largest, row_values)
         if not key.puts_nulls_last(nulls_largest):
@@ -342,7 +344,8 @@ class Cursor:
     """Writes and reads a caller's pagination cursors for one ``purpose``: a list, or a model and its query."""
 
     def __init__(self, request: MCPRequest, purpose: str) -> None:
-        site, resource = request.mcp.site.name, request.mcp.resource.removesuffix("/")
+        site = request.mcp.site.name
+        resource = request.mcp.resource.removesuffix("/")
         self.salt = SEPARATOR.join([SALT, site, resource, str(request.user.pk), purpose])
 
     def write(self, values: Sequence[Any]) -> str:

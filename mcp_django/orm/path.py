@@ -37,7 +37,11 @@ class NoField(ToolError):
         self, message: str, exposure: ModelExposure, text: str, known: Sequence[str], accepts: Callable[[str], bool]
     ) -> None:
         super().__init__(f"{message} {alternatives(text.replace('.', '__'), known)}")
-        self.lead, self.exposure, self.text, self.known, self.accepts = message, exposure, text, known, accepts
+        self.lead = message
+        self.exposure = exposure
+        self.text = text
+        self.known = known
+        self.accepts = accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ class Path:
 
     def __init__(self, start: ModelAccess, names: Sequence[str]) -> None:
         *hops, self.last = names
-        self.start, self.end = start, start
+        self.start = start
+        self.end = start
         self.hops: tuple[str, ...] = ()
         self.guards: tuple[Q, ...] = ()
         self.narrowed: tuple[str, ...] = ()
@@ -96,7 +101,9 @@ class Path:
     @property
     def column(self) -> Column | None:
         """The column at the end of the path; None if the caller may not read it, or cannot follow the path."""
-        return self.end.column_named(self.last) if self.is_whole else None
+        if self.is_whole:
+            return self.end.column_named(self.last)
+        return None
 
     @property
     def shown_column(self) -> Column | None:
@@ -118,11 +125,15 @@ class Path:
     @property
     def length_hint(self) -> str:
         """The message for a path through too many relations; "" for any other path."""
-        return f" A path goes through at most {MAX_HOPS} relations." if self.is_too_long else ""
+        if self.is_too_long:
+            return f" A path goes through at most {MAX_HOPS} relations."
+        return ""
 
     def guarded(self, value: Any) -> Any:
         """Return the value at the path's end, NULL where the path leads through a row that the caller may not see."""
-        return Case(When(Q(*self.guards), then=value)) if self.guards else value
+        if self.guards:
+            return Case(When(Q(*self.guards), then=value))
+        return value
 
     def value(self, column: Column) -> Target:
         """Return the value of a column at the end of the path, NULL behind hidden rows."""
@@ -135,7 +146,9 @@ class Path:
         """
         column = self.end.column_named(name)
         if column is None or column.kind != "computed":
-            return self.value(column) if column is not None and usable(column) else None
+            if column is not None and usable(column):
+                return self.value(column)
+            return None
         source = order_source(column)
         if column.order_field is not None and isinstance(source, str) and resolve_path(self.end.exposure.model, source):
             path = Path(self.start, [*self.hops, *source.split("__")])
@@ -155,7 +168,8 @@ def target_of(model: ModelAccess, text: str, usable: Callable[[Column], bool], *
     The caller must be able to follow the path by reading: each field on it is visible, and so is the model that it
     leads to. ``more`` are further valid names for the message.
     """
-    given, text = text, text.replace(".", "__")
+    given = text
+    text = text.replace(".", "__")
     path = Path.read(model, text)
     # The exposure may list a path as a field of its own.
     for end in (Path(model, [text]), path):
@@ -176,7 +190,8 @@ def target_of(model: ModelAccess, text: str, usable: Callable[[Column], bool], *
 
 @lru_cache(maxsize=4096)
 def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
-    name, path = "__".join([*names, column.name]), "__".join([*names, column.path])
+    name = "__".join([*names, column.name])
+    path = "__".join([*names, column.path])
     if guarded:
         # A column of the result cannot be named like a path.
         path = guarded_name(path)
@@ -200,13 +215,17 @@ def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bo
     """Return what a path ends at, if that is a computed column; None if the path ends at another column."""
     path = Path.read(model, text)
     column = path.column
-    return path.find(path.last, usable) if column is not None and column.kind == "computed" else None
+    if column is not None and column.kind == "computed":
+        return path.find(path.last, usable)
+    return None
 
 
 def computed_word(model: ModelAccess, name: str) -> str:
     """Follow a path through relations and return the type at its end if the admin computes that; "" if not."""
     target = computed_target(model, name, lambda column: True)
-    return kind_of(target.column.field).word if target is not None else ""
+    if target is not None:
+        return kind_of(target.column.field).word
+    return ""
 
 
 def _guard(related: ModelAccess, relation: Any, names: Sequence[str]) -> Q | None:

@@ -112,7 +112,9 @@ def known_permissions(user: Any) -> AbstractSet[str] | None:
     kept = user.__dict__
     known: AbstractSet[str] | None = kept.get("_mcp_known")
     # A user instance with its own has_perm() answers differently from the tables.
-    return known if known is not None and kept["is_active"] and "has_perm" not in kept else None
+    if known is not None and kept["is_active"] and "has_perm" not in kept:
+        return known
+    return None
 
 
 @cache
@@ -132,7 +134,8 @@ def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
     querysets start from the link tables: from the permissions, SQLite would look at every permission that exists.
     """
     model = get_user_model()
-    own, groups = model._meta.get_field("user_permissions"), model._meta.get_field("groups")
+    own = model._meta.get_field("user_permissions")
+    groups = model._meta.get_field("groups")
     granted: Any = groups.related_model._meta.get_field("permissions")
 
     def links(field: Any) -> Any:

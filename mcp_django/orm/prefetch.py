@@ -69,7 +69,9 @@ _learned: WeakKeyDictionary[Any, dict[str, frozenset[str]]] = WeakKeyDictionary(
 def learned(exposure: Any, columns: Collection[str]) -> set[str]:
     """Return the foreign keys to prefetch: those that the code of these columns followed before."""
     known = _learned.get(exposure)
-    return {path for name in columns for path in known.get(name, ())} if known else set()
+    if known:
+        return {path for name in columns for path in known.get(name, ())}
+    return set()
 
 
 def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:

@@ -82,7 +82,9 @@ _threads: list[threading.Thread] = []
 def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
     """Limit the time of queries in the block to ``STATEMENT_TIMEOUT`` seconds, or to a ``share`` of them."""
     seconds = settings.STATEMENT_TIMEOUT
-    return nullcontext() if seconds is None else _TimeLimit(seconds * share)
+    if seconds is None:
+        return nullcontext()
+    return _TimeLimit(seconds * share)
 
 
 def check_time() -> None:
@@ -142,7 +144,8 @@ def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     ``OutcomeUnknown`` where the connection breaks while the database commits, or where a hook of the project fails
     after the commit.
     """
-    connection, record = connections[using], CURRENT.get() or CallRecord()
+    connection = connections[using]
+    record = CURRENT.get() or CallRecord()
     kept = record.rows_changed, len(record.history)
     commit = _Commit(using)
     is_first = record.kept is None
@@ -169,7 +172,8 @@ def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
         if is_undone:
             record.undo(*kept)
         if is_first:
-            record.kept, record.is_ending = None, False
+            record.kept = None
+            record.is_ending = False
 
 
 # The watching thread

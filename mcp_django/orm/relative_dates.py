@@ -86,12 +86,16 @@ class Span:
     @property
     def last(self) -> datetime:
         """The last moment of the span."""
-        return self.end if self.start == self.end else just_before(self.end)
+        if self.start == self.end:
+            return self.end
+        return just_before(self.end)
 
 
 def local_now() -> datetime:
     """Return the present time in the current time zone, from which relative dates are counted."""
-    return timezone.localtime() if django_settings.USE_TZ else datetime.now()
+    if django_settings.USE_TZ:
+        return timezone.localtime()
+    return datetime.now()
 
 
 def clock_words() -> str:
@@ -130,7 +134,9 @@ def midnight(day: date) -> datetime:
 
 def seen_from(moment: datetime) -> datetime:
     """Return the time of an earlier call, from which relative dates are counted, in the current time zone."""
-    return timezone.localtime(moment) if django_settings.USE_TZ and timezone.is_aware(moment) else moment
+    if django_settings.USE_TZ and timezone.is_aware(moment):
+        return timezone.localtime(moment)
+    return moment
 
 
 def read_span(text: str, now: datetime) -> Span | None:
@@ -170,7 +176,8 @@ def read_period(text: str) -> Span | None:
     found = next((match for pattern in _PERIODS if (match := pattern.fullmatch(plain))), None)
     if found is None:
         return None
-    parts, year = found.groupdict(), int(found["year"])
+    parts = found.groupdict()
+    year = int(found["year"])
     month = _NAMES.index(parts["name"][:3]) + 1 if parts.get("name") else int(parts.get("month") or 0)
     if month > 12:
         return None
@@ -196,9 +203,11 @@ def _read_day(text: str) -> Span | None:
         return None
     parts = found.groupdict()
     if parts.get("name"):
-        month, day = _NAMES.index(parts["name"][:3]) + 1, int(parts["day"])
+        month = _NAMES.index(parts["name"][:3]) + 1
+        day = int(parts["day"])
     else:
-        one, other = int(parts["one"]), int(parts["other"])
+        one = int(parts["one"])
+        other = int(parts["other"])
         if one != other and one <= 12 and other <= 12 and not parts["one_first"]:
             return None
         month, day = (one, other) if parts["one_first"] or other > 12 else (other, one)
@@ -217,7 +226,9 @@ def days_meant(text: str) -> list[str]:
     found = _WRITTEN_DAYS[-1].fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
     if found is None:
         return []
-    year, one, other = int(found["year"]), int(found["one"]), int(found["other"])
+    year = int(found["year"])
+    one = int(found["one"])
+    other = int(found["other"])
     try:
         return [date(year, one, other).isoformat(), date(year, other, one).isoformat()]
     except ValueError:
@@ -235,7 +246,9 @@ def _read_to_date(text: str, now: datetime) -> Span | None:
 def _read_word(text: str, now: datetime) -> Span | None:
     if text in ("now", "current timestamp"):
         return Span(now, now)
-    return _days(now.date() + timedelta(_DAYS[text])) if text in _DAYS else None
+    if text in _DAYS:
+        return _days(now.date() + timedelta(_DAYS[text]))
+    return None
 
 
 def _read_offset(text: str, now: datetime) -> Span | None:
@@ -259,10 +272,13 @@ def _read_length(text: str, now: datetime) -> Span | None:
     found = _LENGTH.fullmatch(text)
     if found is None or found[3] not in _WORDS:
         return None
-    unit, forward = _WORDS[found[3]], found[1] == "next"
+    unit = _WORDS[found[3]]
+    forward = found[1] == "next"
     other = _shifted(now, None, int(found[2]) if forward else -int(found[2]), unit)
     here = Span(now, now) if unit in _SHORT else _days(now.date())
-    return Span(here.start, other.end) if forward else Span(other.start, here.end)
+    if forward:
+        return Span(here.start, other.end)
+    return Span(other.start, here.end)
 
 
 def _read_calendar(text: str, now: datetime) -> Span | None:

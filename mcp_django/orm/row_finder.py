@@ -34,7 +34,8 @@ class RowFinder:
     """Finds the rows that a caller names: by primary key, by a unique field, or by the row's text."""
 
     def __init__(self, model: ModelAccess) -> None:
-        self.model, self.exposure = model, model.exposure
+        self.model = model
+        self.exposure = model.exposure
 
     def rows(self, given: Iterable[Any], missing: str) -> list[Model]:
         """Find the rows that the caller names, by primary keys or other names."""
@@ -60,9 +61,11 @@ class RowFinder:
             raise ToolError(missing)
         could_be_key = self._could_be_key(text)
         try:
-            found, is_exact = self._named(text), True
+            found = self._named(text)
+            is_exact = True
             if not found and not could_be_key and len(text) >= MIN_PART:
-                found, is_exact = self._near(text), False
+                found = self._near(text)
+                is_exact = False
         except Unreadable:
             raise ToolError(missing) from None
         keys = [pk_text(row.pk) for row in found]
@@ -134,7 +137,8 @@ class RowFinder:
 
     def _near(self, text: str) -> list[Model]:
         """Find some rows whose displayed text contains the text, or which the exposure's search finds by it."""
-        request, label = self.model.request, plain_label(self.exposure)
+        request = self.model.request
+        label = plain_label(self.exposure)
         try:
             if label is not None:
                 rows = self.exposure.get_queryset(request).filter(with_no_part_hidden(label))

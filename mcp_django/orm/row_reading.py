@@ -118,7 +118,8 @@ def layout_of(
     pk = tuple(place(part.attname) for part in exposure.opts.pk_fields)
     cells = []
     for column, join in zip(columns, joins, strict=True):
-        position, label = 0, place(join) if join is not None else None
+        position = 0
+        label = place(join) if join is not None else None
         if column.kind in ("field", "relation", "reverse") and column.name != exposure.opts.pk.name:
             position = place(column.path)
         elif column.kind == "generic":
@@ -166,7 +167,8 @@ def read_page(query: PageQuery) -> Page:
 
 def read_tuples(query: PageQuery) -> Page:
     """Read a page of plain columns."""
-    request, exposure = query.request, query.exposure
+    request = query.request
+    exposure = query.exposure
     joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
     layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
     queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
@@ -178,7 +180,9 @@ def read_tuples(query: PageQuery) -> Page:
     values = [*params, *shape.values] if shape is not None else params
 
     def base() -> QuerySet[Any]:
-        return exposure.get_queryset(request) if queryset is None else queryset
+        if queryset is None:
+            return exposure.get_queryset(request)
+        return queryset
 
     def select(rows: QuerySet[Any]) -> CompiledQuery:
         # Rows that are sorted by a column of a related row have that row, so their joins need not be outer joins.
@@ -215,9 +219,11 @@ def plain_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
-    request, exposure = query.request, query.exposure
+    request = query.request
+    exposure = query.exposure
     layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
-    queryset, (needed, loaded) = exposure.get_queryset(request), _instance_loader(query, layout)
+    queryset = exposure.get_queryset(request)
+    (needed, loaded) = _instance_loader(query, layout)
 
     def rows() -> Iterator[QuerySet[Any]]:
         for rows in query.rows(queryset):
@@ -267,7 +273,9 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
 
     The key is what the SQL depends on, None if the function takes more than one query.
     """
-    request, exposure, columns = query.request, query.exposure, query.columns
+    request = query.request
+    exposure = query.exposure
+    columns = query.columns
     ask = exposure.get_list_select_related
     followed: Any = call_hook(exposure.label, "get_list_select_related", ask, request, default=False)
     paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
@@ -314,7 +322,8 @@ def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, 
     shape = shape_of_instances(queryset, using) if key is not None else None
     if shape is None:
         return None
-    key, values = ("instances", query.exposure, using, needed, key), [*params, *shape.values]
+    key = ("instances", query.exposure, using, needed, key)
+    values = [*params, *shape.values]
 
     def select(rows: QuerySet[Any]) -> CompiledQuery:
         return compiled_query(loaded(rows).query, using)
@@ -366,7 +375,9 @@ class _PageBuilder:
         instances: Sequence[Any],
         limit: int,
     ) -> None:
-        self.request, self.exposure, self.layout = request, exposure, layout
+        self.request = request
+        self.exposure = exposure
+        self.layout = layout
         self.more = bool(read) and len(read[0]) > limit
         self.read = [values[:limit] for values in read] if self.more else read
         self.instances = instances[:limit]
@@ -379,7 +390,9 @@ class _PageBuilder:
 
     def page(self) -> Page:
         """Return the page."""
-        layout, read, names = self.layout, self.read, list(self.layout.names)
+        layout = self.layout
+        read = self.read
+        names = list(self.layout.names)
         if not read or not read[0]:
             return Page(names, [], [], self.more)
         self.request.mcp.record.rows_read += len(read[0])
@@ -403,7 +416,8 @@ class _PageBuilder:
 
     def values(self, cell: Cell) -> Sequence[Any]:
         """Return one column of the rows that were read, with its values ready to be rendered as JSON."""
-        column, kind = cell.column, cell.column.kind
+        column = cell.column
+        kind = cell.column.kind
         if kind != "relation" and column.name == self.exposure.opts.pk.name:
             return self.pks
         if kind in ("many", "reverse"):
@@ -444,7 +458,9 @@ class _PageBuilder:
         compute = self.functions.get(column.name, column.compute)
         try:
             value = compute(row)
-            return bool(value) if value is not None and getattr(compute, "boolean", False) else value
+            if value is not None and getattr(compute, "boolean", False):
+                return bool(value)
+            return value
         except ObjectDoesNotExist:
             # A related row does not exist.
             return None

@@ -57,7 +57,8 @@ def is_searched(model: ModelAccess, text: str) -> bool:
     It may also look into a column of the model itself that no page shows. For a model that is not exposed, but could be
     shown, the admin's declaration stands.
     """
-    exposure, site = model.exposure, model.request.mcp.site
+    exposure = model.exposure
+    site = model.request.mcp.site
     if is_hidden_path(exposure, text) or model.is_kept_from(text.lstrip("^=@")):
         return False
     seen = model
@@ -89,12 +90,14 @@ def is_searched(model: ModelAccess, text: str) -> bool:
 
 def unsearched(model: ModelAccess) -> list[str]:
     """Return the readable columns that a text search leaves out for this caller, though others search by them."""
-    exposure, request = model.exposure, model.request
+    exposure = model.exposure
+    request = model.request
 
     def root(text: str) -> str:
         return text.lstrip("^=@").partition("__")[0]
 
-    declared, searched = exposure.options.search_fields(request), exposure.get_search_fields(request)
+    declared = exposure.options.search_fields(request)
+    searched = exposure.get_search_fields(request)
     guards = ((text, guards_on(model.access, exposure.model, text.lstrip("^=@"))) for text in searched)
     looked_at = {root(text) for text, found in guards if found is not None}
     roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
@@ -103,7 +106,8 @@ def unsearched(model: ModelAccess) -> list[str]:
 
 def searched(model: ModelAccess, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Search rows by a text: return those that the exposure's search finds, each once."""
-    exposure, request = model.exposure, model.request
+    exposure = model.exposure
+    request = model.request
     try:
         found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
     except (ValidationError, ValueError):

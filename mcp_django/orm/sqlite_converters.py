@@ -38,7 +38,9 @@ class Written(Cast):
 def as_read(column: Any, using: str) -> Any:
     """Return the column of a query as the SQLite converters take it: a date column is cast to text."""
     dated = type(column) is Col and column.output_field.get_internal_type() in _READERS
-    return Written(column) if dated and connections[using].vendor == "sqlite" else column
+    if dated and connections[using].vendor == "sqlite":
+        return Written(column)
+    return column
 
 
 def converters_of(expression: Any, connection: Any) -> tuple[list[Converter], Any]:
@@ -77,7 +79,9 @@ def _each(function: Callable[..., Any]) -> Converter:
 def _or_undecodable(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
     """Run a converter on a value of a SQLite column; return ``UNDECODABLE`` if it fails, as for broken JSON."""
     try:
-        return UNDECODABLE if value is UNDECODABLE else function(value, expression, connection)
+        if value is UNDECODABLE:
+            return UNDECODABLE
+        return function(value, expression, connection)
     except Exception:
         return UNDECODABLE
 
@@ -131,7 +135,9 @@ def _flags(function: Callable[..., Any]) -> Converter:
     each = _each(function)
 
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        return values if set(map(type, values)) == {bool} else each(values, expression, connection)
+        if set(map(type, values)) == {bool}:
+            return values
+        return each(values, expression, connection)
 
     return convert
 
@@ -153,7 +159,9 @@ def _decimals(function: Callable[..., Any]) -> Converter:
         bound = 10 ** (min(field.max_digits, DIGITS) - field.decimal_places)
         same = all(map(eq, map(float, texts), values))
         exact = bool(values) and same and -bound < min(values) and max(values) < bound
-        return list(map(Decimal, texts)) if exact else each(values, expression, connection)
+        if exact:
+            return list(map(Decimal, texts))
+        return each(values, expression, connection)
 
     return convert
 

@@ -77,7 +77,8 @@ class Suggestions:
         return [path for path in found if path != text and accepts(path)][:3]
 
     def _meant(self, model: ModelAccess, parts: Sequence[str]) -> Iterator[str]:
-        name, rest = parts[0] if parts else "", parts[1:]
+        name = parts[0] if parts else ""
+        rest = parts[1:]
         names = self._names(model)
         heads = [name] if name in names else nearest(name, names)
         if name not in names and not any(letters(head) == letters(name) for head in heads):
@@ -103,7 +104,8 @@ class Suggestions:
         parts = words(text)
         by_letters = {letters(name): name for name in names}
         for cut in range(len(parts) - 1, 0, -1):
-            head, tail = by_letters.get(letters("".join(parts[:cut]))), "_".join(parts[cut:]).lower()
+            head = by_letters.get(letters("".join(parts[:cut])))
+            tail = "_".join(parts[cut:]).lower()
             if head is not None and tail in _ENDINGS:
                 yield "__".join([head, tail, *rest])
             elif head is not None and (link := model.link(head)) is not None:
@@ -157,7 +159,10 @@ class FilterSuggestions(Suggestions):
 
     def __init__(self, model: ModelAccess, clock: Callable[[], datetime], prefix: str = "") -> None:
         super().__init__(model.request)
-        self.model, self.exposure, self.clock, self.prefix = model, model.exposure, clock, prefix
+        self.model = model
+        self.exposure = model.exposure
+        self.clock = clock
+        self.prefix = prefix
 
     @cached_property
     def sources(self) -> Sequence[NamedFilter]:
@@ -206,8 +211,10 @@ class FilterSuggestions(Suggestions):
 
     def other_lookup(self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
         """Suggest lookups in the error for a lookup that the field does not take."""
-        message, root = f"The filter {name[:60]!r} takes other lookups.", self.column(name)
-        is_null, word = lookup == "isnull" or value is None, kind_of(path.field).word
+        message = f"The filter {name[:60]!r} takes other lookups."
+        root = self.column(name)
+        is_null = lookup == "isnull" or value is None
+        word = kind_of(path.field).word
         if is_null and "isnull" not in lookups:
             empty = ' Without a text it is "".' if word == "text" and getattr(path.field, "blank", False) else ""
             return ToolError(f"{root} is never null.{empty}")
@@ -265,7 +272,9 @@ class FilterSuggestions(Suggestions):
 
     def column(self, name: str) -> str:
         """Return a filter's name without its lookup, for a suggestion."""
-        return name if self.find(name) is not None else name.rpartition("__")[0]
+        if self.find(name) is not None:
+            return name
+        return name.rpartition("__")[0]
 
     def is_filter(self, path: str) -> bool:
         """Return whether a suggested name is a filter."""
@@ -345,7 +354,9 @@ def with_value(wrong: str, right: str) -> Repair:
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         values = _renamed(_opened(arguments.get("values")), wrong, right)
-        return None if values is None else {**arguments, "values": values}
+        if values is None:
+            return None
+        return {**arguments, "values": values}
 
     return Repair(mend)
 
@@ -413,7 +424,9 @@ def with_condition(
             return given
         if given.keys() <= COMPARING and given.get("field") == wrong and is_meant(given.get("value")):
             places.append(wrong)
-            return {**given, "field": new} if isinstance(new, str) else dict(new)
+            if isinstance(new, str):
+                return {**given, "field": new}
+            return dict(new)
         found: dict[str, Any] = {}
         for key, item in given.items():
             is_named = wrong in (key, key.replace(".", "__"), name_meant(key))

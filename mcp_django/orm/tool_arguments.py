@@ -142,7 +142,8 @@ def exposure_argument(
     more = " list_models describes them."
     error = Misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
     if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
-        error.outcome, record.model = NotPermitted.outcome, text.lower()
+        error.outcome = NotPermitted.outcome
+        record.model = text.lower()
     raise error from None
 
 
@@ -159,7 +160,9 @@ def names_argument(value: Any, what: str, most: int) -> list[str]:
 def limit_argument(value: Any, default: int, most: int | None = None) -> int:
     """Read the tool argument ``limit``: a number of rows, at most ``most`` (the setting ``MAX_PAGE_SIZE``)."""
     most = settings.MAX_PAGE_SIZE if most is None else most
-    return max(1, min(default, most)) if value is None else min(_whole_number(value, most), most)
+    if value is None:
+        return max(1, min(default, most))
+    return min(_whole_number(value, most), most)
 
 
 def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
@@ -193,7 +196,10 @@ class RowArguments:
     """Reads the arguments that tools for rows share: filters, search, ordering, readable fields."""
 
     def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
-        self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
+        self.given = given
         # Whether ordering() gave the exposure's own without a part of it.
         self.leaves_out_order = False
 
@@ -203,7 +209,8 @@ class RowArguments:
 
     def columns(self) -> tuple[Column, ...]:
         """Read the tool argument ``fields``: columns, the primary key first; by default those of the list."""
-        exposure, value = self.exposure, self.given.get("fields")
+        exposure = self.exposure
+        value = self.given.get("fields")
         if value is None:
             return columns_of(exposure, self.model.page_fields)
         found = [*columns_of(exposure, self.model.fields[:1])]
@@ -218,7 +225,8 @@ class RowArguments:
         return self.model.column_named(text) or Path.read(self.model, text).shown_column
 
     def _no_field(self, text: str) -> ToolError:
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         message = f"{exposure.label} has no field {text[:60]!r}."
         if text in ("*", "all"):
             hint = f"{message} Without fields, a page has the columns of the list."
@@ -261,11 +269,13 @@ class RowArguments:
 
     def _order_key(self, text: str) -> OrderKey:
         """Check and read one item of the argument by which tools sort: ``name``, ``-name`` or ``-name:nulls_last``."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         for spelt in (text, order_meant(text)):
             name, _, place = spelt.partition(":")
             if place in NULL_PLACES:
-                descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
+                descending = name[:1] == "-"
+                name = name[1:] if name[:1] in "+-" else name
                 nulls_last = NULL_PLACES[place]
                 key = client_order_key(request, exposure, name, descending=descending, nulls_last=nulls_last)
                 if key is not None:
@@ -282,7 +292,9 @@ class RowArguments:
                 self.model, name, lambda path: client_order_key(request, exposure, path) is not None
             )
             # For text that is not a name, suggest only the same letters: any other name would lose a part of the text.
-            return found if is_name else [path for path in found if letters(path) == letters(name)]
+            if is_name:
+                return found
+            return [path for path in found if letters(path) == letters(name)]
 
         raise Misnamed(
             f"{exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",

@@ -77,7 +77,9 @@ def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
     middle = len(parts) // 2
     first = salvaged(read, parts[:middle])
     # If the page ends in the first half, there is no second half.
-    return first + salvaged(read, parts[middle:]) if len(first) == middle else first
+    if len(first) == middle:
+        return first + salvaged(read, parts[middle:])
+    return first
 
 
 def salvaged_first(rows: QuerySet[Any], limit: int) -> list[Any]:
@@ -150,8 +152,10 @@ def _is_writable(field: Any, value: Any, connection: Any) -> bool:
 
 def _is_deep(value: Any) -> bool:
     """Return whether a JSON value counts as undecodable: nested deeper than Python can write it."""
-    inner, levels = [value] if isinstance(value, (dict, list)) else [], DEEP
+    inner = [value] if isinstance(value, (dict, list)) else []
+    levels = DEEP
     while inner and levels:
         parts = chain.from_iterable(item.values() if isinstance(item, dict) else item for item in inner)
-        inner, levels = [part for part in parts if isinstance(part, (dict, list))], levels - 1
+        inner = [part for part in parts if isinstance(part, (dict, list))]
+        levels = levels - 1
     return bool(inner)

@@ -151,7 +151,9 @@ class Address:
     @property
     def _origin(self) -> str | None:
         parts = urlsplit(self.request.mcp.resource or str(settings.BASE_URL or ""))
-        return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
+        if parts.netloc:
+            return f"{parts.scheme}://{parts.netloc}"
+        return None
 
     @property
     def _admin(self) -> Any:
@@ -177,7 +179,9 @@ class Address:
             return ()
         has_own_rows = not is_own and not _is_of(admin, "get_queryset", "django.")
         if is_stock and not has_own_rows:
-            return keys if admin.has_view_or_change_permission(self.request) else ()
+            if admin.has_view_or_change_permission(self.request):
+                return keys
+            return ()
         if rows is None or has_own_rows:
             rows = admin.get_queryset(self.request).in_bulk(list(keys))
         return [key for key, row in rows.items() if admin.has_view_or_change_permission(self.request, row)]
@@ -186,7 +190,9 @@ class Address:
 def _key_part(key: str) -> str:
     text = percent_encode(key)
     # Escape texts that would not be read as a key.
-    return f"%{ord(text[0]):02X}{text[1:]}" if text in (".", "..", SCHEMA) else text
+    if text in (".", "..", SCHEMA):
+        return f"%{ord(text[0]):02X}{text[1:]}"
+    return text
 
 
 def _name(part: str) -> str:

@@ -85,7 +85,9 @@ def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool
         raise ValueError(f"{version} does not have {method} like this")
     match method:
         case "elicitation/create":
-            return _shape_url(params, version) if _is_url(method, params) else _shape_form(params, version, as_text)
+            if _is_url(method, params):
+                return _shape_url(params, version)
+            return _shape_form(params, version, as_text)
         case "sampling/createMessage":
             return _shape_sampling(params, version)
     return dict(params)

@@ -277,7 +277,8 @@ def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, st
     params = message.params
     if message.method not in INPUT_REQUIRED_METHODS or not ("inputResponses" in params or "requestState" in params):
         return None, None
-    responses, state = params.get("inputResponses", {}), params.get("requestState", "")
+    responses = params.get("inputResponses", {})
+    state = params.get("requestState", "")
     if not isinstance(responses, dict):
         raise InvalidParams("Invalid params: inputResponses must be an object")
     if not isinstance(state, str) or len(state) > MAX_STATE_CHARS:
@@ -336,9 +337,11 @@ class LegacyEra:
         client: Mapping[str, Any] = {}
         capabilities: Mapping[str, Any] = {}
         if begins and message.id is not None:
-            client, capabilities = message.params["clientInfo"], message.params["capabilities"]
+            client = message.params["clientInfo"]
+            capabilities = message.params["capabilities"]
         elif session is not None and not begins:
-            client, capabilities = session.client, session.capabilities
+            client = session.client
+            capabilities = session.capabilities
         return Call(
             era=self,
             version=version,
@@ -376,7 +379,8 @@ class LegacyEra:
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Shape a result for the legacy era: downgrade it to the members that the revision knows."""
-        wire, version = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}, call.version
+        wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
+        version = call.version
         if call.method == "initialize":
             wire["capabilities"] = {
                 name: value
@@ -394,7 +398,9 @@ class LegacyEra:
 
     def status(self, error: ProtocolError) -> int:
         """Return the HTTP status of an error in the legacy era: 200 for errors of the method itself, otherwise 400."""
-        return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
+        if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)):
+            return 400
+        return 200
 
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
@@ -423,7 +429,9 @@ class Rejected(Exception):
 
     def __init__(self, error: ProtocolError, era: Era, identifier: Id | None) -> None:
         super().__init__(error.message)
-        self.error, self.era, self.id = error, era, identifier
+        self.error = error
+        self.era = era
+        self.id = identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +450,9 @@ def _is_modern(value: Any) -> bool:
 
 def _era_of_headers(headers: Headers) -> Era:
     values = headers.get(VERSION_HEADER) if headers else None
-    return MODERN_ERA if values and any(value in MODERN for value in values) else LEGACY_ERA
+    if values and any(value in MODERN for value in values):
+        return MODERN_ERA
+    return LEGACY_ERA
 
 
 def classify(body: bytes, headers: Headers, *, session: SessionFacts | None = None) -> Call | ClientResponse | Batch:

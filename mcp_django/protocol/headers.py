@@ -38,7 +38,8 @@ DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples", "requi
 MAP_KEYWORDS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties"})
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 
-_PREFIX, _SUFFIX = "=?base64?", "?="
+_PREFIX = "=?base64?"
+_SUFFIX = "?="
 _NOT: Final = re.compile(r"q=0(\.0{0,3})?")
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -67,12 +68,14 @@ def accepts(accept: str | None, media_type: str) -> bool:
 def _admits(accept: str, media_type: str) -> bool:
     kind = media_type.partition("/")[0]
     # The most specific range that matches decides, so that "q=0" can exclude one type from "*/*".
-    best, allowed = -1, False
+    best = -1
+    allowed = False
     for item in accept.split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
         rank = {media_type: 2, f"{kind}/*": 1, "*/*": 0}.get(name, -1)
         if rank > best:
-            best, allowed = rank, not any(_NOT.fullmatch(parameter.replace(" ", "")) for parameter in parameters)
+            best = rank
+            allowed = not any(_NOT.fullmatch(parameter.replace(" ", "")) for parameter in parameters)
     return allowed
 
 
@@ -91,7 +94,9 @@ def allowed_methods(version: str | None, *, sessions: bool) -> str:
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """
-    return SESSION_METHODS if sessions and version not in MODERN else ALLOWED_METHODS
+    if sessions and version not in MODERN:
+        return SESSION_METHODS
+    return ALLOWED_METHODS
 
 
 def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
@@ -170,7 +175,8 @@ def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
     for path, position in _positions(schema, ()):
         if ANNOTATION not in position:
             continue
-        name, kind = position[ANNOTATION], position.get("type")
+        name = position[ANNOTATION]
+        kind = position.get("type")
         if not path:
             raise ValueError(f"{ANNOTATION} {name!r} is not on a property that only properties lead to")
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
@@ -237,7 +243,8 @@ def check_param_headers(
     if headers is None:
         return
     for param in param_headers(schema):
-        value, given = param.value(arguments), _read(headers, param.header)
+        value = param.value(arguments)
+        given = _read(headers, param.header)
         if value is None and given is None:
             continue
         if given is None:

@@ -99,7 +99,8 @@ class UriTemplate:
 
         Values in the path are never empty. Members of the query may be absent, but not unknown or repeated.
         """
-        path, found = uri, {}
+        path = uri
+        found = {}
         if self.query:
             path, mark, text = uri.partition("?")
             members = self._match_query(text) if mark else {}
@@ -132,9 +133,12 @@ class UriTemplate:
                 start = path.find(part, position + 1)
             if start < position or (pending is not None and not _bind(found, pending, path[position:start])):
                 return None
-            position, pending = start + len(part), None
+            position = start + len(part)
+            pending = None
         if pending is not None:
-            return found if _bind(found, pending, path[position:]) else None
+            if _bind(found, pending, path[position:]):
+                return found
+            return None
         return found if position == len(path) else None
 
     def _match_query(self, text: str) -> dict[str, str] | None:

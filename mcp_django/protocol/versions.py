@@ -25,7 +25,9 @@ SESSIONLESS: Final = frozenset(MODERN)
 
 def negotiate(requested: object) -> str:
     """Negotiate the protocol version of ``initialize``: the requested version, or the newest with a handshake."""
-    return requested if isinstance(requested, str) and requested in LEGACY else LATEST_LEGACY
+    if isinstance(requested, str) and requested in LEGACY:
+        return requested
+    return LATEST_LEGACY
 
 
 def is_at_least(version: str, minimum: str) -> bool:

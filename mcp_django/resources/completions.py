@@ -101,7 +101,8 @@ def ranked(candidates: Iterable[tuple[str, str]], text: str) -> Completion:
     wanted = text.casefold()
     found: tuple[list[str], ...] = ([], [], [], [])
     for candidate, label in candidates:
-        value, words = candidate.casefold(), label.casefold()
+        value = candidate.casefold()
+        words = label.casefold()
         tests = (
             value == wanted or not wanted,
             value.startswith(wanted),
@@ -123,7 +124,8 @@ def beginning(path: str, field: Any, text: str) -> Q | None:
         case "uuid":
             digits = text.lower().replace("-", "")
             if _HEX.fullmatch(digits):
-                first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+                first = UUID(digits.ljust(32, "0"))
+                last = UUID(digits.ljust(32, "f"))
                 return Q((f"{path}__gte", first), (f"{path}__lte", last))
     return None
 
@@ -152,7 +154,9 @@ class ModelValues:
     """Completions for the rows and fields of one model, from values that the caller may view."""
 
     def __init__(self, access: ModelAccess) -> None:
-        self.access, self.request, self.exposure = access, access.request, access.exposure
+        self.access = access
+        self.request = access.request
+        self.exposure = access.exposure
 
     def keys(self, text: str, conditions: Sequence[Condition] = ()) -> Completion:
         """Complete a primary key of the model's rows, as URIs and arguments spell it.
@@ -174,7 +178,8 @@ class ModelValues:
         return capped(keys())
 
     def _rows(self, text: str, conditions: Sequence[Condition]) -> Iterator[QuerySet[Any]]:
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         ordering = []
         for order in default_ordering(request, exposure):
             if order.expression is None:
@@ -204,7 +209,8 @@ class ModelValues:
         """Return the condition for completions of a primary key: each begins with the typed text, or equals it."""
         fields: Sequence[Any] = self.exposure.opts.pk_fields
         if len(fields) == 1:
-            path, field = fields[0].name, fields[0]
+            path = fields[0].name
+            field = fields[0]
             while field.is_relation:
                 field = field.target_field
                 path = f"{path}__{field.name}"
@@ -242,10 +248,13 @@ class ModelValues:
         return capped(self._column(found[0], text.strip()))
 
     def _column(self, of: FieldPath, text: str) -> Iterator[str]:
-        rows, path, field = narrowed(self.request, self.exposure, (), ""), of.column, of.field
+        rows = narrowed(self.request, self.exposure, (), "")
+        path = of.column
+        field = of.field
         if of.expression is not None:
             # The name is that of an admin column, which the database has under another name or computes.
-            rows, path = rows.annotate(**{COMPUTED: of.expression}), COMPUTED
+            rows = rows.annotate(**{COMPUTED: of.expression})
+            path = COMPUTED
         rows = rows.exclude(Q((path, None))).order_by(path)
         for condition in _conditions(path, field, text, rows.db):
             values = rows.filter(condition).values_list(path, flat=True).distinct()
@@ -257,7 +266,9 @@ class ModelValues:
         """Complete a search text with labels of rows, if the search includes labels."""
         label = plain_label(self.exposure)
         looked_at = {name.lstrip("^=@") for name in self.exposure.get_search_fields(self.request)}
-        return self.of_field(label, text) if label is not None and label in looked_at else NOTHING
+        if label is not None and label in looked_at:
+            return self.of_field(label, text)
+        return NOTHING
 
     def names(self, text: str, *, ordering: bool) -> Completion:
         """Complete the last member of a comma-separated list with a field that the caller may see, or sort by."""
@@ -299,7 +310,9 @@ def _spelt(value: Any) -> str:
     """Return the text of a completion value in the form that filters and typed arguments accept."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return format(value, "f") if isinstance(value, Decimal) else pk_text(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return pk_text(value)
 
 
 def _as_text(value: Any) -> str:
@@ -470,7 +483,8 @@ class ModelTemplate:
         """Complete a variable of the resource template; values are not percent-encoded: the client does that."""
         given = {**self.given, **{self.names[key]: text for key, text in context.items() if key in self.names}}
         variable = self.names[name]
-        app_label, model_name = given.get("app_label", ""), given.get("model_name", "")
+        app_label = given.get("app_label", "")
+        model_name = given.get("model_name", "")
         access = access_of(request)
         if variable in ("app_label", "model_name"):
             known: list[Any] = [exposure.opts for exposure in access.exposures]

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .completions import Hook
 
 
-JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
+JSON = "application/json"
+TEXT = "text/plain"
+BINARY = "application/octet-stream"
 
 
 class FunctionResource(ProjectFunction):

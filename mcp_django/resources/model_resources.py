@@ -146,7 +146,9 @@ class ModelResource:
         return [{"uri": self.uri, "mimeType": JSON, "text": orjson.dumps(self._payload(), default=str).decode()}]
 
     def _payload(self) -> Mapping[str, Any]:
-        request, exposure, pk = self.request, self.exposure, self.address.pk
+        request = self.request
+        exposure = self.exposure
+        pk = self.address.pk
         request.mcp.record.model = exposure.label
         if self.address.is_schema:
             return Description(access_of(request)[exposure]).in_lines()
@@ -198,7 +200,8 @@ class RowFile:
     """Model resource of the file in a field of a row, also for download; reading it shows whether the file exists."""
 
     def __init__(self, request: MCPRequest, address: ParsedURI) -> None:
-        self.request, self.address = request, address
+        self.request = request
+        self.address = address
         exposure = access_of(request).get_exposure(address.label)
         go_to(request, exposure, "change", address.pk)
         access = access_of(request)[exposure]
@@ -256,7 +259,8 @@ def _checked_name(file: "FieldFile") -> str:
     if not isinstance(file.storage, FileSystemStorage):
         # The storage is not a local directory, so a path cannot lead out of it.
         return name
-    path, root = os.path.realpath(file.storage.path(name)), os.path.realpath(file.storage.location)
+    path = os.path.realpath(file.storage.path(name))
+    root = os.path.realpath(file.storage.location)
     if os.path.commonpath([path, root]) != root:
         raise NotFound
     if not stat.S_ISREG(os.stat(path).st_mode):

@@ -116,7 +116,8 @@ class Inputs:
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
     """Return the parameters of a REST route, as the ViewSet describes them to its caller."""
     path: Schemas = {name: {"type": "string", "description": "Part of the URL"} for name in route.parameters}
-    lookup, model = getattr(view, "lookup_field", "pk"), getattr(getattr(view, "queryset", None), "model", None)
+    lookup = getattr(view, "lookup_field", "pk")
+    model = getattr(getattr(view, "queryset", None), "model", None)
     key_name = getattr(view, "lookup_url_kwarg", None) or lookup
     if key_name in path and model is not None:
         try:

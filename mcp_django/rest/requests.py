@@ -103,7 +103,8 @@ def rest_request(
     if body is not None:
         copy.META["CONTENT_TYPE"] = copy.content_type = JSON
         copy.content_params = {}
-    copy._stream, copy._read_started = BytesIO(encoded), False
+    copy._stream = BytesIO(encoded)
+    copy._read_started = False
     # Keep the parameters in the endpoint's URL, such as a tenant, for the ViewSet's hooks.
     given = request.resolver_match.kwargs if request.resolver_match is not None else {}
     namespaces: list[str | None] = [part for part in route.registration.namespace.split(":") if part]
@@ -111,7 +112,8 @@ def rest_request(
         route.callback, (), {**given, **kwargs}, url_name=route.url_name, app_names=namespaces, namespaces=namespaces
     )
     # REST framework uses this user and does not run its authenticators.
-    copy._force_auth_user, copy._force_auth_token = request.user, None
+    copy._force_auth_user = request.user
+    copy._force_auth_token = None
     copy._dont_enforce_csrf_checks = True
     copy.session = MemorySession()
     copy._messages = MemoryMessages(copy)
@@ -151,7 +153,9 @@ def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data
     """
     view = route.viewset(**route.callback.initkwargs)
     view.action_map = {route.method: route.action}
-    view.args, view.kwargs, view.format_kwarg = (), kwargs, None
+    view.args = ()
+    view.kwargs = kwargs
+    view.format_kwarg = None
     view.request = request
     view.headers = {}
     asked = view.initialize_request(request)
@@ -161,7 +165,8 @@ def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data
     try:
         asked.version, asked.versioning_scheme = view.determine_version(asked)
     except (APIException, Http404):
-        asked.version, asked.versioning_scheme = view.settings.DEFAULT_VERSION, None
+        asked.version = view.settings.DEFAULT_VERSION
+        asked.versioning_scheme = None
     return view
 
 

@@ -111,7 +111,9 @@ def _argument(values: list[str], kind: Any) -> Any:
     if kind == "array" or not values:
         return values or None
     text = values[-1]
-    return int(text) if kind == "integer" and text.isdecimal() and len(text) <= MAX_DIGITS else text
+    if kind == "integer" and text.isdecimal() and len(text) <= MAX_DIGITS:
+        return int(text)
+    return text
 
 
 # Refusals
@@ -141,7 +143,8 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
         data = None
     lines = list(_problems(data, ""))
     more = [f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
-    status, text = response.status_code, "\n".join([*lines[:MAX_LINES], *more])[:1_200]
+    status = response.status_code
+    text = "\n".join([*lines[:MAX_LINES], *more])[:1_200]
     if status < 400:
         raise ToolError(ELSEWHERE)
     if status in (401, 403):
@@ -189,7 +192,8 @@ def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]
     if _size({**head, **payload}) > room and lists:
         longest = max(lists, key=lambda name: _size(lists[name]))
         rows = lists[longest]
-        kept, left = [], room - HEAD - _size({**payload, longest: []})
+        kept = []
+        left = room - HEAD - _size({**payload, longest: []})
         for row in rows:
             left -= _size(row) + 1
             if left < 0:
@@ -210,7 +214,9 @@ def _shortened(value: Any) -> Any:
         return {name: _shortened(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_shortened(member) for member in value]
-    return clean_text(value, MAX_TEXT) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return clean_text(value, MAX_TEXT)
+    return value
 
 
 # Links to files
@@ -255,7 +261,8 @@ def _link(request: MCPRequest, serializer: Any, found: Any, shown: Any) -> None:
 
 
 def _link_of(request: MCPRequest, file: FieldFile) -> str:
-    row, name = file.instance, file.field.name
+    row = file.instance
+    name = file.field.name
     access = access_of(request)
     exposure = access.exposure_of(type(row))
     if exposure is None or name not in access[exposure].fields or not is_file(exposure, name):

@@ -117,7 +117,8 @@ def base_name(prefix: str) -> str:
 
 def routes_of(registration: Registration) -> list[Route]:
     """Return the routes, the standard actions first."""
-    prefix, viewset = registration.prefix, registration.viewset
+    prefix = registration.prefix
+    viewset = registration.viewset
     router = SimpleRouter(use_regex_path="<" not in prefix or "(?P<" in prefix)
     router.register(prefix, viewset, registration.basename)
     urls = router.urls

@@ -62,7 +62,8 @@ class ViewSetTool(Tool):
         self.shown_by = shown_by
         self.name = route.name
         if route.is_standard:
-            opts, plain = self._model and self._model._meta, route.registration.name.replace("_", " ")
+            opts = self._model and self._model._meta
+            plain = route.registration.name.replace("_", " ")
             one, many = (opts.verbose_name, opts.verbose_name_plural) if opts else (plain, plain)
             self.title = TITLES[route.action].format(one=one, many=many)
         else:
@@ -171,7 +172,11 @@ def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
     query: list[str] = []
     if route.action == "list":
         view = route.viewset(**route.callback.initkwargs)
-        view.args, view.kwargs, view.request, view.action, view.format_kwarg = (), {}, None, route.action, None
+        view.args = ()
+        view.kwargs = {}
+        view.request = None
+        view.action = route.action
+        view.format_kwarg = None
         try:
             known = query_parameters(route, view)
             query = [name for name in known if NAME.fullmatch(name) and not iskeyword(name)]
@@ -193,7 +198,9 @@ def _resource(tool: ViewSetTool, uri: str, query: Collection[str]) -> FunctionRe
                 raise NotFound from None
             raise error
         payload = dict(result.structured or {})
-        return _with_links(uri, payload, arguments) if tool.route.action == "list" else payload
+        if tool.route.action == "list":
+            return _with_links(uri, payload, arguments)
+        return payload
 
     first = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [

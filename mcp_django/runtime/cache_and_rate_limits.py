@@ -89,7 +89,8 @@ class SharedCache:
 
 def _connect() -> BaseCache:
     params = dict(caches.settings[DEFAULT_CACHE_ALIAS])
-    location, backend = params.pop("LOCATION", ""), import_string(params.pop("BACKEND"))
+    location = params.pop("LOCATION", "")
+    backend = import_string(params.pop("BACKEND"))
     for kind, names in TIMEOUTS.items():
         if issubclass(backend, kind):
             params["OPTIONS"] = {**dict.fromkeys(names, PATIENCE), **params.get("OPTIONS", {})}
@@ -110,7 +111,9 @@ PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 def caller_of(request: HttpRequest) -> str:
     """Return the caller for rate limits: the user, or the client's address for anonymous users."""
     pk = request.user.pk
-    return f"user:{pk}" if pk is not None else f"addr:{request.META.get('REMOTE_ADDR', '')}"
+    if pk is not None:
+        return f"user:{pk}"
+    return f"addr:{request.META.get('REMOTE_ADDR', '')}"
 
 
 @lru_cache(maxsize=32)
@@ -180,7 +183,8 @@ class LimitExceeded(Exception):
 
     def __init__(self, remedy: str, retry_after: int = RETRY_AFTER) -> None:
         super().__init__(f"{remedy} Retry after {retry_after} s.")
-        self.retry_after, self.remedy = retry_after, remedy
+        self.retry_after = retry_after
+        self.remedy = remedy
 
 
 def count_call(who: str) -> None:
@@ -199,7 +203,9 @@ class Held:
     __slots__ = ("amount", "held", "who")
 
     def __init__(self, held: dict[str, int], who: str, amount: int = 1) -> None:
-        self.held, self.who, self.amount = held, who, amount
+        self.held = held
+        self.who = who
+        self.amount = amount
         held[who] = held.get(who, 0) + amount
 
     def give_back(self) -> None:

@@ -31,7 +31,8 @@ OTHER: Final = {"process_request", "request_started", "request_finished", "reque
 # Packages whose code keeps no caller.
 FOREIGN: Final = {"django", "mcp_django", "asgiref", *sys.stdlib_module_names}
 STATE: Final = (threading.local, ContextVar, Local)
-REQUEST, USER = "request", "request.user"
+REQUEST = "request"
+USER = "request.user"
 # Methods of middleware whose first argument is the request, whatever its name.
 HOOKS: Final = {"__call__", "__acall__", "process_request", "process_view", "process_response", "process_exception"}
 NONE: Final[Mapping[Any, str]] = MappingProxyType({})
@@ -59,7 +60,9 @@ class _Reader(ast.NodeVisitor):
     """Reads one function into ``traits``. ``known`` gives the paths of its variables, such as ``request.user``."""
 
     def __init__(self, traits: Traits, function: Any, known: dict[str, str], depth: int) -> None:
-        self.traits, self.known, self.depth = traits, known, depth
+        self.traits = traits
+        self.known = known
+        self.depth = depth
         self.names = _names_of(function)
         self.title = getattr(function, "__name__", "")
 
@@ -90,7 +93,9 @@ class _Reader(ast.NodeVisitor):
             return self.names.get(node.id)
         if isinstance(node, ast.Attribute):
             owner = self.value(node.value)
-            return inspect.getattr_static(owner, node.attr, None) if owner is not None else None
+            if owner is not None:
+                return inspect.getattr_static(owner, node.attr, None)
+            return None
         return None
 
     # What is set, kept and read
@@ -319,7 +324,9 @@ def traits_of_name(name: str) -> Traits:
 def is_missing(path: str) -> bool:
     """Return whether requests of calls lack an attribute that code reads, because its user class has none."""
     names = path.split(".")
-    return not hasattr(get_user_model(), names[2]) if len(names) > 2 else True
+    if len(names) > 2:
+        return not hasattr(get_user_model(), names[2])
+    return True
 
 
 def missing_attribute(error: BaseException) -> str:

@@ -79,7 +79,9 @@ def not_migrated(labels: Iterable[str] = APPS) -> str:
 
 def shortened(names: Sequence[str]) -> str:
     """Return names of migrations as text: the first of many, and how many there are."""
-    return ", ".join(names) if len(names) <= MOST else f"{names[0]}, … ({len(names)})"
+    if len(names) <= MOST:
+        return ", ".join(names)
+    return f"{names[0]}, … ({len(names)})"
 
 
 def tables_missing(error: BaseException) -> str:
@@ -97,7 +99,9 @@ def _apps_named(error: BaseException) -> set[str]:
     """Return the labels of the apps whose tables an exception, or one that caused it, says do not exist."""
     found = list(filter(_is_of_table, _with_causes(error)))
     words = {word for each in found for word in re.findall(r"\w+", str(each))}
-    return {model._meta.app_label for model in apps.get_models() if model._meta.db_table in words} if words else set()
+    if words:
+        return {model._meta.app_label for model in apps.get_models() if model._meta.db_table in words}
+    return set()
 
 
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:

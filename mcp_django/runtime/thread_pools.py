@@ -81,7 +81,9 @@ class Job:
     __slots__ = ("context", "future", "lane", "loop", "owner", "work")
 
     def __init__(self, lane: LaneName, owner: str, work: Callable[[], Any]) -> None:
-        self.lane, self.owner, self.work = lane, owner, work
+        self.lane = lane
+        self.owner = owner
+        self.work = work
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.context = contextvars.copy_context()
@@ -117,7 +119,8 @@ class Pool:
     """A thread pool and the lanes that share it; the lanes leave ``spare`` threads for the door."""
 
     def __init__(self, name: str, lanes: dict[LaneName, Lane], threads: int, spare: int = 0) -> None:
-        self.lanes, self.free = lanes, threads - spare
+        self.lanes = lanes
+        self.free = threads - spare
         self.lock = threading.Lock()
         self.threads = threads
         self.executor = ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
@@ -207,9 +210,11 @@ class Pool:
             if not job.future.done():
                 try:
                     check = is_idle or job.lane == "slow"
-                    settle, outcome = job.future.set_result, job.context.run(self.bracketed, job, check)
+                    settle = job.future.set_result
+                    outcome = job.context.run(self.bracketed, job, check)
                 except BaseException as error:
-                    settle, outcome = job.future.set_exception, error
+                    settle = job.future.set_exception
+                    outcome = error
                 if outcome is not WAITING:
                     job.in_loop(_settle, job.future, settle, outcome)
             job = self.give_back(job) if outcome is not WAITING and job.lane != "door" else None
@@ -229,7 +234,9 @@ class Pool:
                     connection.health_check_enabled = True  # type: ignore[attr-defined]
             outcome = job.work()
             if isinstance(outcome, Handover) and job.lane == "door":
-                job.lane, job.owner, job.work = outcome.lane, outcome.owner, outcome.work
+                job.lane = outcome.lane
+                job.owner = outcome.owner
+                job.work = outcome.work
                 # Another thread may continue the job at once, and only one thread at a time can enter a context.
                 job.context = contextvars.copy_context()
                 if not self.take(job):
@@ -322,7 +329,8 @@ def in_thread(
 
 def in_background(work: Callable[[], object]) -> None:
     """Run work that nothing waits for in a thread of "streams", however long it has to wait for a place."""
-    job, pool = Job("streams", "", work), _pool("streams")
+    job = Job("streams", "", work)
+    pool = _pool("streams")
     if pool.take(job):
         pool.executor.submit(pool.run, job)
 
@@ -340,8 +348,11 @@ class Worker:
     """
 
     def __init__(self, name: str, work: Callable[[], float | None]) -> None:
-        self.name, self.work = name, work
-        self._wake, self._stop, self._hurry = threading.Event(), threading.Event(), threading.Event()
+        self.name = name
+        self.work = work
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._hurry = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -350,10 +361,13 @@ class Worker:
         self._wake.set()
         with self._lock:
             if self._thread is None:
-                stop, hurry = threading.Event(), threading.Event()
+                stop = threading.Event()
+                hurry = threading.Event()
                 thread = threading.Thread(target=self._run, args=[stop, hurry], name=self.name, daemon=True)
                 thread.start()
-                self._thread, self._stop, self._hurry = thread, stop, hurry
+                self._thread = thread
+                self._stop = stop
+                self._hurry = hurry
 
     def hurry(self) -> None:
         """End the rest that the daemon thread asked for."""
@@ -362,7 +376,8 @@ class Worker:
     def stop(self, timeout: float = 5.0) -> None:
         """Stop the daemon thread within ``timeout`` seconds or when its work is done; :meth:`wake` starts another."""
         with self._lock:
-            thread, self._thread = self._thread, None
+            thread = self._thread
+            self._thread = None
             self._stop.set()
         self._hurry.set()
         self._wake.set()

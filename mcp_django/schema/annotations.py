@@ -79,7 +79,8 @@ class Hints:
 
 def unwrap(annotation: Any) -> Hints:
     """Unwrap a type annotation from ``Annotated``, type aliases and ``NewType``."""
-    description, header = "", None
+    description = ""
+    header = None
     limits: dict[str, Any] = {}
     while True:
         origin = get_origin(annotation)
@@ -137,7 +138,8 @@ def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
 
 
 def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
-    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    origin = get_origin(annotation) or annotation
+    arguments = get_args(annotation)
     if origin in (Union, types.UnionType):
         kinds = [compile_annotation(member, stack) for member in arguments if member is not type(None)]
         if not kinds:
@@ -294,10 +296,13 @@ def _member(annotation: Any, stack: tuple[Any, ...], text: str = "") -> dict[str
 def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
     """Return the JSON Schema for the values of a type annotation; an empty one where nothing is known."""
     annotation = unwrap(annotation).annotation
-    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    origin = get_origin(annotation) or annotation
+    arguments = get_args(annotation)
     if origin in (Union, types.UnionType):
         members = [member for member in arguments if member is not type(None)]
-        return any_of(_shape(members[0], stack), NULL) if len(members) == 1 else {}
+        if len(members) == 1:
+            return any_of(_shape(members[0], stack), NULL)
+        return {}
     if origin is Literal:
         return _of_values(arguments)
     if not isinstance(origin, type) or origin in stack:
@@ -307,7 +312,9 @@ def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
         return {"type": "array", "items": _member(arguments[0], stack) if same else {}}
     if origin in _MAPPINGS:
         values = _member(arguments[1], stack) if len(arguments) == 2 else {}
-        return {"type": "object", "additionalProperties": values} if values else dict(FREE_OBJECT)
+        if values:
+            return {"type": "object", "additionalProperties": values}
+        return dict(FREE_OBJECT)
     if origin in _JSON_TYPES:
         return any_of(*({"type": kind} for kind in _JSON_TYPES[origin]))
     if issubclass(origin, enum.Enum):
@@ -329,7 +336,9 @@ def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
 
 def _of_values(values: Iterable[Any]) -> dict[str, Any]:
     shapes = [_shape(type(value), ()) for value in values if value is not None]
-    return shapes[0] if shapes and all(shape == shapes[0] for shape in shapes) else {}
+    if shapes and all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    return {}
 
 
 _SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")
@@ -364,7 +373,9 @@ def first_sentence(owner: type) -> str:
     paragraph = " ".join(parse_docstring(text).description.partition("\n\n")[0].split())
     end = _SENTENCE.search(paragraph)
     sentence = paragraph[: end.end()] if end is not None else paragraph
-    return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE].rstrip()}…"
+    if len(sentence) <= MAX_SENTENCE:
+        return sentence
+    return f"{sentence[:MAX_SENTENCE].rstrip()}…"
 
 
 def parse_docstring(text: str | None) -> Docstring:
@@ -377,12 +388,14 @@ def parse_docstring(text: str | None) -> Docstring:
     for line in lines:
         bare = line.strip()
         if sphinx := _SPHINX.fullmatch(bare):
-            section, entry = "sphinx", None
+            section = "sphinx"
+            entry = None
             if sphinx[1] in SPHINX_PARAMETERS and (named := (sphinx[2] or "").split()):
                 entry = named[-1].lstrip("*")
                 found.parameters[entry] = sphinx[3]
         elif (heading := _SECTION.fullmatch(line.rstrip())) and heading[1].lower() in SECTIONS:
-            section, entry = heading[1].lower(), None
+            section = heading[1].lower()
+            entry = None
         elif section is None:
             prose.append(line)
         elif not bare:

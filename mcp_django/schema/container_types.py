@@ -40,7 +40,9 @@ def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, clo
     schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
     if names := list(required):
         schema["required"] = names
-    return {**schema, "additionalProperties": False} if closed else schema
+    if closed:
+        return {**schema, "additionalProperties": False}
+    return schema
 
 
 def _json_text(value: Any, opening: str) -> Any:
@@ -88,7 +90,9 @@ class Array(Type):
     @property
     def most(self) -> int | None:
         """The greatest number of items."""
-        return MAX_ROWS if self.max_items is None and self.needs_database else self.max_items
+        if self.max_items is None and self.needs_database:
+            return MAX_ROWS
+        return self.max_items
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": self.item.schema(), **present(minItems=self.min_items, maxItems=self.most)}
@@ -270,10 +274,14 @@ class Nullable(Type):
         return self.inner.words()
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        return None if value is None else self.inner.convert(value, request)
+        if value is None:
+            return None
+        return self.inner.convert(value, request)
 
     def limited(self, limits: Mapping[str, Any]) -> Type:
-        return replace(self, inner=self.inner.limited(limits)) if limits else self
+        if limits:
+            return replace(self, inner=self.inner.limited(limits))
+        return self
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,9 @@ def _ask_number(field: Any, choices: Choices) -> Shape:
 
 
 def plain_number(value: Any) -> int | float | None:
-    return value if value is None or isinstance(value, int) else float(value)
+    if value is None or isinstance(value, int):
+        return value
+    return float(value)
 
 
 def _ask_boolean(field: Any, choices: Choices) -> Shape:
@@ -458,7 +460,9 @@ def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
         value = value.pk if isinstance(value, Model) else getattr(value, "value", value)
         if value is None or isinstance(value, (list, tuple, dict, set)):
             return ""
-        return value.isoformat() if isinstance(value, date) else str(value)
+        if isinstance(value, date):
+            return value.isoformat()
+        return str(value)
 
     match schema["type"]:
         case "array":
@@ -470,7 +474,9 @@ def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
         case "integer" | "number":
             if isinstance(initial, bool) or not isinstance(initial, (int, float, Decimal)):
                 return None
-            return initial if isinstance(initial, int) else float(initial)
+            if isinstance(initial, int):
+                return initial
+            return float(initial)
     text = shown(initial)
     known = {choice["const"] for choice in schema.get("oneOf", ())}
     return text if text and (not known or text in known) else None
@@ -502,7 +508,9 @@ def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -
             data[form.add_prefix(name)] = form.get_initial_for_field(field, name)
         # The widget would look for the parts that a browser posts, but ``data`` has the value itself.
         field.widget.value_from_datadict = lambda data, files, name: data.get(name)
-    form.data, form.files, form.is_bound = data, MultiValueDict(), True
+    form.data = data
+    form.files = MultiValueDict()
+    form.is_bound = True
     form._errors = None
     if form.is_valid():
         cleaned: dict[str, Any] = form.cleaned_data
@@ -528,7 +536,9 @@ def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
         try:
             moment: Any = PARSED[datetime].convert(value, None)  # type: ignore[arg-type]
         except Invalid:
-            return [value, value] if isinstance(field, forms.SplitDateTimeField) else value
+            if isinstance(field, forms.SplitDateTimeField):
+                return [value, value]
+            return value
         if isinstance(field, forms.DateTimeField):
             return moment
         # The two fields read their values in the current time zone.

@@ -53,7 +53,9 @@ def _convert(value: Any, depth: int) -> Any:
 
 def _key(key: Any) -> str:
     converted = _leaf(key.value if isinstance(key, enum.Enum) else key)
-    return converted if isinstance(converted, str) else clean_text(str(key))
+    if isinstance(converted, str):
+        return converted
+    return clean_text(str(key))
 
 
 def _leaf(value: Any) -> Any:
@@ -61,13 +63,17 @@ def _leaf(value: Any) -> Any:
         case None | bool():
             return value
         case int():
-            return int(value) if abs(value) <= MAX_SAFE_INTEGER else str(int(value))
+            if abs(value) <= MAX_SAFE_INTEGER:
+                return int(value)
+            return str(int(value))
         case float():
             return float(value) if math.isfinite(value) else None
         case Decimal():
             if not value.is_finite():
                 return None
-            return format(value, "f") if abs(value.adjusted()) < MAX_DIGITS else str(value)
+            if abs(value.adjusted()) < MAX_DIGITS:
+                return format(value, "f")
+            return str(value)
         case date() | time():
             return value.isoformat()
         case bytes() | bytearray() | memoryview():

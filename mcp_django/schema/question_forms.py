@@ -70,7 +70,8 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
     if isinstance(kind, Mapping):
         try:
             requested_schema(kind, MODERN[-1])
-            required, own = kind.get("required", ()), kind.get("properties", {})
+            required = kind.get("required", ())
+            own = kind.get("properties", {})
             members = [Parameter(name, _type_of(field), name in required) for name, field in own.items()]
         except (ValueError, TypeError, KeyError) as error:
             raise ImproperlyConfigured(f"the schema is not one of a form: {error}") from None
@@ -201,7 +202,9 @@ def _default(schema: Mapping[str, Any], value: Any) -> Any:
         case "string":
             return _text(value)
         case "number":
-            return value if isinstance(value, (int, float)) else float(Decimal(value))
+            if isinstance(value, (int, float)):
+                return value
+            return float(Decimal(value))
     return value
 
 

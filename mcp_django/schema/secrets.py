@@ -246,7 +246,9 @@ def holds_hidden(value: Any) -> bool:
     """Return whether a JSON value contains ``HIDDEN``, which stands for a secret and must not overwrite it."""
     if isinstance(value, dict):
         return any(map(holds_hidden, value.values()))
-    return any(map(holds_hidden, value)) if isinstance(value, list) else value == HIDDEN
+    if isinstance(value, list):
+        return any(map(holds_hidden, value))
+    return value == HIDDEN
 
 
 # Texts
@@ -282,7 +284,8 @@ def without_secrets(text: str) -> str:
     parts: list[str] = []
     position = 0
     for found in _MEMBER.finditer(text):
-        name, opening = found[2], found[3]
+        name = found[2]
+        opening = found[3]
         if found.start() < position or not is_sensitive(name[:MAX_NAME]):
             continue
         end = _end_of_value(text, opening, found.end())
@@ -316,7 +319,9 @@ def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
     if left > 0:
         note = f"; {hint}" if hint else ""
         text = f"{text}…(+{left} chars{note})"
-    return text if text.isascii() or not _UNSEEN.search(text) else _UNSEEN.sub(_escape, text)
+    if text.isascii() or not _UNSEEN.search(text):
+        return text
+    return _UNSEEN.sub(_escape, text)
 
 
 def escaped(text: str) -> str:
@@ -333,7 +338,9 @@ def _escape(found: "re.Match[str]") -> str:
 def without_new_secrets(text: str) -> str:
     """Put ``HIDDEN`` in the place of secrets in a text, also of a new secret that is shown only once."""
     text = without_secrets(text)
-    return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
+    if _ANNOUNCED.search(text):
+        return _GENERATED.sub(_hidden_if_drawn, text)
+    return text
 
 
 # Likely secrets without such a noun: 16 characters with small letters, capitals and digits, or 32 hexadecimal digits in
@@ -352,7 +359,9 @@ _CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")
 def without_likely_secrets(value: Any) -> Any:
     """Hide likely secrets in a value: put ``HIDDEN`` for a secret token or a payment card's number."""
     if isinstance(value, int):
-        return HIDDEN if _CARD.fullmatch(str(value)) and _adds_up(str(value)) else value
+        if _CARD.fullmatch(str(value)) and _adds_up(str(value)):
+            return HIDDEN
+        return value
     if not isinstance(value, str):
         return value
     text = _WORD.sub(lambda found: HIDDEN if _DRAWN.search(found[0]) else found[0], without_new_secrets(value))
@@ -367,4 +376,6 @@ def _adds_up(number: str) -> bool:
 
 def _hidden_if_drawn(found: re.Match[str]) -> str:
     word = found[0]
-    return HIDDEN if any(map(str.isdigit, word)) and any(map(str.isalpha, word)) else word
+    if any(map(str.isdigit, word)) and any(map(str.isalpha, word)):
+        return HIDDEN
+    return word

@@ -81,7 +81,9 @@ def show(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**MAX_SHOWN:
         return "a huge integer"
     kind = json_type(value)
-    return f"an {kind}" if kind in ("array", "object") else json.dumps(value)
+    if kind in ("array", "object"):
+        return f"an {kind}"
+    return json.dumps(value)
 
 
 # Schemas
@@ -110,7 +112,9 @@ def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]
     """Return the schema of a value type with its description: texts, then constraints in words."""
     note = ", ".join(filter(None, words))
     description = " ".join(filter(None, [*texts, note and f"({note})"]))
-    return {**schema, "description": description} if description else schema
+    if description:
+        return {**schema, "description": description}
+    return schema
 
 
 def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +158,9 @@ def with_text_enums(schema: Mapping[str, Any]) -> dict[str, Any]:
 def texts_of(value: Any) -> Any:
     if isinstance(value, list):
         return [texts_of(item) for item in value]
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -166,7 +172,9 @@ def key_type(field: Any) -> str:
     """Return the type of a primary key's values by its name in JSON Schema."""
     while field is not None and field.is_relation:
         field = field.target_field
-    return "integer" if isinstance(field, models.IntegerField) else "string"
+    if isinstance(field, models.IntegerField):
+        return "integer"
+    return "string"
 
 
 def between(low: Any, high: Any, unit: str = "") -> str:
@@ -182,7 +190,9 @@ def between(low: Any, high: Any, unit: str = "") -> str:
 def in_words(options: Iterable[tuple[Any, str]], most: int | None = None) -> str:
     """Return, for the type's description, values with labels that differ from them; "" for more than ``most``."""
     named = [f"{value} = {label}" for value, label in options if str(value).replace("_", " ").lower() != label.lower()]
-    return ", ".join(named) if most is None or len(named) <= most else ""
+    if most is None or len(named) <= most:
+        return ", ".join(named)
+    return ""
 
 
 # Types
@@ -288,7 +298,8 @@ class _Ranged(Type):
         return between(self.minimum, self.maximum)
 
     def checked(self, number: Any, given: Any) -> Any:
-        low, high = self.minimum, self.maximum
+        low = self.minimum
+        high = self.maximum
         if (low is not None and number < low) or (high is not None and number > high):
             raise Invalid(f"must be {between(low, high)}, got {show(given)}")
         return number
@@ -412,7 +423,9 @@ def _datetime(text: str) -> datetime | None:
     found = parse_datetime(text)
     if found is None or timezone.is_aware(found) is settings.USE_TZ:
         return found
-    return timezone.make_aware(found) if settings.USE_TZ else timezone.make_naive(found)
+    if settings.USE_TZ:
+        return timezone.make_aware(found)
+    return timezone.make_naive(found)
 
 
 def _uuid(text: str) -> UUID | None:
@@ -441,7 +454,9 @@ def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
         for position in (0, 1):
             found = [stored for stored, names in known if spell(names[position]) == spell(str(value))]
             if found:
-                return found[0] if all(stored == found[0] for stored in found) else None
+                if all(stored == found[0] for stored in found):
+                    return found[0]
+                return None
     return None
 
 

@@ -80,8 +80,10 @@ class Once:
     """One call of ``tool`` under an idempotency key."""
 
     def __init__(self, request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], key: str) -> None:
-        mcp, user = request.mcp, request.user
-        self.request, self.tool = request, tool
+        mcp = request.mcp
+        user = request.user
+        self.request = request
+        self.tool = tool
         owner = [user._meta.label, str(user.pk)] if isinstance(user, models.Model) else ["anonymous"]
         self.user_pk = user.pk if isinstance(user, models.Model) else None
         self.id = _digest([owner, mcp.client_id, mcp.site.name, mcp.resource, tool.name, key])

@@ -71,7 +71,8 @@ class Kernel:
     """
 
     def __init__(self, request: MCPRequest, call: Call) -> None:
-        self.request, self.call = request, call
+        self.request = request
+        self.call = call
 
     def serve(self) -> Outcome:
         """Run the call to the kernel's reply, or to what remains: work elsewhere, questions, changes to stream."""
@@ -83,7 +84,8 @@ class Kernel:
 
     async def resume_async(self, later: Later) -> Reply | Asked:
         """Resume the kernel's run of a call on the event loop, at a ``Later`` with a coroutine function."""
-        result, error = None, None
+        result = None
+        error = None
         with underway(self.request, self.call), own_locale(self.request):
             try:
                 result = await through_async(self.request, later.work)
@@ -100,7 +102,9 @@ class Kernel:
         return self._finished(await sync_to_async(self._run)(produce, in_middleware=False))
 
     def _begin(self) -> Mapping[str, Any] | Later | Listen:
-        request, call, mcp = self.request, self.call, self.request.mcp
+        request = self.request
+        call = self.call
+        mcp = self.request.mcp
         begin(request, call)
         handler = METHODS.get(call.method)
         if handler is None:
@@ -132,7 +136,8 @@ class Kernel:
 
         In the older era, the transport sends the questions to the client.
         """
-        call, mcp = self.call, self.request.mcp
+        call = self.call
+        mcp = self.request.mcp
         if call.method not in INPUT_REQUIRED_METHODS:
             raise TypeError(f"{call.method} cannot ask the client")
         required: dict[str, Any] = {}
@@ -184,7 +189,8 @@ class Kernel:
         return outcome
 
     def _within_steps(self, work: Callable[[], Any]) -> Outcome:
-        request, record = self.request, self.request.mcp.record
+        request = self.request
+        record = self.request.mcp.record
         with underway(request, self.call):
             # Other calls of a batch share this request.
             try:
@@ -204,7 +210,9 @@ class Kernel:
                 result = work()
             except InputRequired as asked:
                 result = self.pause(asked.questions)
-            return result if isinstance(result, (Later, Asked, Listen)) else self._reply(result)
+            if isinstance(result, (Later, Asked, Listen)):
+                return result
+            return self._reply(result)
         except InsufficientScope:
             raise
         except Exception as error:
@@ -215,7 +223,8 @@ class Kernel:
         return outcome
 
     def _reply(self, result: Mapping[str, Any]) -> Reply:
-        call, record = self.call, self.request.mcp.record
+        call = self.call
+        record = self.request.mcp.record
         assert call.id is not None
         if result.get("isError"):
             record.settle("tool_error")
@@ -231,7 +240,8 @@ class Kernel:
 
     def _failed(self, error: Exception) -> Reply:
         """Return the kernel's reply to a call that raised an exception; log internal errors under an opaque id."""
-        call, record = self.call, self.request.mcp.record
+        call = self.call
+        record = self.request.mcp.record
         mapped: ProtocolError
         match error:
             case CallRefused():

@@ -88,7 +88,8 @@ class ClientSession:
             self.uris = tuple(change(rows.values_list("uris", flat=True).get()))
             rows.update(uris=list(self.uris))
         # Tell the worker with the session's open stream and wait for it, so that no later change is missed.
-        token, known = secrets.token_hex(8), threading.Event()
+        token = secrets.token_hex(8)
+        known = threading.Event()
 
         def heard(news: Any) -> None:
             if not isinstance(news, dict) or news.get("known") == token:
@@ -200,7 +201,8 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
         client=client,
         capabilities=capabilities,
     )
-    using, seen = router.db_for_read(Session), session.issued
+    using = router.db_for_read(Session)
+    seen = session.issued
     row = next(iter(own_rows(_stored_sessions, using, (Session._meta.pk, session.id))), None)
     if row is not None:
         session.has_row = True

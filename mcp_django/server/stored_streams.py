@@ -105,7 +105,8 @@ def open_stream(
     using = router.db_for_write(Stream)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
-        stream, (done, silent) = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values), _horizons()
+        stream = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values)
+        (done, silent) = _horizons()
         session.remember()
         columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
         if own_rows(_old_streams, using, *columns):
@@ -190,12 +191,14 @@ def _drop_oldest(stream_id: str, last: int) -> None:
     """Delete the oldest messages of a stored stream beyond its limits, but never the newest."""
     events = StreamEvent.objects.filter(stream_id=stream_id, number__gt=last - settings.STREAM_EVENTS)
     # Delete down to half of the limit at once, so that this does not happen for each message.
-    size, keep_from = 0, last
+    size = 0
+    keep_from = last
     for number, data in events.order_by("-number").values_list("number", "data"):
         length = len(data.encode())
         if number < last and size + length > settings.STREAM_BYTES // 2:
             break
-        size, keep_from = size + length, number
+        size = size + length
+        keep_from = number
     StreamEvent.objects.filter(stream_id=stream_id, number__lt=keep_from).delete()
     Stream.objects.filter(pk=stream_id).update(size=size)
 
@@ -215,7 +218,8 @@ def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version
 
     Return the requests; the list is empty if the stream is over.
     """
-    asked, messages = [], []
+    asked = []
+    messages = []
     for number, question in enumerate(questions):
         identifier = f"{stream_id}.{secrets.token_hex(4)}.{number}"
         wire = question.to_wire(version)

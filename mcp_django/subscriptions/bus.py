@@ -126,7 +126,8 @@ class Bus:
                 self._queue.clear()
                 self._lost = True
             self._queue.append((topic, payload))
-            scheduled, self._scheduled = self._scheduled, True
+            scheduled = self._scheduled
+            self._scheduled = True
         if not scheduled and not self._call(self._drain):
             self._scheduled = False
 
@@ -136,7 +137,8 @@ class Bus:
             return
         with self._lock:
             self._changes.merge(changes)
-            timed, self._timed = self._timed, True
+            timed = self._timed
+            self._timed = True
         if not timed and not self._call(self._tell_soon):
             self._timed = False
 
@@ -168,14 +170,16 @@ class Bus:
                 loop = self._loop
                 if loop is None or self._thread is None or not self._thread.is_alive():
                     self._is_serving = False
-                    loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+                    loop = asyncio.new_event_loop()
+                    self._stop = asyncio.Event()
                     thread = threading.Thread(target=self._run, args=(loop, self._stop), name="mcp-bus", daemon=True)
                     try:
                         thread.start()
                     except RuntimeError:
                         loop.close()
                         raise
-                    self._loop, self._thread = loop, thread
+                    self._loop = loop
+                    self._thread = thread
             loop.call_soon_threadsafe(function)
         except RuntimeError:  # no thread can be started, or the interpreter is ending
             return False
@@ -184,7 +188,9 @@ class Bus:
     def close(self) -> None:
         """Send waiting events to other processes, for at most 2 s, and end the bus's thread."""
         with self._lock:
-            loop, thread, stop = self._loop, self._thread, self._stop
+            loop = self._loop
+            thread = self._thread
+            stop = self._stop
         if loop is None or thread is None or stop is None or thread is threading.current_thread():
             return
         with contextlib.suppress(RuntimeError):
@@ -217,11 +223,16 @@ class Bus:
             loop.close()
 
     async def _serve(self, stop: asyncio.Event) -> None:
-        self.id, self._group = uuid.uuid4().hex, group_name()
+        self.id = uuid.uuid4().hex
+        self._group = group_name()
         # Events that wait to be sent, and their bytes; number and time of the last message; whether it was repeated.
         self._outgoing: deque[bytes] = deque()
-        self._waiting, self._number, self._sent_at, self._is_confirmed = 0, 0, 0.0, True
-        self._wake, self._closing = asyncio.Event(), asyncio.Event()
+        self._waiting = 0
+        self._number = 0
+        self._sent_at = 0.0
+        self._is_confirmed = True
+        self._wake = asyncio.Event()
+        self._closing = asyncio.Event()
         # The last number received from each publisher; the operations of the layer that currently fail.
         self._last: OrderedDict[str, int] = OrderedDict()
         self._heard_since = 0.0
@@ -271,7 +282,9 @@ class Bus:
             return None
         if hasattr(layer, "brpop_timeout"):
             layer.brpop_timeout = min(layer.brpop_timeout, SERVER_WAIT)
-        return None if isinstance(layer, InMemoryChannelLayer) else layer
+        if isinstance(layer, InMemoryChannelLayer):
+            return None
+        return layer
 
     def _tell_soon(self) -> None:
         asyncio.get_running_loop().call_later(SOON, self._tell_changes)
@@ -280,7 +293,8 @@ class Bus:
         if not self._is_serving:
             return
         with self._lock:
-            changes, self._changes = self._changes, Changes()
+            changes = self._changes
+            self._changes = Changes()
             self._timed = False
         if changes:
             self._deliver(CHANGES, changes)
@@ -292,7 +306,8 @@ class Bus:
         if not self._is_serving:
             return
         with self._lock:
-            news, lost = list(self._queue), self._lost
+            news = list(self._queue)
+            lost = self._lost
             self._queue.clear()
             self._scheduled = self._lost = False
         if lost:
@@ -340,7 +355,9 @@ class Bus:
         """Take the bus's next message number and return the seconds since the previous one was taken."""
         now = asyncio.get_running_loop().time()
         since = now - self._sent_at if self._number else None
-        self._number, self._sent_at, self._is_confirmed = self._number + 1, now, False
+        self._number = self._number + 1
+        self._sent_at = now
+        self._is_confirmed = False
         self._wake.set()
         return since
 
@@ -459,7 +476,8 @@ class Bus:
             self._heard_at = now
             return
         self._echo_at = now
-        last, self._echo_heard = self._echo_heard, body["echo"]
+        last = self._echo_heard
+        self._echo_heard = body["echo"]
         if self._echo_heard > last + 1:
             self._resync()
 

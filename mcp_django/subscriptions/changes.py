@@ -109,7 +109,8 @@ def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:
     for key in keys:
         if some and (len(some) >= MAX_KEYS or chars + len(key) > MAX_CHARS):
             yield some
-            some, chars = [], 0
+            some = []
+            chars = 0
         some.append(key)
         chars += len(key)
     if some:

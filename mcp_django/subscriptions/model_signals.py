@@ -154,7 +154,8 @@ class _Batch:
     """What model signals report within one transaction or savepoint, collected and published when it commits."""
 
     def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
-        self.savepoints, self.changes = savepoints, changes
+        self.savepoints = savepoints
+        self.changes = changes
         self.is_told = False
 
     def tell(self) -> None:
@@ -261,7 +262,8 @@ def _rows_of(instance: Model) -> Rows:
 
 def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
     """Return changed rows of a model and its related models for a signal, by primary keys; None for unknown rows."""
-    own, texts = ("pk", model._meta.pk.attname), None if pks is None else _texts(model, pks)
+    own = ("pk", model._meta.pk.attname)
+    texts = None if pks is None else _texts(model, pks)
     return [
         (other._meta.label_lower, texts if attname in own else None)
         for other, attname in same_rows(model)

@@ -82,9 +82,12 @@ class Notifier:
         self._forget()
 
     def _forget(self) -> None:
-        self._changes, self._resync_at, self._failures = Changes(), 0.0, 0
+        self._changes = Changes()
+        self._resync_at = 0.0
+        self._failures = 0
         # The version of the switches at the last check, and whether the database was unavailable then.
-        self._version, self._is_down = "", False
+        self._version = ""
+        self._is_down = False
 
     def listen(self) -> None:
         """Subscribe the notifier to the bus, at the first open subscription."""
@@ -127,11 +130,14 @@ class Notifier:
         """Notify subscribers of queued changes; return the seconds until the next round, None if nothing is queued."""
         rest = None
         with self._lock:
-            changes, self._changes = self._changes, Changes()
+            changes = self._changes
+            self._changes = Changes()
             if changes.everything:
                 wait = self._resync_at - time.monotonic()
                 if wait > 0:
-                    changes.everything, self._changes.everything, rest = False, True, wait
+                    changes.everything = False
+                    self._changes.everything = True
+                    rest = wait
                 else:
                     self._resync_at = time.monotonic() + RESYNC_PACE
         if not changes:

@@ -138,7 +138,9 @@ class Subscriber:
         """Return why the subscriber's subscriptions must end for its reloaded user, "" if they need not."""
         if person is None or not person.is_active:
             return "the account is no longer active"
-        return "" if is_current(person.user, self._context.facts) else "the password has changed"
+        if is_current(person.user, self._context.facts):
+            return ""
+        return "the password has changed"
 
     def request(self, user: Any) -> MCPRequest:
         """Return a new request of the subscriber for the reloaded user, without anything cached by another request."""
@@ -227,7 +229,8 @@ class Subscriber:
                 digest = content_digest(request, watch)
             except NotFound:
                 continue
-            before, self.pages[watch.uri] = self.pages.get(watch.uri), digest
+            before = self.pages.get(watch.uri)
+            self.pages[watch.uri] = digest
             if row_changed or digest != before:
                 found.add(watch)
         return found
@@ -249,7 +252,8 @@ class Subscriber:
                     if changed[watch.uri]:
                         subscription.tell(UPDATED, {"uri": watch.uri})
         if self.lists is not None:
-            before, self.lists = self.lists, list_digests(request)
+            before = self.lists
+            self.lists = list_digests(request)
             self.tell_lists(kind for kind, digest in self.lists.items() if digest != before[kind])
 
     def end(self, reason: str) -> None:
@@ -259,7 +263,8 @@ class Subscriber:
 
 def subscriber_key(request: MCPRequest) -> Hashable:
     """Return a key that is equal for requests of the same subscriber: user, site, authority, headers, attributes."""
-    context, standard = request.mcp, vars(MCPRequest()).keys()
+    context = request.mcp
+    standard = vars(MCPRequest()).keys()
     auth = getattr(request, "auth", None)
     meta = frozenset((name, _hashable(value)) for name, value in request.META.items() if name not in NOISE)
     added = frozenset(
@@ -324,7 +329,8 @@ class Subscription:
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
         """Let the subscription watch the resources that its subscriber may see, within the user's limit of pages."""
         may_read = settings.EVENTS and READ in request.mcp.scopes
-        known, honoured = self.caller.pages, []
+        known = self.caller.pages
+        honoured = []
         pages = self.audience.pages_of(self.caller.user, self)
         for watch in find_watches(request, uris) if may_read else ():
             if needs_digest(request, watch) and watch.uri not in known:
@@ -415,7 +421,8 @@ class SubscriptionIndex:
                     caller.seen.add((watch.label, watch.pk))
 
     def _unlink(self, target: Hashable, subscription: Subscription, watch: Watch) -> None:
-        caller, callers = subscription.caller, self._index.get(target, {})
+        caller = subscription.caller
+        callers = self._index.get(target, {})
         entries = callers.get(caller, {})
         entries.pop((subscription, watch), None)
         if not entries:
@@ -456,7 +463,9 @@ class SubscriptionIndex:
     def relevant(self, changes: Changes) -> Changes:
         """Return the part of the changes that some open subscription of this process watches."""
         with self._lock:
-            return changes.among(self._pks, self._index) if self._callers else Changes()
+            if self._callers:
+                return changes.among(self._pks, self._index)
+            return Changes()
 
     def concerned(self, changes: Changes) -> dict[Subscriber, Entries]:
         """Return, by subscriber, the open subscriptions that watch the changed rows, models and resources."""
@@ -475,7 +484,9 @@ class SubscriptionIndex:
 
 def _targets(watch: Watch) -> list[Hashable]:
     """Return the keys under which the index has the subscribers of a URI: the URI, and its row or, for pages, model."""
-    return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
+    if watch.label:
+        return [watch.uri, (watch.label, watch.pk)]
+    return [watch.uri]
 
 
 # Users
@@ -498,7 +509,9 @@ def identity(user: Any) -> Hashable:
     """Return a key that is equal only for the same subscriber's user."""
     kind = user.__class__
     pk = getattr(user, "pk", None)
-    return (kind, pk) if pk is not None or kind is AnonymousUser else (kind, id(user))
+    if pk is not None or kind is AnonymousUser:
+        return (kind, pk)
+    return (kind, id(user))
 
 
 def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
@@ -552,7 +565,9 @@ def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
 
 def _ask(user: Any) -> set[str]:
     try:
-        return set(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else set()
+        if hasattr(user, "get_all_permissions"):
+            return set(user.get_all_permissions())
+        return set()
     except Exception:
         logger.exception("The permissions of a user cannot be read")
         return set()
@@ -569,7 +584,8 @@ def _permissions(model: Any, name: str, using: str, pks: Iterable[Any]) -> dict[
 
 def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterable[tuple[Any, ...]]:
     """Return rows of a many-to-many table of subscribers' users or groups: the key and columns of the related model."""
-    source, target = field.m2m_field_name(), field.m2m_reverse_field_name()
+    source = field.m2m_field_name()
+    target = field.m2m_reverse_field_name()
     rows = field.remote_field.through._default_manager.using(using).filter(**{f"{source}__in": list(pks)})
     found: Iterable[tuple[Any, ...]] = rows.values_list(source, *(f"{target}__{path}" for path in paths))
     return found

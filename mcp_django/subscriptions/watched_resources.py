@@ -164,7 +164,9 @@ def reason_lost(request: MCPRequest, watch: Watch) -> str:
     """Return why the caller may no longer watch a resource, "" if the caller still may."""
     try:
         if not watch.label:
-            return "" if is_readable(request, watch) else PERMISSION_LOST
+            if is_readable(request, watch):
+                return ""
+            return PERMISSION_LOST
         access_of(request).get_exposure(watch.label)
     except NotFound:
         return PERMISSION_LOST

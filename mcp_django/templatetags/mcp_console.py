@@ -75,7 +75,8 @@ def word_of(outcome: str) -> str:
 @register.filter
 def outcome_mark(outcome: str) -> SafeString:
     """Return the mark of a call's outcome: its group's colour and sign, its word, and the code as title."""
-    group, word = group_of(outcome), word_of(outcome)
+    group = group_of(outcome)
+    word = word_of(outcome)
     return format_html('<span class="mcp-mark mcp-{}" title="{}"><bdi>{}</bdi></span>', group, plain(outcome), word)
 
 

@@ -59,7 +59,8 @@ class ActionTool(Tool):
         self.description = (
             f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{needs}{asks}"
         )
-        self.read_only, self.destructive = action.read_only, action.destructive
+        self.read_only = action.read_only
+        self.destructive = action.destructive
         self.scopes = frozenset({READ if action.read_only else WRITE})
         parameters: Mapping[str, Any] = action.schema.get("properties", {})
         self.parameters = frozenset(parameters)
@@ -193,7 +194,8 @@ class ActionTools:
 
 def _find_action(model: ModelAccess, name: Any) -> Action:
     """Return the action that an action tool runs; a forbidden one is refused like a missing one."""
-    exposure, actions = model.exposure, model.permitted_actions
+    exposure = model.exposure
+    actions = model.permitted_actions
     if settings.READ_ONLY:
         actions = {key: action for key, action in actions.items() if action.read_only}
     found = actions.get(name) if isinstance(name, str) else None

@@ -114,7 +114,8 @@ def _order_of(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group 
         text, place = placed(str(item))
         other, other_place = placed(order_meant(str(item)))
         if find_title(titles, text.lstrip("+-")) is None and find_title(titles, other.lstrip("-")) is not None:
-            text, place = other, other_place
+            text = other
+            place = other_place
         name = text.lstrip("+-")
         position = position_of(titles, name, f"The result has no column {name[:60]!r} to order by.", "ordering")
         found.append((terms[position], Way(text.startswith("-"), place == "nulls_first")))
@@ -142,7 +143,9 @@ def _total(measure: Measure, totals: Mapping[str, Any]) -> Any:
         return UNDECODABLE
     if measure.derive is not None:
         return measure.derive(*values)
-    return (100.0 if values[0] else None) if values else totals[measure.alias]
+    if values:
+        return 100.0 if values[0] else None
+    return totals[measure.alias]
 
 
 def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, ...]]:
@@ -202,7 +205,8 @@ class Question:
     @classmethod
     def read(cls, call: RecordCall) -> "Question":
         """Parse the arguments of ``aggregate_records``; raise ``ToolError`` for those that do not fit together."""
-        model, given = call.model, call.given
+        model = call.model
+        given = call.given
         wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
         named = _path(given.get("per"))
         if "per" in given and named not in wanted:
@@ -232,12 +236,15 @@ class Question:
             order = [(term, way) for term, way in order if term is not rank[0]]
             if len(groups) == 1:
                 # The top values of a single group are simply the first rows.
-                order, limit, top = [rank, *order], min(limit, top), None
+                order = [rank, *order]
+                limit = min(limit, top)
+                top = None
         # End with all groups, so that the order is total.
         total: dict[str, Way] = {}
         for term, way in (*order, *((group, UP) for group in groups)):
             total.setdefault(term.alias, way)
-        fill, having = flag_argument(given.get("fill"), "fill"), having_of(measures, given.get("having"))
+        fill = flag_argument(given.get("fill"), "fill")
+        having = having_of(measures, given.get("having"))
         is_stretch = len(groups) == 1 and groups[0].period in STRETCHES
         if fill and (not is_stretch or next(iter(total)) != groups[0].alias or having):
             raise ToolError('"fill" needs one period in group_by, such as "created:month", its order, and no having.')
@@ -280,7 +287,8 @@ class Question:
     def _tied(self, last: tuple[Any, ...], following: tuple[Any, ...]) -> str:
         """Return the title of the measure that ranks the aggregated rows if two of them have the same value."""
         position = [term.alias for term in self.terms].index(self.order[0][0])
-        term, value = self.terms[position], last[position]
+        term = self.terms[position]
+        value = last[position]
         is_tie = isinstance(term, Measure) and value is not None and value == following[position]
         return term.title if is_tie else ""
 
@@ -345,7 +353,8 @@ class Question:
         """
         if self.top is None:
             return None, False
-        first, (measure, way) = self.groups[0], self.rank
+        first = self.groups[0]
+        (measure, way) = self.rank
         if measure.has_change:
             raise ToolError('"top" cannot rank by a change: order by it, or rank by what changes.')
 
@@ -377,7 +386,8 @@ class Question:
 
     def _filled(self, found: QuerySet[Any], conditions: Sequence[Filter]) -> Answer:
         """Aggregate by periods, and add those without rows, up to the bounds of the ``conditions`` on their dates."""
-        group, way = self.groups[0], self.order[0][1]
+        group = self.groups[0]
+        way = self.order[0][1]
         rows, further = self._first(found, MAX_PERIODS + 1)
         known = {row[0]: row for row in rows if row[0] is not None and row[0] is not UNDECODABLE}
         ends = [period for period in (*known, *group.bounds(conditions)) if period is not None]
@@ -523,11 +533,13 @@ class AggregateRecords(RecordTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Run ``aggregate_records``: return a row for each group, and totals of the groups left out."""
         call = RecordCall.read(request, self, arguments)
-        given, exposure = call.given, call.exposure
+        given = call.given
+        exposure = call.exposure
         go_to(request, exposure, "changelist")
         with naming(request, "aggregates", "group_by", "per"):
             question = Question.read(call)
-        conditions, search = call.filters(), call.search()
+        conditions = call.filters()
+        search = call.search()
         try:
             rows = narrowed(request, exposure, conditions, search)
             query = rows.query

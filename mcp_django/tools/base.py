@@ -104,7 +104,8 @@ class Tool:
         wire: dict[str, Any] = {"name": self.name}
         if self.title:
             wire["title"] = self.title
-        wire["description"], example = self.description, self.example
+        wire["description"] = self.description
+        example = self.example
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
             from ..schema.value_types import as_text, texts_of, with_text_enums

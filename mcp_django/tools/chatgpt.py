@@ -75,7 +75,8 @@ class Search(RecordTool):
 
 def _rows(model: ModelAccess, text: str) -> list[Model]:
     """Search one model for ChatGPT's ``search``, by all words and then by all except the model's name."""
-    request, exposure = model.request, model.exposure
+    request = model.request
+    exposure = model.exposure
     go_to(request, exposure, "changelist")
     for term in _terms(exposure, text):
         try:

@@ -34,7 +34,8 @@ class ConnectionInfo(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return who the caller is, what it may do, what is switched off, and what is left of its budget."""
         check_names(arguments, self.input_schema["properties"])
-        context, record = request.mcp, request.mcp.record
+        context = request.mcp
+        record = request.mcp.record
         found: dict[str, Any] = {
             "user": record.username,
             "kind": record.kind,
@@ -49,7 +50,8 @@ class ConnectionInfo(Tool):
         if switched := [item.text for item in self._switched(request)]:
             found["switched_off"] = switched
         if budgets := left(request) if settings.BUDGETS else {}:
-            found["left_today"], found["resets_in"] = budgets, resets_in()
+            found["left_today"] = budgets
+            found["resets_in"] = resets_in()
         return ToolResult(structured=found)
 
     def _switched(self, request: MCPRequest) -> Iterator[Switch]:

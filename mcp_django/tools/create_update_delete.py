@@ -102,11 +102,14 @@ class WriteTool(Tool):
             raise ToolError("Missing argument: pk for one row, or pks, or filters or search for all rows that match.")
         if many and "version" in given:
             raise ToolError("version is for one row: give it with pk. Nothing was changed.")
-        return BulkWrite(model.request, model.exposure, given, self.name, self.permission) if many else None
+        if many:
+            return BulkWrite(model.request, model.exposure, given, self.name, self.permission)
+        return None
 
     def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:
         """Lock the row of ``update_record`` or ``delete_record`` until the transaction ends, and return the row."""
-        request, exposure = model.request, model.exposure
+        request = model.request
+        exposure = model.exposure
         pk = bare_pk(exposure, given["pk"])
         go_to(request, exposure, self.permission, pk)
         try:
@@ -122,7 +125,8 @@ class WriteTool(Tool):
     def _locked(self, model: ModelAccess, pk: Any) -> Model:
         """Return the row to write, locked if the database can lock rows: by one query where all rows of the table may
         be written, or else by a query that locks between two that read."""
-        request, exposure = model.request, model.exposure
+        request = model.request
+        exposure = model.exposure
         using = router.db_for_write(exposure.model)
         is_plain = has_every_row(exposure) and not exposure.opts.parents and not router.routers
         if is_plain and connections[using].features.has_select_for_update:
@@ -142,7 +146,8 @@ class WriteTool(Tool):
     def saved(self, saving: Saving, done: str) -> ToolResult:
         """Save the row of ``create_record`` or ``update_record``, and return what the caller sees now: a new row as a
         whole, and of an updated row what the caller named and what hooks have changed."""
-        request, exposure = saving.request, saving.exposure
+        request = saving.request
+        exposure = saving.exposure
         before = dict(vars(saving.obj)) if saving.obj is not None else None
         row, changed = saving.save()
         head: dict[str, Any] = {done: True, "changed": changed}
@@ -255,7 +260,9 @@ class DeleteRecord(WriteTool):
         with refusals(), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
             deletion = plan_deletion(request, exposure, row)
-            pk, label, total = pk_text(row.pk), label_of(exposure, row), len(deletion.objects)
+            pk = pk_text(row.pk)
+            label = label_of(exposure, row)
+            total = len(deletion.objects)
             counts = dict(deletion.counts)
             shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
             warning = deletion_warning(exposure, f"{total} object{'s' if total != 1 else ''}")

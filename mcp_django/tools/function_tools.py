@@ -85,17 +85,20 @@ class FunctionTool(Tool):
         )
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
-        self.read_only, self.destructive = read_only, destructive
+        self.read_only = read_only
+        self.destructive = destructive
         self.confirms = destructive and not read_only
         self.input_schema = self._read_schema(asks)
         if self.confirms:
             self.function.confirm = self._confirm
-        self.idempotent, self.open_world = idempotent, open_world
+        self.idempotent = idempotent
+        self.open_world = open_world
         self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
         self.meta = dict(meta or {})
         self.is_async = self.function.is_async
         self.slow = not self.is_async
-        annotation, signature = None, signature_of(function)
+        annotation = None
+        signature = signature_of(function)
         if signature.return_annotation is not signature.empty:
             # An annotation that cannot be resolved gives no output schema.
             with suppress(ImproperlyConfigured):
@@ -124,7 +127,9 @@ class FunctionTool(Tool):
         if clashing := more.keys() - self.reserved:
             what = "asks" if more is RESERVED else "needs confirmation, not being declared with destructive=False,"
             raise ImproperlyConfigured(f"{self.name} {what} and cannot have a parameter named {min(clashing)}")
-        return {**schema, "properties": {**schema.get("properties", {}), **more}} if more else schema
+        if more:
+            return {**schema, "properties": {**schema.get("properties", {}), **more}}
+        return schema
 
     def _confirm(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
         """Return once the client's user has confirmed the call of the function tool with these arguments."""
@@ -212,7 +217,8 @@ def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapp
     """Return a function tool's own arguments, after taking the user's direct answers out of them."""
     own = {name: value for name, value in arguments.items() if name not in tool.reserved}
     reserved = {name: value for name, value in arguments.items() if name in tool.reserved}
-    token, given = reserved.get("confirm_token"), as_object(reserved.get("answers") or None, "answers")
+    token = reserved.get("confirm_token")
+    given = as_object(reserved.get("answers") or None, "answers")
     if not token:
         if given:
             then = "the result has the questions and a confirm_token to send with the answers"

@@ -69,8 +69,12 @@ class Record:
         labels: Mapping[str, str | None] = NO_LABELS,
         text_limit: int | None = None,
     ) -> None:
-        self.access, self.request, self.exposure = access, access.request, access.exposure
-        self.row, self.labels, self.text_limit = row, labels, text_limit
+        self.access = access
+        self.request = access.request
+        self.exposure = access.exposure
+        self.row = row
+        self.labels = labels
+        self.text_limit = text_limit
 
     def payload(self, fields: Sequence[str] | None = None, *, is_brief: bool = False) -> dict[str, Any]:
         """Return the result of ``get_record``: ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
@@ -78,7 +82,11 @@ class Record:
         ``fields`` are names that the caller may read, None for all. A brief record has no permissions and no URL of a
         page, and repeats no key.
         """
-        access, request, exposure, row, off = self.access, self.request, self.exposure, self.row, self.request.mcp.off
+        access = self.access
+        request = self.request
+        exposure = self.exposure
+        row = self.row
+        off = self.request.mcp.off
         names = access.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
         page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
@@ -130,7 +138,8 @@ class Record:
     def changed(self, before: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
         """Return what an update has changed of the record: ``named`` fields, and stored values that are not as
         ``before``, which has them by attribute of the row."""
-        now, stored = vars(self.row), {field.name: field.attname for field in self.exposure.opts.concrete_fields}
+        now = vars(self.row)
+        stored = {field.name: field.attname for field in self.exposure.opts.concrete_fields}
         names = []
         for name in self.access.fields_of(self.row):
             attribute = stored.get(name, name)
@@ -143,7 +152,9 @@ class Record:
         """Return the record for ``get_record`` with only the fields in ``value``, also of related rows and inlines."""
         if value is None:
             return self.full()
-        request, exposure, row = self.request, self.exposure, self.row
+        request = self.request
+        exposure = self.exposure
+        row = self.row
         shown = self.access.fields_of(row)
         # The admin URL is always in the result.
         wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
@@ -158,14 +169,16 @@ class Record:
         if through:
             paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
             key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
-            guarded, order = guarded_values(access_of(request)[exposure], through), total_order(exposure, ())
+            guarded = guarded_values(access_of(request)[exposure], through)
+            order = total_order(exposure, ())
             page = read_page(PageQuery(request, exposure, through, order, 1, tuple(key), guarded=guarded))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
 
     def related(self, value: Any) -> dict[str, Any]:
         """Return the first related rows of the record for each relation in ``related``, with their number."""
-        request, found = self.request, dict[str, Any]()
+        request = self.request
+        found = dict[str, Any]()
         for text in names_argument(value, "related", MAX_RELATIONS):
             name, _, number = text.partition(":")
             link = access_of(request)[self.exposure].link(name)
@@ -178,7 +191,8 @@ class Record:
             order = default_ordering(request, link.exposure)
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
             query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
-            page, count = read_page(query), query.count()
+            page = read_page(query)
+            count = query.count()
             total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
             found[name] = {"model": link.exposure.label, "count": total, "columns": page.names, "rows": page.rows}
             if page.notes:
@@ -192,7 +206,8 @@ def _cut(values: dict[str, Any], limit: int) -> list[str]:
     if len(orjson.dumps(list(values.values()))) <= limit:
         return []
     sizes = {name: len(orjson.dumps(value)) for name, value in values.items()}
-    over, names = sum(sizes.values()) - limit, []
+    over = sum(sizes.values()) - limit
+    names = []
     for name in sorted(sizes, key=lambda name: -sizes[name]):
         if over <= 0:
             break

@@ -144,7 +144,9 @@ class Group:
     @property
     def width(self) -> Decimal | None:
         """The width of the number buckets of a ``group_by``, such as 100 for ``total:100``."""
-        return Decimal(self.period) if _WIDTH.fullmatch(self.period) else None
+        if _WIDTH.fullmatch(self.period):
+            return Decimal(self.period)
+        return None
 
     @property
     def expression(self) -> Any:
@@ -185,20 +187,23 @@ class Group:
 
     def bounds(self, conditions: Iterable[Filter]) -> tuple[Any, Any]:
         """Return the first and the last period that the conditions on this column leave, None where there is none."""
-        low, high = [], []
+        low = []
+        high = []
         for item in conditions:
             if isinstance(item, Junction) and item.connector == "and":
                 first, last = self.bounds(item.parts)
             elif isinstance(item, Condition) and item.path.column == self.target.column.path:
                 first, last = self._bounds_of(item)
             else:
-                first, last = None, None
+                first = None
+                last = None
             low += [first] if first is not None else []
             high += [last] if last is not None else []
         return max(low, default=None), min(high, default=None)
 
     def _bounds_of(self, item: Condition) -> tuple[Any, Any]:
-        lookup, values = item.lookup, item.values
+        lookup = item.lookup
+        values = item.values
         if lookup == "year":
             return self.start(date(values[0], 1, 1)), self.start(date(values[0], 12, 31))
         least = timedelta(microseconds=1) if isinstance(values[0], datetime) else timedelta(1)
@@ -207,7 +212,8 @@ class Group:
             first = {"gt": values[0] + least if lookup == "gt" else None, "gte": values[0]}.get(lookup)
             last = {"lt": values[0] - least if lookup == "lt" else None, "lte": values[0]}.get(lookup)
             if lookup in ("exact", "range"):
-                first, last = values[0], values[-1]
+                first = values[0]
+                last = values[-1]
             found = [self.start(value) if value is not None else None for value in (first, last)]
         except OverflowError:
             # Before the year 1 and after the year 9999 there is nothing to bound.
@@ -247,7 +253,8 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
             if not root or last not in PERIODS:
                 raise _of_several(model, name) or error from None
             # "created__month"
-            name, period = root, last
+            name = root
+            period = last
     if _WIDTH.fullmatch(period) and Decimal(period):
         target = target_of(model, name, Column.is_summable)
         if kind_of(target.column.field).word == "duration":
@@ -272,7 +279,8 @@ def shared_labels(model: ModelAccess, groups: Sequence[Group], columns: Sequence
     names = {group.target.name for group in groups}
     for group, column in zip(groups, columns, strict=True):
         path = Path.read(model, group.target.name)
-        related, relation = path.end, "__".join(path.hops)
+        related = path.end
+        relation = "__".join(path.hops)
         if (
             group.period
             or not relation
@@ -285,7 +293,8 @@ def shared_labels(model: ModelAccess, groups: Sequence[Group], columns: Sequence
         shown = {value for value in column if isinstance(value, str)}
         several = _shared(related, path.last, shown)
         if several:
-            name, label = group.title.replace("__", "."), related.exposure.label
+            name = group.title.replace("__", ".")
+            label = related.exposure.label
             yield f"{several} of these {name} belong to several {label}: group by {relation} to tell them apart."
 
 

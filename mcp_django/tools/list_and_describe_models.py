@@ -116,7 +116,8 @@ class Description(Overview):
 
     def in_lines(self) -> dict[str, Any]:
         """Return the description for ``describe_model``: one line for each field, in display order."""
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
         if exposure.description:
             payload["description"] = exposure.description.strip()
@@ -179,7 +180,8 @@ class Description(Overview):
         return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
 
     def _line(self, column: Column) -> str:
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         words = [self._type(column)]
         if column.kind == "computed" and (word := computed_word(access_of(request)[exposure], column.name)):
             # Computed columns that can only be shown have no word.
@@ -199,7 +201,9 @@ class Description(Overview):
             words.append(_one_of([(str(stored), str(label)) for stored, label in known]))
         text = f"{column.name}: {', '.join(words)}"
         about = str(getattr(column.field, "help_text", "")).strip()
-        return f"{text}. {clean_text(about, MAX_LINE)}" if about else text
+        if about:
+            return f"{text}. {clean_text(about, MAX_LINE)}"
+        return text
 
     def _type(self, column: Column) -> str:
         if column.field is None:
@@ -220,7 +224,9 @@ class Description(Overview):
         """Return the words of ``describe_model`` on filtering by a field, [] if its lookups are usual for its type."""
         found = self.lookups.get(column.path) if column.is_plain else None
         if found is None:
-            return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
+            if column.is_plain and kind_of(column.field).lookups:
+                return ["no filter"]
+            return []
         usual = [lookup for lookup in usual_lookups(column.field) if lookup != "isnull"]
         if [lookup for lookup in found[1] if lookup != "isnull"] == usual:
             return []
@@ -263,7 +269,9 @@ class Examples:
     """
 
     def __init__(self, access: ModelAccess) -> None:
-        self.access, self.request, self.exposure = access, access.request, access.exposure
+        self.access = access
+        self.request = access.request
+        self.exposure = access.exposure
         self._known_columns: dict[ModelExposure, list[Column]] = {}
 
     def calls(self) -> list[dict[str, Any]]:

@@ -91,7 +91,9 @@ class Measure:
     @property
     def depth(self) -> int:
         """Depth of a derived measure: the measures that it is derived from, one after the other; 0 for a plain one."""
-        return 1 + max(source.depth for source in self.sources) if self.sources else 0
+        if self.sources:
+            return 1 + max(source.depth for source in self.sources)
+        return 0
 
     @property
     def has_change(self) -> bool:
@@ -102,13 +104,17 @@ class Measure:
     def kind(self) -> str:
         """The kind of a measure's values; a duration shown in a unit is a number."""
         word = kind_of(self.result).word
-        return NUMBER if word in ("integer", "decimal", "number") or self.unit is not None else word
+        if word in ("integer", "decimal", "number") or self.unit is not None:
+            return NUMBER
+        return word
 
     @property
     def amount(self) -> Any:
         """The measure as an SQL number, by which another measure can divide."""
         found = Amount(F(self.alias), FLOAT)
-        return found / Value(self.unit.total_seconds()) if self.unit is not None else found
+        if self.unit is not None:
+            return found / Value(self.unit.total_seconds())
+        return found
 
     @property
     def is_rounded(self) -> bool:
@@ -120,13 +126,17 @@ class Measure:
         """Return a value of the measure as the number that :attr:`amount` is in SQL."""
         if isinstance(value, timedelta):
             return value / (self.unit or timedelta(seconds=1))
-        return None if value is None or value is UNDECODABLE else float(value)
+        if value is None or value is UNDECODABLE:
+            return None
+        return float(value)
 
     def combined(self) -> Any:
         """Combine a measure over several groups: return the aggregate, None if the groups' values are not enough."""
         function = FUNCTIONS.get(self.function)
         combine = function.combine if function is not None else None
-        return combine(self.alias, output_field=self.result) if combine is not None else None
+        if combine is not None:
+            return combine(self.alias, output_field=self.result)
+        return None
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON."""
@@ -183,7 +193,8 @@ def _asked(given: Any) -> Asked:
     if isinstance(given, str):
         called = _CALL.fullmatch(given.strip())
         name, _, text = (called[1], ":", called[2]) if called else given.strip().partition(":")
-        name, text = name.strip().lower(), text.strip()
+        name = name.strip().lower()
+        text = text.strip()
         if name in DERIVED:
             separator = {"ratio": "/", "difference": "-"}.get(name)
             return Asked(name, sources=tuple(part.strip() for part in text.split(separator)) if separator else (text,))
@@ -206,7 +217,8 @@ def _asked(given: Any) -> Asked:
         if not all(isinstance(source, str) for source in sources):
             raise ToolError(_SPELLING)
         return Asked(made, title=title, sources=tuple(sources))
-    name, text = given.get("function"), given.get("field") or ""
+    name = given.get("function")
+    text = given.get("field") or ""
     if not given.keys() <= _MEMBERS or not isinstance(name, str) or not isinstance(text, str):
         raise ToolError(_SPELLING)
     more = {member: given.get(member) for member in ("where", "share", "unit", "order")}
@@ -217,7 +229,8 @@ def _turned(given: str) -> str:
     """Return ``sum:total`` for a measure that says it as ``total:sum``, ``total__sum`` or ``sum of total``, else ""."""
     words = re.split(r"__|[\s.:=-]+", given)
     for word, field in ((words[0], given.removeprefix(words[0])), (words[-1], given.removesuffix(words[-1]))):
-        name, path = aggregate_meant(word.lower()), field.strip(" _.:=-").removeprefix("of ")
+        name = aggregate_meant(word.lower())
+        path = field.strip(" _.:=-").removeprefix("of ")
         if name in FUNCTIONS and path:
             return f"{name}:{path}"
     return ""
@@ -247,7 +260,9 @@ class MeasureReader:
     """Parser of the measures (argument ``aggregates``) that a caller asks for."""
 
     def __init__(self, model: ModelAccess) -> None:
-        self.model, self.request, self.exposure = model, model.request, model.exposure
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
 
     def read(self, given: Sequence[Any]) -> tuple[Measure, ...]:
         """Parse measures: ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}``.
@@ -273,14 +288,17 @@ class MeasureReader:
 
     def measure(self, asked: Asked, alias: str) -> Measure:
         """Return the measure that aggregates rows, not other measures."""
-        name, text = asked.function, asked.field
+        name = asked.function
+        text = asked.field
         if name not in FUNCTIONS:
-            message, meant = f"Unknown aggregate {name[:40]!r}.", aggregate_meant(name)
+            message = f"Unknown aggregate {name[:40]!r}."
+            meant = aggregate_meant(name)
             # An unknown function without a field may be a field without its function.
             near = ([meant] if meant in FUNCTIONS else None) if text else []
             given = f"{name}:{text}" if text else name
             if meant not in FUNCTIONS and (turned := _turned(given)):
-                name, near = given, [turned]
+                name = given
+                near = [turned]
             repair = partial(with_field, name, within=("aggregates",))
             more = "" if near else ' Write "count", or a function with its field, such as "sum:total".'
             raise Misnamed(message, name, [*FUNCTIONS, *DERIVED], repair, near, more, of=None if near else "")
@@ -291,7 +309,8 @@ class MeasureReader:
             if name != "count":
                 raise ToolError(f'The aggregate {name} needs a field, such as "{name}:total".')
             return Measure(asked.title or "count", alias, Count(Value(1), **where) if where else Count("*"))
-        function, suffix = FUNCTIONS[name], ""
+        function = FUNCTIONS[name]
+        suffix = ""
         if name == "percentile":
             try:
                 share = float(asked.share)
@@ -303,7 +322,8 @@ class MeasureReader:
                 raise ToolError(
                     f'percentile needs {SHARES}: {{"function": "percentile", "field": "total", "share": 0.9}}.'
                 )
-            function, suffix = middle(share), f"_{share:g}".replace(".", "_")
+            function = middle(share)
+            suffix = f"_{share:g}".replace(".", "_")
         several = self.to_several(text)
         if several is not None:
             return self.over_related(asked, alias, *several, where)
@@ -324,14 +344,17 @@ class MeasureReader:
 
     def edge(self, asked: Asked, alias: str, where: Mapping[str, Any]) -> Measure:
         """Return the measure ``first`` or ``last``: the value of one row by an order, then by the key."""
-        name, given = asked.function, asked.order
+        name = asked.function
+        given = asked.order
         if not isinstance(given, str) or not given.strip("+- "):
             raise ToolError(f'{name} needs an order: {{"function": "{name}", "field": "status", "order": "created"}}.')
-        turned, text = given.strip().startswith("-"), given.strip().lstrip("+-")
+        turned = given.strip().startswith("-")
+        text = given.strip().lstrip("+-")
         target = target_of(self.model, asked.field, Column.is_groupable)
         order = value_of(self.request, self.exposure, text, Column.is_ordering)
         keys = [F(field.attname) for field in self.exposure.opts.pk_fields]
-        result, last = stored_field(target.column.field), (name == "last") is not turned
+        result = stored_field(target.column.field)
+        last = (name == "last") is not turned
         value = edge(target.expression, order.expression, keys, last=last, result=result, **where)
         title = asked.title or f"{name}_{target.name}"
         return Measure(title, alias, value, result, name, (*target.narrowed, *order.narrowed), column=target.column)
@@ -400,8 +423,11 @@ def alike(*measures: Measure) -> list[Measure]:
 
 def _ratio(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
     def derive(value: Any, by: Any) -> Any:
-        dividend, divisor = one.number(value), other.number(by)
-        return None if dividend is None or not divisor else dividend / divisor
+        dividend = one.number(value)
+        divisor = other.number(by)
+        if dividend is None or not divisor:
+            return None
+        return dividend / divisor
 
     return one.amount / NullIf(other.amount, Value(0.0)), FLOAT, derive
 
@@ -418,9 +444,13 @@ def _less(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
     def derive(value: Any, by: Any) -> Any:
         if value is None or by is None:
             return None
-        return value - by if exact is not None else (one.number(value) or 0.0) - (other.number(by) or 0.0)
+        if exact is not None:
+            return value - by
+        return (one.number(value) or 0.0) - (other.number(by) or 0.0)
 
-    return (plain, exact, derive) if exact is not None else (one.amount - other.amount, FLOAT, derive)
+    if exact is not None:
+        return (plain, exact, derive)
+    return (one.amount - other.amount, FLOAT, derive)
 
 
 # The derived functions, and how many measures each takes.
@@ -429,7 +459,8 @@ DERIVED: Final[Mapping[str, int]] = {"ratio": 2, "difference": 2, "percent_of_to
 
 def _derived(asked: Asked, alias: str, measures: Sequence[Measure], later: Sequence[str]) -> Measure:
     """Derive a measure from others (ratio, difference); a reference to ``later`` ones would be a circle."""
-    function, titles = asked.function, [measure.title for measure in measures]
+    function = asked.function
+    titles = [measure.title for measure in measures]
     sources = []
     for name in asked.sources:
         if find_title(titles, name) is None and find_title(later, name) is not None:
@@ -517,7 +548,8 @@ def _lookup(text: str) -> str:
 def _with_other(measure: Measure, lookup: str, other: Measure) -> Q:
     """Return the HAVING condition that compares two measures of one kind."""
     measure, other = alike(measure, other)
-    compare, kinds = BETWEEN.get(lookup), [measure.kind, other.kind]
+    compare = BETWEEN.get(lookup)
+    kinds = [measure.kind, other.kind]
     if compare is None:
         raise ToolError(f"having compares two aggregates by {', '.join(BETWEEN)}.")
     if kinds == [NUMBER, NUMBER]:
@@ -553,7 +585,9 @@ def _as_shown(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
         """Half of the last place that is shown."""
         if is_decimal:
             return 0.5 * 10.0**-MAX_DECIMALS
-        return 0.5 * 10.0 ** (floor(log10(abs(number))) - MAX_FIGURES + 1) if number else 0.0
+        if number:
+            return 0.5 * 10.0 ** (floor(log10(abs(number))) - MAX_FIGURES + 1)
+        return 0.0
 
     # What is nearer to a number than half of its last place is shown as the number.
     found = Q()
@@ -584,7 +618,8 @@ def _length(unit: timedelta, item: Any) -> timedelta:
 
 def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
     parse: Any = parse_value if lookup == "exact" else parse_operand
-    unit, result = measure.unit, measure.result
+    unit = measure.unit
+    result = measure.result
     if unit is None and measure.is_rounded and measure.kind == NUMBER and not isinstance(result, IntegerField):
         return _as_shown(measure, lookup, given)
     try:

@@ -130,7 +130,9 @@ class Overview:
     """One model, described for one caller."""
 
     def __init__(self, access: ModelAccess) -> None:
-        self.access, self.request, self.exposure = access, access.request, access.exposure
+        self.access = access
+        self.request = access.request
+        self.exposure = access.exposure
 
     @cached_property
     def columns(self) -> Sequence[Column]:
@@ -142,7 +144,8 @@ class Overview:
 
         The type of a relation is the label of the related model; ``write`` stands for add, change and delete together.
         """
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         may = may_words(self.access).replace("view add change delete", "write")
         may += " search" if exposure.get_search_fields(request) else ""
         may += f", no search in {' '.join(left)}" if (left := unsearched(self.access)) else ""
@@ -160,7 +163,8 @@ class Overview:
         if related := self.related():
             payload["related"] = ", ".join(related)
         # Filters that are not simply the fields, and filters that the project wrote.
-        own, narrowed = {column.path for column in self.columns}, exposure.get_filter_fields(request) is not None
+        own = {column.path for column in self.columns}
+        narrowed = exposure.get_filter_fields(request) is not None
         filters = [name for name, path, _ in filters_of(self.access) if narrowed or path.column not in own]
         filters += [
             f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
@@ -185,7 +189,9 @@ class Overview:
             # Computed columns that can only be shown have no type.
             words.append(word)
         if column.name == self.exposure.opts.pk.name:
-            return words[0] if words[1:] == ["integer"] else " ".join(words)
+            if words[1:] == ["integer"]:
+                return words[0]
+            return " ".join(words)
         if use is not None:
             words += [use.only] if use.only else []
         elif self.uses and column.kind != "computed":
@@ -197,7 +203,8 @@ class Overview:
 
         They stand beside the columns; each has its name and the label of the model that it leads to.
         """
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         if exposure.get_filter_fields(request) is not None:
             return []
         singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
@@ -216,7 +223,8 @@ class Overview:
         """
         if not may_write(self.request):
             return None, None
-        exposure, (may_add, may_change) = self.exposure, map(self.access.may, ("add", "change"))
+        exposure = self.exposure
+        (may_add, may_change) = map(self.access.may, ("add", "change"))
         add = call_hook(exposure.label, "The add page", self._form, None, default=None) if may_add else None
         if add is not None and may_change and self._is_one_page(add.form):
             return add, add
@@ -242,9 +250,11 @@ class Overview:
         return is_stock and not exposure.model_admin.list_editable
 
     def _form(self, row: Model | None) -> Writing:
-        request, exposure = self.request, self.exposure
+        request = self.request
+        exposure = self.exposure
         # With change=True, the admin's form has no fields if the caller cannot change this row: others may allow it.
-        change, page = row is not None and self.access.may_row("change", row), RowPage(request, exposure, row)
+        change = row is not None and self.access.may_row("change", row)
+        page = RowPage(request, exposure, row)
         form = _unbound(exposure.get_form(request, row, change=change), row)
         if row is not None:
             # Only the admin's list edits these fields, so a page never requires them.
@@ -285,7 +295,8 @@ class Overview:
         """Yield an overview line for each inline: name, model, fields, and the caller's permissions on its rows."""
         page = PageInlines.of_any_row(self.request, self.exposure)
         for inline in page.all:
-            admin, label = inline.admin, self.exposure.label
+            admin = inline.admin
+            label = self.exposure.label
             obj = None if self.access.may("add") else page.obj
             may = {
                 "view": admin.has_view_or_change_permission,
@@ -299,7 +310,8 @@ class Overview:
                 if (verb == "view" or may_write(self.request))
                 and call_hook(label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
             ]
-            rows, fields = self.exposure.options.of_inline(admin), self._fields_of_inline(inline, page.obj)
+            rows = self.exposure.options.of_inline(admin)
+            fields = self._fields_of_inline(inline, page.obj)
             words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
             for column in columns_of(rows, inline.fields):
                 field = fields.get(column.name)
@@ -309,7 +321,8 @@ class Overview:
 
     def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
         """For the model overview, return the form fields of a new row of an inline."""
-        hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
+        hook = f"get_formset of {inline.name}"
+        ask = inline.admin.get_formset
         formset = call_hook(self.exposure.label, hook, ask, self.request, row, default=None)
         return formset.form.base_fields if formset is not None else {}
 

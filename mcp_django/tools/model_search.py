@@ -74,7 +74,8 @@ def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query:
 
 def _seen(model: ModelAccess) -> tuple[Any, ...]:
     """Return the cache key of a model's search words: all that they depend on for this caller."""
-    request, exposure = model.request, model.exposure
+    request = model.request
+    exposure = model.exposure
     actions: Mapping[str, Any] = model.actions if may_write(request) else {}
     terms = call_hook(exposure.label, "get_search_terms", exposure.get_search_terms, request, default=())
     return (

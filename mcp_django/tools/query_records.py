@@ -88,7 +88,9 @@ class RecordCall(RowArguments):
 
     def query(self) -> PageQuery:
         """Return the page query of ``query_records`` from fields, filters, search, ordering, limit and cursor."""
-        request, exposure, given = self.request, self.exposure, self.given
+        request = self.request
+        exposure = self.exposure
+        given = self.given
         clock = cache(local_now)
         conditions = self.filters(clock)
         columns = self.columns()
@@ -174,7 +176,8 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
 
 def _order_hint(query: PageQuery) -> list[str]:
     """Return the hint of ``query_records`` on a long table that no index serves in this order: faster ones."""
-    request, exposure = query.request, query.exposure
+    request = query.request
+    exposure = query.exposure
     if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
         return []
     known = sortable_names(request, exposure)
@@ -267,20 +270,24 @@ class QueryRecords(RecordTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return one page."""
         call = RecordCall.read(request, self, arguments)
-        given, exposure = call.given, call.exposure
+        given = call.given
+        exposure = call.exposure
         go_to(request, exposure, "changelist")
         count = flag_argument(given.get("count"), "count")
         with_urls = False
         if "fields" in given and call.model.field_named(ADMIN_URL) is None:
             names = names_argument(given["fields"], "fields", MAX_FIELDS)
             others = [name for name in names if name != ADMIN_URL]
-            with_urls, call.given = len(others) < len(names), {**given, "fields": others or ["pk"]}
-        query, notes = call.query(), list(limit_hint(given.get("limit")))
+            with_urls = len(others) < len(names)
+            call.given = {**given, "fields": others or ["pk"]}
+        query = call.query()
+        notes = list(limit_hint(given.get("limit")))
         if call.leaves_out_order:
             notes.append(UNORDERED)
         payload = page_payload(query, count=count, notes=notes)
         if with_urls:
-            pk, rows = exposure.opts.pk, payload["rows"]
+            pk = exposure.opts.pk
+            rows = payload["rows"]
             keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]
             payload["columns"].append(ADMIN_URL)
             urls = Address(call.model).admin_urls(keys) if keys else [None] * len(rows)

@@ -47,7 +47,9 @@ def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], er
         return error_result(error).to_wire()
     wire = error_result(error, f"\nnext: {orjson.dumps(call).decode()}").to_wire()
     structured = {"structuredContent": {"error": error.message[:MAX_ERROR], "next": call}}
-    return {**wire, **structured} if tool.output_schema is None else wire
+    if tool.output_schema is None:
+        return {**wire, **structured}
+    return wire
 
 
 def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: ToolError) -> dict[str, Any] | None:
@@ -64,7 +66,8 @@ def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], erro
         mended = repair.mend(given)
         if mended is None or mended == given:
             return None
-        given, refused = mended, None
+        given = mended
+        refused = None
         if isinstance(tool, RecordTool):
             try:
                 tool.check(request, given)
@@ -76,6 +79,8 @@ def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], erro
         return None
     call = {"tool": tool.name, "arguments": {name: value for name, value in given.items() if name not in IGNORED}}
     try:
-        return call if len(orjson.dumps(call).decode()) <= MAX_PROPOSAL else None
+        if len(orjson.dumps(call).decode()) <= MAX_PROPOSAL:
+            return call
+        return None
     except orjson.JSONEncodeError:
         return None

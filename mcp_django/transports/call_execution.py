@@ -35,9 +35,11 @@ def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
     if context.record.method:
         # Other calls of a batch share this request.
         context.record = CallRecord()
-    context.version, context.capabilities = call.version, call.capabilities
+    context.version = call.version
+    context.capabilities = call.capabilities
     context.client = Client(str(call.client.get("name", "")), str(call.client.get("version", "")))
-    context.progress_token, context.log_level = call.progress_token, call.log_level
+    context.progress_token = call.progress_token
+    context.log_level = call.log_level
     context.trace = call.trace
     if call.method != "ping":
         load_permissions(request.user)
@@ -57,7 +59,8 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
     """Execute the deferred part of a call: on the event loop, or in the thread pool for the project's own code."""
     if later.is_async:
         return await Kernel(request, call).resume_async(later)
-    record, since = request.mcp.record, perf_counter()
+    record = request.mcp.record
+    since = perf_counter()
 
     def work() -> Reply | Asked:
         record.waiting = (record.waiting or 0.0) + (perf_counter() - since) * 1000

@@ -93,7 +93,9 @@ class Client:
             values = [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
             return "\n".join([f"{self.key}:", f"  {connection.name}:", *values]) + "\n"
         found = {self.key: {connection.name: entry}}
-        return json.dumps(found, indent=2, ensure_ascii=False) + "\n" if self.key else ""
+        if self.key:
+            return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        return ""
 
     def shell(self, connection: Connection) -> str:
         """Return the shell command that adds the server to the client, "" if there is none."""

@@ -33,7 +33,9 @@ class LocalUser:
     """The local client's user, who calls ``site`` with ``scopes``. Each call reads account and permissions again."""
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
-        self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
+        self.site = site
+        self.user_pk = user.pk
+        self.scopes = expand(scopes)
 
     def new_request(self) -> MCPRequest:
         return local_request(self.site)
@@ -73,7 +75,8 @@ class LocalClient:
     def new_request(self) -> MCPRequest:
         """Return a request of the local client's user, like those that hooks receive."""
         request = self._user.new_request()
-        request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
+        request.mcp.facts = self._facts
+        request.mcp.record.kind = self._kind
         try:
             self._user.authorize(request)
         except AuthenticationFailed:

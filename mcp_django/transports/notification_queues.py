@@ -33,8 +33,10 @@ class Box:
     """Queue of notifications, filled from any thread and emptied on the event loop that made it."""
 
     def __init__(self) -> None:
-        self.wake, self.is_over = asyncio.Event(), False
-        self._loop, self._lock = asyncio.get_running_loop(), threading.Lock()
+        self.wake = asyncio.Event()
+        self.is_over = False
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
 
     def ring(self) -> None:
         """Wake the sender of this queue."""
@@ -54,7 +56,8 @@ class Outbox(Box):
         super().__init__()
         self.patience = patience
         self._waiting: list[tuple[str, bytes]] = []
-        self._left_out, self._level = 0, ""
+        self._left_out = 0
+        self._level = ""
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification of the call; while too many wait, keep only the newest progress."""
@@ -63,7 +66,8 @@ class Outbox(Box):
             size = sum(len(waiting) for _, waiting in self._waiting)
             if len(self._waiting) >= MAX_WAITING or size + len(data) > MAX_WAITING_BYTES:
                 if method != PROGRESS:
-                    self._left_out, self._level = self._left_out + 1, params.get("level", "")
+                    self._left_out = self._left_out + 1
+                    self._level = params.get("level", "")
                     return
                 self._waiting = [item for item in self._waiting if item[0] != PROGRESS]
             self._waiting.append((method, data))
@@ -83,8 +87,10 @@ class Outbox(Box):
         """Take all notifications from the call's queue, oldest first; the last one says how many were dropped."""
         self.wake.clear()
         with self._lock:
-            waiting, self._waiting = [data for _, data in self._waiting], []
-            left_out, self._left_out = self._left_out, 0
+            waiting = [data for _, data in self._waiting]
+            self._waiting = []
+            left_out = self._left_out
+            self._left_out = 0
         if left_out:
             said = f"{left_out} log messages were left out because they were not read in time."
             waiting.append(encode(notification(MESSAGE, {"level": self._level, "data": said})))
@@ -133,7 +139,8 @@ class Mailbox(Box):
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Take all waiting notifications, oldest first."""
         with self._lock:
-            waiting, self._waiting = list(self._waiting.values()), {}
+            waiting = list(self._waiting.values())
+            self._waiting = {}
         return waiting
 
 

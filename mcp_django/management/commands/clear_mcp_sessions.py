@@ -15,6 +15,8 @@ class Command(TableCommand):
     help = "Delete MCP sessions unused for a week, and streams, calls and uploads that are done."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        streams, sessions, calls = clear_streams(), clear_sessions(), clear_keyed_calls()
+        streams = clear_streams()
+        sessions = clear_sessions()
+        calls = clear_keyed_calls()
         uploads = clear_uploads()
         self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")

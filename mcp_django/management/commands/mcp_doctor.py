@@ -124,7 +124,9 @@ def steps_of(doctor: Doctor) -> Iterator[CheckResult]:
 
 def callback() -> str:
     """Return the redirect URI of the doctor's client: with https if the project accepts no others."""
-    return CALLBACK if "http" in oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES else CALLBACK.replace("http:", "https:")
+    if "http" in oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES:
+        return CALLBACK
+    return CALLBACK.replace("http:", "https:")
 
 
 def add_client() -> str:

@@ -114,8 +114,12 @@ def _afterwards(client: Client, connection: Connection) -> str:
     """Return what ``manage.py mcp_install`` says to do next in the client, "" for nothing."""
     if connection.token:
         told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
-        return "" if client.path is not None or not client.after else told
-    return client.after.format(name=connection.name, url=connection.url) if connection.url or client.remote else ""
+        if client.path is not None or not client.after:
+            return ""
+        return told
+    if connection.url or client.remote:
+        return client.after.format(name=connection.name, url=connection.url)
+    return ""
 
 
 def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -88,7 +88,8 @@ class Command(TableCommand):
         """Create a token and print it."""
         if days < 1:
             raise CommandError("--days must be at least 1.")
-        person, scopes = find_user(user), find_scopes(options["scope"], oauth2_settings.SCOPES)
+        person = find_user(user)
+        scopes = find_scopes(options["scope"], oauth2_settings.SCOPES)
         try:
             base = issuer(None)
         except ImproperlyConfigured:

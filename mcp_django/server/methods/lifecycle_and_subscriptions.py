@@ -127,7 +127,8 @@ def set_log_level(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, A
 def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     """Handle ``resources/subscribe``: notify the session of changes to a resource that the caller can read."""
     request.mcp.require_scopes([READ])
-    session, uri = _session(request), str(params["uri"])
+    session = _session(request)
+    uri = str(params["uri"])
     check_uris([uri])
     require_scopes_of(request, [uri])
     if not find_watches(request, [uri]):

@@ -86,7 +86,8 @@ def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any
     retry_after = hit_if_counted("completions", caller_of(request), settings.RATES["completions"])
     if retry_after is not None:
         raise InternalError("Too many completions: try again later", data={"retryAfter": retry_after})
-    name, value = params["argument"]["name"], params["argument"]["value"]
+    name = params["argument"]["name"]
+    value = params["argument"]["value"]
     source, given = _source(request, params["ref"])
     if source is None or not source.takes(name):
         raise InvalidParams(UNKNOWN)

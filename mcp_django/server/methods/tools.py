@@ -45,7 +45,8 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
     """Handle ``tools/list``: all tools that the caller may use, in one page: half of the clients read only one."""
     if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
-    tools, structured = request.mcp.site.get_tools(request), request.mcp.version in STRUCTURED
+    tools = request.mcp.site.get_tools(request)
+    structured = request.mcp.version in STRUCTURED
     return {"tools": [tool.for_caller(request).encoded(structured=structured) for tool in tools]}
 
 
@@ -63,7 +64,8 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
             request.mcp.record.settle("refused:permission")
         raise _unknown_tool(request, name, arguments)
     record = request.mcp.record
-    record.target, record.writes = tool.name, not tool.read_only
+    record.target = tool.name
+    record.writes = not tool.read_only
     if record.writes:
         heed_writes()
     request.mcp.require_scopes(tool.scopes)
@@ -169,7 +171,9 @@ class ToolCall:
 
         Protocol errors are raised again, for the kernel to map (``Kernel``).
         """
-        request, tool, record = self.request, self.tool, self.request.mcp.record
+        request = self.request
+        tool = self.tool
+        record = self.request.mcp.record
         match error:
             case InputRequired():
                 try:

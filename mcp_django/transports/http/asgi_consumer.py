@@ -54,7 +54,9 @@ class Connection:
     """The ASGI connection of one HTTP request: it reads the body, and writes responses and event streams."""
 
     def __init__(self, receive: Any, send: Any, client: Sequence[Any] | None = None) -> None:
-        self._receive, self._send, self._client = receive, send, client
+        self._receive = receive
+        self._send = send
+        self._client = client
         # The workers of ``uvicorn --workers`` share a socket for which asyncio leaves Nagle's algorithm on. Uvicorn
         # writes head and body separately, and the body would wait 40 ms for the head to be acknowledged.
         if (transport := _transport(send)) is not None:
@@ -248,7 +250,8 @@ class MCPConsumer(AsyncConsumer):
 
         Stop waiting when the client disconnects or ``CALL_TIMEOUT`` is over: what runs here only reads.
         """
-        work, watch = self.at_the_door(partial(self.exchange.answer, body)), None
+        work = self.at_the_door(partial(self.exchange.answer, body))
+        watch = None
         try:
             done, _ = await asyncio.wait([work], timeout=WATCH_AFTER)
             if not done:
@@ -290,7 +293,9 @@ def _pieces(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _transport(send: Any) -> asyncio.Transport | None:
     transport = getattr(getattr(send, "__self__", None), "transport", None)
-    return transport if isinstance(transport, asyncio.Transport) else None
+    if isinstance(transport, asyncio.Transport):
+        return transport
+    return None
 
 
 def cut_off(client: Sequence[Any] | None) -> bool:

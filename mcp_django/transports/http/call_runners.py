@@ -51,7 +51,9 @@ class CallRunner:
     outbox: Outbox
 
     def __init__(self, exchange: Exchange, call: Call, outcome: Reply | Later | Asked) -> None:
-        self.exchange, self.call, self.outcome = exchange, call, outcome
+        self.exchange = exchange
+        self.call = call
+        self.outcome = outcome
         self.work: asyncio.Future[Reply | Asked] | None = None
 
     async def do(self, later: Later) -> Reply | Asked:
@@ -85,7 +87,8 @@ class DirectCall(CallRunner):
     connection: Connection
 
     async def run(self, connection: Connection) -> None:
-        self.connection, self.outbox = connection, Outbox(STREAM_AFTER)
+        self.connection = connection
+        self.outbox = Outbox(STREAM_AFTER)
         self.exchange.request.mcp.notify = self.outbox.put if self.exchange.accepts_events else None
         assert isinstance(self.outcome, Later)
         watch = asyncio.ensure_future(self._watch())
@@ -124,7 +127,8 @@ class BatchCall:
     """Runner of a batch: several messages in one body, one after the other (2025-03-26)."""
 
     def __init__(self, exchange: Exchange, batch: Batch) -> None:
-        self.exchange, self.batch = exchange, batch
+        self.exchange = exchange
+        self.batch = batch
         self.resumptions: list[stored_streams.Resumption] = []
 
     async def run(self, connection: Connection) -> None:
@@ -148,7 +152,8 @@ class BatchCall:
         return self.exchange.guarded(self._answer)
 
     def _answer(self) -> Response:
-        exchange, bodies = self.exchange, []
+        exchange = self.exchange
+        bodies = []
         for item in self.batch.items:
             if exchange.request.mcp.cancelled:
                 # The client already got the error that the batch took too long.
@@ -185,24 +190,28 @@ class Resumed:
     """Runner of a call that runs again because this request brought the last answer to its questions."""
 
     def __init__(self, exchange: Exchange, resumption: stored_streams.Resumption) -> None:
-        self.exchange, self.resumption = exchange, resumption
+        self.exchange = exchange
+        self.resumption = resumption
 
     async def run(self, connection: Connection) -> None:
         await connection.respond(Response(202, headers=self.exchange.cors()))
         await self.resume()
 
     async def resume(self) -> None:
-        exchange, resumption = self.exchange, self.resumption
+        exchange = self.exchange
+        resumption = self.resumption
         exchange.outlives_connection = True
         call, outcome = await in_thread("queries", self._run_again, owner=exchange.caller)
         SessionCall(exchange, call, outcome, resumption.stream_id, resumption.last).start()
 
     def _run_again(self) -> tuple[Call, Reply | Later | Asked]:
         """Have this runner begin its call again, with the answers and the permissions of the new HTTP request."""
-        request, resumption = self.exchange.request, self.resumption
+        request = self.exchange.request
+        resumption = self.resumption
         call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
         assert isinstance(call, Call)
-        request.mcp.live, request.mcp.answers = True, resumption.answers
+        request.mcp.live = True
+        request.mcp.answers = resumption.answers
         return call, begin_late(request, call)
 
 
@@ -225,7 +234,9 @@ class SessionCall(CallRunner):
     ) -> None:
         super().__init__(exchange, call, outcome)
         assert exchange.session is not None
-        self.session, self.stream_id, self.last = exchange.session, stream_id, last
+        self.session = exchange.session
+        self.stream_id = stream_id
+        self.last = last
         # The reply to send when the work is stopped.
         self.last_words: Reply | None = None
         self.keeper: asyncio.Future[None] | None = None
@@ -256,7 +267,8 @@ class SessionCall(CallRunner):
         self.loop = asyncio.get_running_loop()
         # The response, or the log of the stream that will carry it, or None for a call that was cancelled before.
         self.started: asyncio.Future[Response | CallLog | None] = self.loop.create_future()
-        self.outbox, self.hung_up = Outbox(STREAM_AFTER), asyncio.Event()
+        self.outbox = Outbox(STREAM_AFTER)
+        self.hung_up = asyncio.Event()
         # Set after the first attempt to store a message, whether it worked or failed.
         self.was_tried = asyncio.Event()
         later = self.outcome if isinstance(self.outcome, Later) else None
@@ -360,7 +372,8 @@ class SessionCall(CallRunner):
         log = self.log
         while True:
             log.changed.clear()
-            is_last, is_over = log.is_complete, log.is_over
+            is_last = log.is_complete
+            is_over = log.is_over
             first, messages = log.unstored()
             if not self.holds_lock or self.outbox.is_over:
                 if messages or not log.has_row.is_set() or is_over:
@@ -404,7 +417,8 @@ class SessionCall(CallRunner):
             # Store questions before sending them: the answers may reach any worker.
             await self.open()
             await self.kept()
-            answers, version = self.exchange.request.mcp.answers, self.call.version
+            answers = self.exchange.request.mcp.answers
+            version = self.call.version
             ask = partial(stored_streams.ask, self.log.id, outcome.questions, answers, version)
             self.log.add(*await self.persist(ask))
             self.log.was_stored(self.log.last)

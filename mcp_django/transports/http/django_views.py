@@ -91,7 +91,9 @@ GONE: Final = 499
 
 async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
     """Run the ASGI consumer inside a Django view, and return its messages as a Django response."""
-    outgoing, has_left, is_read = Outgoing(), asyncio.Event(), False
+    outgoing = Outgoing()
+    has_left = asyncio.Event()
+    is_read = False
 
     async def receive() -> dict[str, Any]:
         nonlocal is_read
@@ -135,7 +137,8 @@ async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
     body = b""
     while message["type"] != "done":
         message = await outgoing.get()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
+        body = body + message.get("body", b"")
+        more = message.get("more_body", False)
         if message["type"] != "done" and (not (more and is_answer) or len(body) > LARGE):
             return start, body, more
     return {"status": GONE, "headers": ()}, b"", False
@@ -146,7 +149,8 @@ class Outgoing:
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._room, self._is_open = asyncio.Semaphore(1), False
+        self._room = asyncio.Semaphore(1)
+        self._is_open = False
 
     async def put(self, message: dict[str, Any]) -> None:
         """Queue a message for the Django view, once it has taken the one before."""
@@ -171,7 +175,9 @@ class Outgoing:
 async def _chunks(
     body: bytes, outgoing: Outgoing, leave: Callable[[], None], client: Sequence[Any] | None
 ) -> AsyncIterator[bytes]:
-    loop, handler, more = asyncio.get_running_loop(), asyncio.current_task(), True
+    loop = asyncio.get_running_loop()
+    handler = asyncio.current_task()
+    more = True
 
     def cut() -> None:
         if not cut_off(client) and handler is not None:
@@ -193,7 +199,8 @@ async def _chunks(
                 # server tells Django, which cancels this generator.
                 await asyncio.sleep(WRITE_TIMEOUT)
                 return
-            body, more = message.get("body", b""), message.get("more_body", False)
+            body = message.get("body", b"")
+            more = message.get("more_body", False)
     finally:
         leave()
 

@@ -101,7 +101,9 @@ class SessionChanges:
     """Source of the event stream of a session's changes: mailbox, subscription and lease, kept up to date."""
 
     def __init__(self, exchange: Exchange, session: ClientSession, mailbox: Mailbox) -> None:
-        self.exchange, self.session, self.mailbox = exchange, session, mailbox
+        self.exchange = exchange
+        self.session = session
+        self.mailbox = mailbox
         self.lease = Lease(session.id)
         self.subscription: Subscription | None = None
         # New lists of the session's subscribed resources, each with the token that the changing request waits for.
@@ -115,7 +117,8 @@ class SessionChanges:
         try:
             await self.hold(take_over=take_over)
             uris = await in_thread("reads", self.session.stored_uris)
-            request, owner = self.exchange.request, self.exchange.caller
+            request = self.exchange.request
+            owner = self.exchange.caller
             self.subscription = await self.mailbox.subscribed(request, uris=uris, lists=LISTS, owner=owner)
             with contextlib.closing(self.subscription):
                 self.mailbox.wake.set()
@@ -136,7 +139,8 @@ class SessionChanges:
         elif news.get("ended"):
             self.mailbox.end()
         elif "uris" in news:
-            uris, token = news["uris"], news["token"]
+            uris = news["uris"]
+            token = news["token"]
             # Drop waiting notifications of resources that the session is no longer subscribed to.
             self.mailbox.keep_only(uris)
             self.news.append((uris, token))
@@ -188,7 +192,8 @@ class ChangeStream:
 
     async def run(self, connection: Connection) -> None:
         self.exchange.swap_place()
-        self.connection, self.mailbox = connection, Mailbox()
+        self.connection = connection
+        self.mailbox = Mailbox()
         await self.tell()
 
     async def tell(self) -> None:
@@ -241,11 +246,14 @@ class ListenStream(ChangeStream):
     def __init__(self, exchange: Exchange, call: Call, wanted: Listen) -> None:
         super().__init__(exchange)
         assert call.id is not None
-        self.call, self.id, self.wanted = call, call.id, wanted
+        self.call = call
+        self.id = call.id
+        self.wanted = wanted
 
     async def tell(self) -> None:
         """Send the event stream of ``subscriptions/listen``: acknowledgement, then changes; errors for a bad filter."""
-        exchange, wanted = self.exchange, self.wanted
+        exchange = self.exchange
+        wanted = self.wanted
         try:
             subscription = await self.mailbox.subscribed(
                 exchange.request, uris=wanted.uris, lists=wanted.lists, owner=exchange.caller
@@ -279,7 +287,9 @@ class SessionStream(ChangeStream):
 
     def __init__(self, exchange: Exchange, session: ClientSession, *, missed: bool = False) -> None:
         super().__init__(exchange)
-        self.session, self.missed, self.number = session, missed, 0
+        self.session = session
+        self.missed = missed
+        self.number = 0
 
     async def tell(self) -> None:
         self.changes = SessionChanges(self.exchange, self.session, self.mailbox)
@@ -318,12 +328,14 @@ class CallLog:
     """
 
     def __init__(self, stream_id: str, last: int = 0, *, sends_first: bool = False) -> None:
-        self.id, self.sends_first = stream_id, sends_first
+        self.id = stream_id
+        self.sends_first = sends_first
         # Numbers of the newest message, the newest stored, the newest that may be sent, and the newest dropped one.
         self.last = self.stored = self.sendable = self.gone = last
         # Whether no message will be added, whether the log is closed, and whether the last message ends the stream.
         self.is_complete = self.is_closed = self.is_over = False
-        self.changed, self.has_row = asyncio.Event(), asyncio.Event()
+        self.changed = asyncio.Event()
+        self.has_row = asyncio.Event()
         self.followers: set[asyncio.Event] = set()
         self._messages: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
@@ -427,8 +439,11 @@ class Tail:
     def __init__(
         self, exchange: Exchange, stream_id: str, after: int, version: str, log: CallLog | None = None
     ) -> None:
-        self.exchange, self.stream_id, self.after = exchange, stream_id, after
-        self.version, self.log = version, log
+        self.exchange = exchange
+        self.stream_id = stream_id
+        self.after = after
+        self.version = version
+        self.log = log
         self.is_leaving = self.is_taken = self.was_silent = False
         self.wake = asyncio.Event()
         # Newer connections have greater tokens: the bus may bring the message of an older one late.
@@ -443,8 +458,10 @@ class Tail:
 
         A message is sent on one connection only (Multiple Connections), so an older connection is closed.
         """
-        self.connection, self.loop = connection, asyncio.get_running_loop()
-        exchange, news = self.exchange, {"taken": self.token}
+        self.connection = connection
+        self.loop = asyncio.get_running_loop()
+        exchange = self.exchange
+        news = {"taken": self.token}
         # Tell an older connection in this worker directly: the bus may be slower than the next message.
         if before := registry.tails.get(self.stream_id):
             before.heard(news)

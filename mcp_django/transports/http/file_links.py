@@ -139,7 +139,8 @@ def _as_caller(
     original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
 ) -> tuple[MCPRequest, tuple[str, ...]]:
     """Return a request of the user who got the file link, counted as a call, and the ticket's ``about``."""
-    ticket, scopes = read_ticket(site.name, use, text), expand([scope])
+    ticket = read_ticket(site.name, use, text)
+    scopes = expand([scope])
     if ticket is None:
         is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
         raise _gone(TOO_OLD if is_old else NOT_MADE_HERE)
@@ -155,7 +156,8 @@ def _as_caller(
     request = build_request(facts, headers_of(facts), site)
     request.META.pop("HTTP_AUTHORIZATION", None)
     request.__dict__.update(middleware_attributes(original))
-    request.user, context = user, request.mcp
+    request.user = user
+    context = request.mcp
     context.scopes = scopes
     context.facts = facts_of(ticket.checksum) if ticket.checksum else {}
     if not is_current(user, context.facts):
@@ -183,7 +185,8 @@ BREAKS_HTTP: Final = "The client or a proxy violates HTTP."
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
     """Return the URL patterns of the upload and download links of files, relative to the site's endpoint."""
-    take, give = ticketed(site, UPLOADS, "PUT", WRITE, _take), ticketed(site, DOWNLOADS, "GET", READ, _give)
+    take = ticketed(site, UPLOADS, "PUT", WRITE, _take)
+    give = ticketed(site, DOWNLOADS, "GET", READ, _give)
     return [
         re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{TICKET})$", take, name="upload"),
         re_path(rf"^(?:/)?{DOWNLOADS}/(?P<ticket>{TICKET})$", give, name="file"),
@@ -191,7 +194,8 @@ def file_urls(site: MCPSite) -> list[URLPattern]:
 
 
 def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
-    storage, (name,) = upload_storage(), about
+    storage = upload_storage()
+    (name,) = about
     if storage is None or not CreateUpload().has_permission(request):
         raise NotFound
     try:

@@ -116,8 +116,11 @@ class Refused(Exception):
         self, status: int, text: str, remedy: str, headers: Mapping[str, str] | None = None, *, seen: str = ""
     ) -> None:
         super().__init__(text)
-        self.status, self.text, self.remedy = status, text, remedy
-        self.headers, self.seen = dict(headers or {}), seen or text
+        self.status = status
+        self.text = text
+        self.remedy = remedy
+        self.headers = dict(headers or {})
+        self.seen = seen or text
 
 
 class SessionNotFound(Refused):
@@ -243,7 +246,9 @@ class Exchange:
         if length is not None and length > settings.MAX_BODY_BYTES:
             raise self.too_large()
         # With session middleware, the page needs the database to know who is signed in: answer() returns it.
-        return self._endpoint_page() if self.wants_page and not hasattr(self.original, "user") else None
+        if self.wants_page and not hasattr(self.original, "user"):
+            return self._endpoint_page()
+        return None
 
     def _endpoint_page(self) -> Response:
         """Return the response of an HTTP exchange whose request is a person's visit by browser, not a client's message.
@@ -255,7 +260,8 @@ class Exchange:
             named = origin(self.request)
             report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {named}", IS_IT_RIGHT)
         with page_language(self.request):
-            url, script = resource_url(self.request, self.resource_path), copy_script()
+            url = resource_url(self.request, self.resource_path)
+            script = copy_script()
             context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url)), "script": script}
             context |= {"access": url_of("access"), "elsewhere": elsewhere}
             user = getattr(self.original, "user", None)
@@ -297,7 +303,9 @@ class Exchange:
         if self._is_admitted:
             return
         self._is_admitted = True
-        request, context, record = self.request, self.request.mcp, self.request.mcp.record
+        request = self.request
+        context = self.request.mcp
+        record = self.request.mcp.record
         began = time.perf_counter()
         record.waiting = (began - record.began) * 1000
         if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
@@ -336,7 +344,8 @@ class Exchange:
 
     def take_notification(self, call: Call) -> None:
         """In an HTTP exchange of either transport, take a notification: ``notifications/cancelled`` cancels a call."""
-        session, request_id = self.session, call.params.get("requestId")
+        session = self.session
+        request_id = call.params.get("requestId")
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
             cancel(session, request_id)
@@ -364,7 +373,8 @@ class Exchange:
         return Response(reply.status, reply.body, headers=self.cors())
 
     def rejected(self, rejected: Rejected) -> Reply:
-        error, context = rejected.error, self.request.mcp
+        error = rejected.error
+        context = self.request.mcp
         if context.record.duration:
             # Other calls of a batch share this request.
             context.record = CallRecord()
@@ -474,13 +484,17 @@ class Exchange:
         """Return the JSON-RPC method of the HTTP exchange's message, or the HTTP method if it has none."""
         message = self._message() if self.request.method == "POST" else None
         method = message.get("method") if isinstance(message, dict) else None
-        return method if isinstance(method, str) else self.request.method or ""
+        if isinstance(method, str):
+            return method
+        return self.request.method or ""
 
     # Challenges (RFC 6750, section 3; RFC 9728, section 5.1)
 
     def _unauthorized(self, error: AuthenticationFailed) -> Response:
         reason = error.reason or NOT_SAID
-        seen, remedy, elsewhere = reason.what, reason.remedy, came_to(self.request)
+        seen = reason.what
+        remedy = reason.remedy
+        elsewhere = came_to(self.request)
         if elsewhere is not None:
             seen += f"; its Host says {elsewhere}, BASE_URL {origin(self.request)}"
             remedy = IS_IT_RIGHT if django_settings.DEBUG and not error.invalid else remedy

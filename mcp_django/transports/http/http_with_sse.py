@@ -95,7 +95,8 @@ class SharedStream:
     """The one SSE stream of a session of HTTP with SSE, with the messages of its calls and of changes."""
 
     def __init__(self, exchange: Exchange, session_id: str) -> None:
-        self.exchange, self.session_id = exchange, session_id
+        self.exchange = exchange
+        self.session_id = session_id
 
     async def run(self, connection: Connection) -> None:
         exchange = self.exchange
@@ -109,7 +110,8 @@ class SharedStream:
         path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource_path}{MESSAGES}"
         narrowed = kept_query(exchange.query)
         where = f"{path}?{PARAMETER}={quote(self.session_id)}{'&' if narrowed else ''}{narrowed}"
-        tail, is_listening = Tail(exchange, self.stream_id, 0, session.version), asyncio.Event()
+        tail = Tail(exchange, self.stream_id, 0, session.version)
+        is_listening = asyncio.Event()
         forwarding = asyncio.ensure_future(self.forward(tail, is_listening))
         try:
             # Send the URL after subscribing: a client that knows it misses no change from then on.

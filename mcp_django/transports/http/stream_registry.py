@@ -78,7 +78,8 @@ class OpenStream:
 
     @classmethod
     def of(cls, request: MCPRequest, session: ClientSession | None, method: str) -> "OpenStream":
-        context, record = request.mcp, replace(request.mcp.record)
+        context = request.mcp
+        record = replace(request.mcp.record)
         describe_caller(request, record)
         # A GET does not name the client and can omit the protocol version; its session knows both.
         client = session.client.get("name", "") if session is not None else ""
@@ -202,7 +203,8 @@ class Registry:
         if self.is_closing:
             entry.end_soon()
         if self._looks_on is not entry.loop:
-            self._looks_on, self._listening = entry.loop, ListeningSocket()
+            self._looks_on = entry.loop
+            self._listening = ListeningSocket()
             self._look(entry.loop)
 
         def leave() -> None:
@@ -211,7 +213,8 @@ class Registry:
                 self._open.pop(entry, None)
                 # Without open streams, this worker has nothing to answer on the bus.
                 if not self._streams():
-                    unsubscribe, self._unsubscribe = self._unsubscribe, None
+                    unsubscribe = self._unsubscribe
+                    self._unsubscribe = None
             if unsubscribe is not None:
                 unsubscribe()
 
@@ -241,7 +244,8 @@ class Registry:
 
     def _begin_to_close(self, number: int) -> bool:
         """Write the call log and end streams and calls; return whether the server gets the signal after them."""
-        is_first, self.is_closing = not self.is_closing, True
+        is_first = not self.is_closing
+        self.is_closing = True
         if not is_first:
             return False
         try:
@@ -308,7 +312,8 @@ class Registry:
     def ask_workers(self, patience: float = ANSWER_WITHIN) -> OpenStreams:
         """Ask all workers for their open streams; return the answers that arrive within ``patience`` seconds."""
         answers: list[Mapping[str, Any]] = []
-        told, token = threading.Event(), secrets.token_hex(8)
+        told = threading.Event()
+        token = secrets.token_hex(8)
 
         def hear(news: Any) -> None:
             if isinstance(news, Mapping):

@@ -76,7 +76,9 @@ class StreamableExchange(Exchange):
             case ClientResponse() as response:
                 assert session is not None
                 resumption = answer_question(session, response)
-                return Response(202) if resumption is None else Resumed(self, resumption)
+                if resumption is None:
+                    return Response(202)
+                return Resumed(self, resumption)
             case Batch() as batch:
                 # Count the whole batch before any of it runs; the request itself counted as the first call.
                 for _ in batch.items[1:]:

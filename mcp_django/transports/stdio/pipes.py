@@ -36,7 +36,8 @@ def claim() -> tuple[int, int]:
     empty = os.open(os.devnull, os.O_RDWR)
     while empty <= 2:  # a standard stream was closed, so open() reused its number
         empty = os.open(os.devnull, os.O_RDWR)
-    messages_in, messages_out = os.dup(0), os.dup(1)
+    messages_in = os.dup(0)
+    messages_out = os.dup(1)
     os.dup2(empty, 0)
     os.dup2(2, 1)
     os.close(empty)
@@ -58,7 +59,8 @@ class Input:
     """Reads lines from a pipe's file descriptor in a thread, for the event loop that made the reader."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
-        self.descriptor, self.limit = os.dup(descriptor), limit
+        self.descriptor = os.dup(descriptor)
+        self.limit = limit
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | LineTooLong | None] = asyncio.Queue(AHEAD)
         # A daemon thread, because nothing can interrupt its read when the process exits.
@@ -121,7 +123,8 @@ class Output:
     """
 
     def __init__(self, descriptor: int, broken: Callable[[], None]) -> None:
-        self.descriptor, self.broken = os.dup(descriptor), broken
+        self.descriptor = os.dup(descriptor)
+        self.broken = broken
         self._loop = asyncio.get_running_loop()
         self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
         self._size = 0

@@ -375,7 +375,9 @@ class StdioCall:
     """One call of the stdio server. ``has_place`` says that it is part of a batch that holds the caller's place."""
 
     def __init__(self, server: StdioServer, call: Call, *, has_place: bool = False) -> None:
-        self.server, self.call, self.has_place = server, call, has_place
+        self.server = server
+        self.call = call
+        self.has_place = has_place
         self.request: MCPRequest = server.user.new_request()
         self.session = None if call.era.modern else server.session
         self.mailbox: Mailbox | None = None
@@ -393,7 +395,9 @@ class StdioCall:
                         outcome = await self._round(await self._ask(outcome))
             # Let the event loop send the last notification of an async tool first.
             await asyncio.sleep(0)
-            return outcome.body if isinstance(outcome, Reply) else await self._listen(outcome)
+            if isinstance(outcome, Reply):
+                return outcome.body
+            return await self._listen(outcome)
         except Cancelled:
             return None
         except InsufficientScope as error:
@@ -420,7 +424,8 @@ class StdioCall:
         """Run the stdio call from its beginning with the answers so far and the user's current permissions."""
         self.request = self.server.user.new_request()
         context = self.request.mcp
-        context.session, context.live = self.session, self.session is not None
+        context.session = self.session
+        context.live = self.session is not None
         context.notify = self._notify
         if answers is not None:
             context.answers = answers
@@ -428,7 +433,9 @@ class StdioCall:
 
     async def _work(self) -> Reply | Asked | Listen:
         outcome = await in_thread(LANES.get(self.call.method, "reads"), self._begin)
-        return await perform(self.request, self.call, outcome) if isinstance(outcome, Later) else outcome
+        if isinstance(outcome, Later):
+            return await perform(self.request, self.call, outcome)
+        return outcome
 
     def _begin(self) -> Reply | Later | Asked | Listen:
         self.server.user.authorize(self.request)
