@@ -368,6 +368,22 @@ def test_every_room_has_tests(room: str) -> None:
     assert list((ROOT / "tests" / "unit" / room).rglob("test_*.py"))
 
 
+def test_unit_tests_bear_the_name_of_their_module() -> None:
+    """A module's tests are in ``test_<module>.py`` or ``test_<module>_<topic>.py``; those of conf itself in one file."""
+    unit = ROOT / "tests" / "unit"
+    names = {path.relative_to(PACKAGE).with_suffix("") for path in MODULES}
+    nameless = [
+        str(path.relative_to(ROOT))
+        for path in unit.rglob("test_*.py")
+        if path != unit / "conf" / "test_settings.py"
+        and not any(
+            name.parent == path.relative_to(unit).parent and f"{path.stem}_".startswith(f"test_{name.name}_")
+            for name in names
+        )
+    ]
+    assert nameless == []
+
+
 def table_rows(heading: str) -> list[list[str]]:
     """Return the cells of the first table below a heading of the page on the architecture."""
     text = (ROOT / "docs" / "architecture.md").read_text().partition(f"## {heading}\n")[2]

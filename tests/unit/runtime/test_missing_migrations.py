@@ -17,7 +17,7 @@ from mcp_django.runtime import missing_migrations
 from mcp_django.runtime.missing_migrations import APPS, log_missing_migrations, not_migrated, tables_missing
 from tests.factories import make_superuser
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 OURS = ("mcp_django",)
 TOKEN = {"authorization": "Bearer abc"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -188,7 +188,6 @@ def without_switches(transactional_db):
         MigrationRecorder(connection).record_applied("mcp_django", name)
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("atomic", [False, True])
 def test_in_a_transaction_that_has_failed_they_are_named_too(without_switches, atomic, monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)

@@ -20,7 +20,7 @@ from mcp_django.transports.http import asgi_consumer, call_runners, streamable_h
 from tests.asgi_client import PATIENCE, Waiting, events, http_scope
 from tests.configured import configured
 from tests.session_client import ELICITATION, SessionClient
-from tests.unit.transports.http.test_consumer import MCP, calling, exchange
+from tests.unit.transports.http.test_streamable_http_consumer import MCP, calling, exchange
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -14,7 +14,7 @@ from mcp_django.testing import MCPClient
 from mcp_django.transports.http.django_views import endpoint, middleware_attributes, run_consumer
 from tests.asgi_client import PATIENCE, Exchange, Waiting, events, http_scope
 from tests.factories import make_superuser
-from tests.unit.transports.http.test_consumer import MCP
+from tests.unit.transports.http.test_streamable_http_consumer import MCP
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

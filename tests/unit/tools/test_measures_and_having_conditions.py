@@ -12,7 +12,7 @@ from tests.library import reader, site_with
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE = AggregateRecords()
 ASKED = {
     "model": "testapp.book",
@@ -110,7 +110,6 @@ def test_a_duration_is_no_number(shelf: MCPRequest) -> None:
     assert text == "having: sum_reading_time with gt needs a duration such as 3h, 30min or 1 02:30:00."
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize("function", ["avg:price", "avg:rating", "median:price", "stddev:rating", "ratio:b/count"])
 def test_what_is_shown_is_what_is_compared(function: str) -> None:
     """The digits that are not shown neither leave a group out nor let it in."""
@@ -144,7 +143,6 @@ def test_what_is_shown_is_what_is_compared(function: str) -> None:
         assert ranged == [row for row in rows if float(row[-1]) == float(value)]
 
 
-@pytest.mark.postgresql
 @pytest.mark.parametrize(
     ("having", "names"),
     [

@@ -130,7 +130,7 @@ def fail(function):
     raise KeyError("x")
 
 
-HERE = "tests.unit.functions.test_declarations"
+HERE = "tests.unit.functions.test_declared_functions_declarations"
 
 
 def test_each_is_read_once():

@@ -15,7 +15,7 @@ from mcp_django.transports.http import asgi_consumer as connection
 from mcp_django.transports.http.asgi_consumer import ClientGone, Connection, cut_off
 from mcp_django.transports.http.http_exchange import Response
 from tests.configured import configured
-from tests.unit.transports.http.test_consumer import PING, exchange
+from tests.unit.transports.http.test_streamable_http_consumer import PING, exchange
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
