@@ -369,7 +369,7 @@ def test_every_room_has_tests(room: str) -> None:
 
 
 def test_unit_tests_bear_the_name_of_their_module() -> None:
-    """A module's tests are in ``test_<module>.py`` or ``test_<module>_<topic>.py``; those of conf itself in one file."""
+    """They are in ``test_<module>.py`` and ``test_<module>_<topic>.py``; those of the package conf in one file."""
     unit = ROOT / "tests" / "unit"
     names = {path.relative_to(PACKAGE).with_suffix("") for path in MODULES}
     nameless = [

@@ -12,12 +12,11 @@ from django.test import Client
 from django.urls import reverse
 
 from mcp_django.console.console_pages import PAGES
-from mcp_django.models import Switch
 from mcp_django.runtime import missing_migrations
 from mcp_django.runtime.missing_migrations import APPS, log_missing_migrations, not_migrated, tables_missing
 from tests.factories import make_superuser
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 OURS = ("mcp_django",)
 TOKEN = {"authorization": "Bearer abc"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -172,29 +171,3 @@ def test_the_codes_of_other_databases_are_known(state):
 def test_with_every_migration_applied_there_is_nothing_to_name():
     assert not_migrated() == ""
     assert tables_missing(OperationalError("no such table: mcp_django_switch")) == ""
-
-
-@pytest.fixture
-def without_switches(transactional_db):
-    """The database lacks one table and knows no migration of the app, until the test ends."""
-    rows = list(MigrationRecorder(connection).migration_qs.filter(app="mcp_django").values_list("name", flat=True))
-    MigrationRecorder(connection).migration_qs.filter(app="mcp_django").delete()
-    with connection.schema_editor() as editor:
-        editor.delete_model(Switch)
-    yield
-    with connection.schema_editor() as editor:
-        editor.create_model(Switch)
-    for name in rows:
-        MigrationRecorder(connection).record_applied("mcp_django", name)
-
-
-@pytest.mark.parametrize("atomic", [False, True])
-def test_in_a_transaction_that_has_failed_they_are_named_too(without_switches, atomic, monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic)
-    # Django cannot check the odd fields of other tests on PostgreSQL.
-    monkeypatch.setattr("mcp_django.console.health_checks_page.of_settings", lambda: [])
-    client = browser()
-    for path in pages():
-        answer = client.get(path)
-        assert answer.status_code in (200, 302, 404), path
-        assert answer.status_code != 200 or "Not migrated: mcp_django 0001_initial" in answer.text, path
