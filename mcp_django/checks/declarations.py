@@ -379,7 +379,7 @@ def check_orders() -> Iterator[CheckMessage]:
             text = f"Pages of {exposure.label} leave out a part of its order, {entry}: it gives rows no fixed place."
             yield problem("I038", text, "Set another ordering on the exposure.", exposure.model)
         keys = declared_ordering(exposure)
-        names = tuple(("-" if key.descending else "") + key.path for key in keys)
+        names = tuple(f"-{key.path}" if key.descending else key.path for key in keys)
         if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in told:
             continue
         told.add((exposure.label, names))

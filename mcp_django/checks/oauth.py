@@ -332,13 +332,16 @@ def _view_at(path: str) -> Any:
 
 
 def _has_introspection(patterns: Any) -> bool:
-    """Return whether the toolkit's introspection view is mounted, for the OAuth checks."""
-    return any(
-        _has_introspection(pattern.url_patterns)
-        if hasattr(pattern, "url_patterns")
-        else getattr(getattr(pattern.callback, "view_class", None), "__name__", "") == "IntrospectTokenView"
-        for pattern in patterns
-    )
+    """Return whether the toolkit's introspection view is among these URL patterns, or included by one of them."""
+    for pattern in patterns:
+        if hasattr(pattern, "url_patterns"):
+            if _has_introspection(pattern.url_patterns):
+                return True
+            continue
+        view_class = getattr(pattern.callback, "view_class", None)
+        if getattr(view_class, "__name__", "") == "IntrospectTokenView":
+            return True
+    return False
 
 
 @check(CHECKS, uses_oauth)

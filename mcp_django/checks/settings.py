@@ -44,13 +44,16 @@ WAITING_MODES: Final = ("IMMEDIATE", "EXCLUSIVE")
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    if wrong := faults():
-        return [problem("E001" if fault.cause == UNKNOWN_KEY else "E008", fault.what, fault.remedy) for fault in wrong]
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
+    for fault in faults():
+        code = "E001" if fault.cause == UNKNOWN_KEY else "E008"
+        messages.append(problem(code, fault.what, fault.remedy))
+    if messages:
+        return messages
     times = settings.CACHE_TTL_MS if isinstance(settings.CACHE_TTL_MS, Mapping) else {"all": settings.CACHE_TTL_MS}
     for name, ttl in times.items():
-        found += check_ttl(f"CACHE_TTL_MS of {name}", ttl)
-    return found
+        messages += check_ttl(f"CACHE_TTL_MS of {name}", ttl)
+    return messages
 
 
 CHECKS: list[Check] = [check_settings]

@@ -70,4 +70,10 @@ def pretty(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     # Escape invisible characters and those that turn the direction of a text: they can mislead the reader.
-    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+    return "".join(map(_readable, text))
+
+
+def _readable(char: str) -> str:
+    if char.isprintable() or char == "\n":
+        return char
+    return json.dumps(char)[1:-1]

@@ -342,8 +342,11 @@ class Reader:
         return begins, ends + DAY * (ends <= begins)
 
     def _time(self, value: str, begins: datetime, ends: datetime | None) -> Term:
-        moments = [timezone.make_aware(each) if each and self.is_aware else each for each in (begins, ends)]
-        return Term("time", value, (None, moments[0]) if value.startswith("before") else (moments[0], moments[1]))
+        if self.is_aware:
+            begins = timezone.make_aware(begins)
+            if ends is not None:
+                ends = timezone.make_aware(ends)
+        return Term("time", value, (None, begins) if value.startswith("before") else (begins, ends))
 
     def _at(self, day: datetime, clock: str) -> datetime:
         hour, minute, second = map(int, f"{clock}:0".split(":")[:3])
@@ -406,7 +409,12 @@ class CallQuery:
 
     def without(self, part: Term, *others: Term) -> "CallQuery":
         """Return the query without one of its parts, or with others in its place."""
-        parts = (other for each in self.parts for other in ([each] if each != part else others))
+        parts: list[Term] = []
+        for each in self.parts:
+            if each == part:
+                parts += others
+            else:
+                parts.append(each)
         return CallQuery(tuple(parts), self.now, self.known)
 
     def adding(self, **values: str | tuple[datetime, datetime]) -> "CallQuery":
@@ -461,15 +469,23 @@ class CallQuery:
 
     def _narrowed(self, rows: QuerySet[CallEntry], looks: dict[str, list[Look]]) -> QuerySet[CallEntry]:
         for name, each in looks.items():
+            conditions: list[tuple[str, Any]] = []
+            for column, values in each:
+                if "__" in column:
+                    conditions.append((column, values[0]))
+                else:
+                    conditions.append((f"{column}__in", values))
             # A call has to match all bounds of a duration, but one value of any other name.
-            wanted = [(column, values[0]) if "__" in column else (f"{column}__in", values) for column, values in each]
-            rows = rows.filter(Q(*wanted, _connector=Q.AND if name == "duration" else Q.OR))
+            rows = rows.filter(Q(*conditions, _connector=Q.AND if name == "duration" else Q.OR))
         return self._in_period(rows.none() if self.problems else rows)
 
     def _in_period(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
         begins, ends = self.period or (None, None)
-        rows = rows if begins is None else rows.filter(time__gte=begins)
-        return rows if ends is None else rows.filter(time__lt=ends)
+        if begins is not None:
+            rows = rows.filter(time__gte=begins)
+        if ends is not None:
+            rows = rows.filter(time__lt=ends)
+        return rows
 
 
 class CallList(ChangeList):

@@ -172,7 +172,8 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    has_add_permission = has_delete_permission = has_change_permission
+    has_add_permission = has_change_permission
+    has_delete_permission = has_change_permission
 
 
 class Home(ModelAdmin):  # type: ignore[type-arg]
@@ -281,16 +282,12 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
         Without the app's tables there are no switches to tell.
         """
-        tabs = [
-            {
-                "title": page.title,
-                "url": page.url,
-                "is_current": page.name == current,
-                "switches": page.get_switches(request) if has_tables else ([], []),
-            }
-            for page in self.pages
-            if page.may_open(request)
-        ]
+        tabs = []
+        for page in self.pages:
+            if page.may_open(request):
+                switches = page.get_switches(request) if has_tables else ([], [])
+                is_current = page.name == current
+                tabs.append({"title": page.title, "url": page.url, "is_current": is_current, "switches": switches})
         if not self.has_view_permission(request):
             return tabs
         calls = {"title": _("Calls"), "url": self.calls_url, "is_current": current == "calls"}

@@ -70,16 +70,18 @@ class Conversation:
     @classmethod
     def among(cls, calls: Iterable[CallEntry]) -> "list[Conversation]":
         """Group calls, the newest first, into conversations; the one with the newest call comes first."""
-        found: list[Conversation] = []
-        last: dict[Any, Conversation] = {}
+        conversations: list[Conversation] = []
+        # The oldest conversation so far of each session, token or caller.
+        oldest: dict[Any, Conversation] = {}
         for call in calls:
             key = tuple(cls.key_of(call).values())
-            known = last.get(key)
-            if known is None or not (call.session or known.calls[0].time - call.time <= PAUSE):
-                known = last[key] = cls([])
-                found.append(known)
-            known.calls.insert(0, call)
-        return found
+            conversation = oldest.get(key)
+            if conversation is None or not (call.session or conversation.calls[0].time - call.time <= PAUSE):
+                conversation = cls([])
+                oldest[key] = conversation
+                conversations.append(conversation)
+            conversation.calls.insert(0, call)
+        return conversations
 
     @classmethod
     def around(cls, call: CallEntry, most: int = AROUND) -> "Conversation":
@@ -87,54 +89,80 @@ class Conversation:
         rows = CallEntry._default_manager.filter(**cls.key_of(call)).exclude(pk=call.pk).defer(*BODIES)
         before = rows.filter(time__lt=call.time).order_by("-time", "-pk")[: most + 1]
         after = rows.filter(time__gte=call.time).order_by("time", "pk")[: most + 1]
-        near = cls.among([*list(after)[::-1], call, *before])
-        calls, at = next((each.calls, each.calls.index(call)) for each in near if call in each.calls)
+        conversations = cls.among([*list(after)[::-1], call, *before])
+        calls = next(conversation.calls for conversation in conversations if call in conversation.calls)
+        at = calls.index(call)
         return cls(calls[max(0, at - most) : at + most + 1], at > most, len(calls) - at - 1 > most)
 
     @classmethod
-    def recent(cls, asked: CallQuery, until: CallEntry | None) -> "tuple[list[Conversation], CallEntry | None]":
+    def recent(cls, query: CallQuery, until: CallEntry | None) -> "tuple[list[Conversation], CallEntry | None]":
         """Return the conversations with the newest calls that match a query, and the call where the next page starts.
 
         With ``until``, conversations with a matching call after that one are left out. If only such conversations are
         found, because one has more calls than are read, they are returned again.
         """
-        found, more = cls._look(asked, until, LOOKED_AT)
-        new = [each for _call, each in found if not each.later]
-        ahead = 0 if until is None and all(more not in each.calls for each in new) else AHEAD
-        while more is not None and ahead:
-            older, further = cls._look(asked, more, MOST)
-            first = next((call for call, each in older if not each.later), None)
-            more, ahead = (first, 0) if first else (further, ahead - 1)
-        listed = {id(each): each for each in new or [each for _call, each in found]}
-        return sorted(listed.values(), key=lambda each: each.calls[-1].time, reverse=True), more
+        pairs, start = cls._newest(query, until, LOOKED_AT)
+        conversations = [conversation for _call, conversation in pairs]
+        new = [conversation for conversation in conversations if not conversation.later]
+        # The next page starts with a conversation that has not been shown: search for one further back.
+        tries = AHEAD
+        if until is None and all(start not in conversation.calls for conversation in new):
+            tries = 0
+        while start is not None and tries:
+            older, further = cls._newest(query, start, MOST)
+            first = next((call for call, conversation in older if not conversation.later), None)
+            if first is not None:
+                start = first
+                break
+            start = further
+            tries -= 1
+        # Several matching calls can be of one conversation.
+        listed = {id(conversation): conversation for conversation in new or conversations}
+        return sorted(listed.values(), key=lambda conversation: conversation.calls[-1].time, reverse=True), start
 
     @classmethod
-    def _look(cls, asked: CallQuery, until: CallEntry | None, most: int) -> tuple[list[Any], CallEntry | None]:
-        """Return the conversations page's pairs of newest matching call and conversation, and the next page's start."""
+    def _newest(
+        cls, query: CallQuery, until: CallEntry | None, most: int
+    ) -> "tuple[list[tuple[CallEntry, Conversation]], CallEntry | None]":
+        """Return the newest matching calls, each with its conversation, and the call where the next page starts.
+
+        At most ``most`` matching calls are read, those after ``until`` not among them.
+        """
+        # First, group the newest calls that match.
         every = CallEntry._default_manager.all()
-        rows, _since = asked.newest(every if until is None else every.filter(time__lte=until.time))
+        rows, _since = query.newest(every if until is None else every.filter(time__lte=until.time))
         newest = list(rows.order_by("-time", "-pk").only(*LIGHT)[:most])
-        found = cls.among(newest)
-        more = None
-        if len(found) > LISTED:
-            more = found[LISTED].calls[-1]
+        groups = cls.among(newest)
+        start = None
+        if len(groups) > LISTED:
+            start = groups[LISTED].calls[-1]
         elif len(newest) == most:
-            more = newest[-1]
-        times = [call.time for each in found[:LISTED] for call in each.calls]
+            start = newest[-1]
+        groups = groups[:LISTED]
+        times = [call.time for group in groups for call in group.calls]
         if not times:
             return [], None
-        # Read the other calls of these conversations, whether or not they match.
-        keys = (Q(**cls.key_of(each.calls[0])) for each in found[:LISTED])
+
+        # Then, read the other calls of these conversations, whether or not they match.
+        keys = (Q(**cls.key_of(group.calls[0])) for group in groups)
         whole = every.filter(time__gte=min(times) - NEAR, time__lte=max(times) + NEAR)
         whole = whole.filter(reduce(or_, keys)).order_by("-time", "-pk").only(*LIGHT)[:MOST]
+
         # A session is one conversation, even if it has more calls than are read.
-        by_call = {call.session or call.pk: each for each in cls.among(whole) for call in each.calls}
-        last = [one.calls[-1] for one in found[:LISTED]]
-        listed = [(call, by_call.get(call.session or call.pk, one)) for call, one in zip(last, found, strict=False)]
-        later = {call.pk: each for _call, each in listed for call in each.calls if until and call.time > until.time}
-        for pk in asked.filter(every.filter(pk__in=later)).values_list("pk", flat=True):
-            later[pk].later = True
-        return listed, more
+        by_call = {
+            call.session or call.pk: conversation for conversation in cls.among(whole) for call in conversation.calls
+        }
+        pairs = []
+        for group in groups:
+            call = group.calls[-1]
+            pairs.append((call, by_call.get(call.session or call.pk, group)))
+
+        # Last, mark the conversations of which an earlier page has shown a matching call.
+        if until is not None:
+            shown = {call.pk: each for _call, each in pairs for call in each.calls if call.time > until.time}
+            for pk in query.filter(every.filter(pk__in=shown)).values_list("pk", flat=True):
+                shown[pk].later = True
+        return pairs, start
 
     @property
     def minutes(self) -> float:
@@ -158,9 +186,12 @@ class Conversation:
 
     @property
     def steps(self) -> list[tuple[CallEntry, datetime | None]]:
-        """The calls of a conversation, each after the time of the call before it where there was a pause."""
-        pairs = pairwise([self.calls[0], *self.calls])
-        return [(call, before.time if call.time - before.time >= TOLD else None) for before, call in pairs]
+        """The calls, each after the time of the call before it where there was a pause, otherwise after None."""
+        steps: list[tuple[CallEntry, datetime | None]] = []
+        for before, call in pairwise([self.calls[0], *self.calls]):
+            is_after_pause = call.time - before.time >= TOLD
+            steps.append((call, before.time if is_after_pause else None))
+        return steps
 
 
 def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page: str, *args: Any) -> str:
@@ -178,11 +209,11 @@ def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page:
 def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Iterator[dict[str, Any]]:
     """Yield the admin history entries that a conversation's calls wrote; hidden rows are shown without a name."""
     keys = [key for call in calls for key in call.history if str(key).isdecimal()][:AROUND]
-    for found in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
-        model = found.content_type.model_class() if found.content_type else None
-        url = admin_url(home, request, model, "history", found.object_id)
-        if url and not _is_hidden(home, request, model, found):
-            yield {"url": url, "name": plain(found.object_repr), "said": plain(found.get_change_message(), 300)}
+    for entry in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
+        model = entry.content_type.model_class() if entry.content_type else None
+        url = admin_url(home, request, model, "history", entry.object_id)
+        if url and not _is_hidden(home, request, model, entry):
+            yield {"url": url, "name": plain(entry.object_repr), "said": plain(entry.get_change_message(), 300)}
         else:
             yield {"url": "", "name": _("a row that you may not see"), "said": ""}
 
@@ -209,13 +240,19 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     until = query.pop("until", [""])[-1]
     call = page.home.get_object(request, key or until) if key or until else None
     if not key:
-        asked = CallQuery.parse(query.get("q", ""), timezone.now())
-        listed, more = Conversation.recent(asked, call)
-        given = {"query": asked, "conversations": listed, "more": more, "is_older": call is not None}
-        return page.render(request, {**given, "kept": query.urlencode()})
+        call_query = CallQuery.parse(query.get("q", ""), timezone.now())
+        conversations, start = Conversation.recent(call_query, call)
+        context = {
+            "query": call_query,
+            "conversations": conversations,
+            "more": start,
+            "is_older": call is not None,
+            "kept": query.urlencode(),
+        }
+        return page.render(request, context)
     if call is None:
         raise Http404
-    found = Conversation.around(call)
+    conversation = Conversation.around(call)
     doubts = doubts_about(call.client_name, [call.client_host] if call.client_host else ())
-    context = {"conversation": found, "doubts": doubts, "written": list(written(page.home, request, found.calls))}
-    return page.render(request, context, "conversation")
+    entries = list(written(page.home, request, conversation.calls))
+    return page.render(request, {"conversation": conversation, "doubts": doubts, "written": entries}, "conversation")

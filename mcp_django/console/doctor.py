@@ -143,13 +143,17 @@ class Agent:
         host = parts.hostname or ""
         at = parts.path or "/"
         is_safe = parts.scheme == "https" or host in LOOPBACK
-        return "; ".join(
-            f"{name}={found.value}"
-            for (domain, path, name), found in self.cookies.items()
-            if (host == domain or (found["domain"] and f".{host}".endswith("." + domain.lstrip("."))))
-            and (at == path or at.startswith(path if path.endswith("/") else f"{path}/"))
-            and (is_safe or not found["secure"])
-        )
+        pairs = []
+        for (domain, path, name), cookie in self.cookies.items():
+            within = f".{host}".endswith("." + domain.lstrip("."))
+            if host != domain and not (cookie["domain"] and within):
+                continue
+            folder = path if path.endswith("/") else f"{path}/"
+            if at != path and not at.startswith(folder):
+                continue
+            if is_safe or not cookie["secure"]:
+                pairs.append(f"{name}={cookie.value}")
+        return "; ".join(pairs)
 
     def send(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any

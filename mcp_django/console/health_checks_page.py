@@ -256,9 +256,13 @@ def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:
 def of_settings(*, deployed: bool = True) -> Iterator[CheckResult]:
     """Run the health checks of the settings: this app's Django system checks, those for deployment if ``deployed``."""
     every = checks.run_checks(include_deployment_checks=deployed)
-    own = [found for found in every if str(found.id or "").startswith(OURS)]
-    for found in own:
-        verdict = "error" if found.level >= checks.ERROR else "warning" if found.level >= checks.WARNING else "info"
-        yield CheckResult(str(found.id), verdict, str(found.msg), str(found.hint or ""))
+    own = [message for message in every if str(message.id or "").startswith(OURS)]
+    for message in own:
+        verdict = "info"
+        if message.level >= checks.ERROR:
+            verdict = "error"
+        elif message.level >= checks.WARNING:
+            verdict = "warning"
+        yield CheckResult(str(message.id), verdict, str(message.msg), str(message.hint or ""))
     if not own:
         yield CheckResult(_("System checks"), "ok", _("They find nothing."))

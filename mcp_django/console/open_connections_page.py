@@ -61,7 +61,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     for row in sessions:
         entry: Any = known.get(row.pk, {})
         client = entry.get("client") or (row.facts[1].get("name", "") if len(row.facts) > 1 else "")
-        row.client, row.calls = plain(str(client), 100), entry.get("n", 0)  # type: ignore[attr-defined]
+        row.client = plain(str(client), 100)  # type: ignore[attr-defined]
+        row.calls = entry.get("n", 0)  # type: ignore[attr-defined]
         row.subscriptions = len(row.uris)  # type: ignore[attr-defined]
     context = {
         "sessions": sessions,

@@ -212,8 +212,10 @@ class Chart:
         self.numbers = [(f"{height * (1 - n / self.most):.1f}", number_format(n, force_grouping=True)) for n in counts]
         self.durations = [(f"{self.y(value):.1f}", duration_text(value)) for value in powers]
         marks = [time for time in round_times(self.begins, self.ends, LABELS) if self.begins <= time <= self.ends]
-        texts = [date_format(time, "H:i" if time.hour or time.minute else "D j") for time in marks]
-        self.times = [(f"{self.x(time):.3f}", text) for time, text in zip(marks, texts, strict=True)]
+        self.times: list[tuple[str, str]] = []
+        for time in marks:
+            form = "H:i" if time.hour or time.minute else "D j"
+            self.times.append((f"{self.x(time):.3f}", date_format(time, form)))
 
     def x(self, time: datetime) -> float:
         """Return the place of a time in the chart, in percent of the width."""
@@ -244,6 +246,11 @@ class Chart:
         )
 
 
+def _local(time: datetime) -> datetime:
+    """Return a time in the current time zone; without ``USE_TZ`` it has none, and stays as it is."""
+    return timezone.localtime(time) if timezone.is_aware(time) else time
+
+
 class Overview:
     """The overview of what a query finds: figures, charts and lists that lead to its calls at ``calls_url``."""
 
@@ -252,8 +259,10 @@ class Overview:
         self.query = query
         begins, ends = query.period or (None, None)
         ends = min(ends or now, now)
-        begins = begins if begins and begins < ends else ends - timedelta(days=1)
-        self.begins, self.ends = (timezone.localtime(t) if timezone.is_aware(t) else t for t in (begins, ends))
+        if begins is None or begins >= ends:
+            begins = ends - timedelta(days=1)
+        self.begins = _local(begins)
+        self.ends = _local(ends)
         self.is_about = False
 
     def context(self) -> dict[str, Any]:

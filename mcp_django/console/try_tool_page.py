@@ -63,8 +63,13 @@ class Lines(forms.CharField):
 
     def clean(self, value: Any) -> Any:
         """Return the list, None for no line."""
-        lines = [line.strip() for line in super().clean(value).splitlines() if line.strip()]
-        return [_json(line, True) if line[0] in "{[" else line for line in lines] or None
+        items = []
+        for line in map(str.strip, super().clean(value).splitlines()):
+            if line.startswith(("{", "[")):
+                items.append(_json(line, True))
+            elif line:
+                items.append(line)
+        return items or None
 
 
 class Chosen(forms.ChoiceField):
@@ -74,8 +79,10 @@ class Chosen(forms.ChoiceField):
 
     def __init__(self, *, values: Mapping[str, Any], **options: Any) -> None:
         self.values = values
-        named = ((key, key if title is None else title) for key, (_value, title) in values.items())
-        super().__init__(choices=[*self.none, *named], **options)
+        choices = list(self.none)
+        for key, (_value, title) in values.items():
+            choices.append((key, key if title is None else title))
+        super().__init__(choices=choices, **options)
 
     def clean(self, value: Any) -> Any:
         """Return the value, None for none."""
@@ -188,20 +195,26 @@ def _values(schema: Mapping[str, Any]) -> dict[str, tuple[Any, str | None]]:
     if schema.get("type") == "boolean":
         return {"true": (True, None), "false": (False, None)}
     titles = schema.get("enumNames") or ()
-    found = [(value, titles[at] if at < len(titles) else None) for at, value in enumerate(schema.get("enum", ()))]
+    titled: list[tuple[Any, str | None]] = []
+    for number, value in enumerate(schema.get("enum", ())):
+        titled.append((value, titles[number] if number < len(titles) else None))
     for part in schema.get("oneOf", schema.get("anyOf", ())):
         if isinstance(part, Mapping) and "const" in part:
-            found.append((part["const"], part.get("title")))
-    return {value if isinstance(value, str) else json.dumps(value): (value, title) for value, title in found}
+            titled.append((part["const"], part.get("title")))
+    return {_as_text(value): (value, title) for value, title in titled}
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _shown(field: forms.Field, value: Any) -> Any:
     """Return a tool argument's JSON value as the initial value of the try page's form field."""
     match field:
         case Lines() if isinstance(value, list):
-            return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in value)
+            return "\n".join(map(_as_text, value))
         case SeveralChosen() if isinstance(value, list):
-            return [item if isinstance(item, str) else json.dumps(item) for item in value]
+            return [_as_text(item) for item in value]
         case Chosen() | JSONText() | Pairs():
             if isinstance(value, str):
                 return value
@@ -255,10 +268,12 @@ def with_rows(writing: Writing) -> dict[str, Any]:
         if isinstance(field, forms.ModelChoiceField) and field.queryset is not None:
             rows = list(field.queryset[: MAX_CHOICES + 1])
             if len(rows) <= MAX_CHOICES:
-                keys = [row.pk if isinstance(row.pk, int) else str(row.pk) for row in rows]
-                named = [field.label_from_instance(row) for row in rows]
-                chosen = {"oneOf": [{"const": key, "title": name} for key, name in zip(keys, named, strict=True)]}
-                part.update({"items": chosen} if part.get("type") == "array" else chosen)
+                choices = []
+                for row in rows:
+                    key = row.pk if isinstance(row.pk, int) else str(row.pk)
+                    choices.append({"const": key, "title": field.label_from_instance(row)})
+                offer = {"oneOf": choices}
+                part.update({"items": offer} if part.get("type") == "array" else offer)
     return schema
 
 
@@ -358,7 +373,8 @@ class TryIt:
         self.takes_model = tool["name"] in GENERIC and "model" in tool["inputSchema"]["properties"]
         if self.takes_model and (model := models.get(self.form.cleaned_data.get("model", ""))):
             initial["model"] = model.exposure.label
-            tool = self.tools[tool["name"]] = {**tool, "inputSchema": schema_for(model, tool)}
+            tool = {**tool, "inputSchema": schema_for(model, tool)}
+            self.tools[tool["name"]] = tool
         if self.request.method != "POST":
             form = SchemaForm(tool["inputSchema"], prefix="arg", initial=initial)
             return self._page(tool=tool, arguments=form)
@@ -499,7 +515,7 @@ class TryIt:
         }
         for header in param_headers(tool["inputSchema"]):
             if (value := header.value(given)) is not None:
-                headers[header.header] = encode_value(value if isinstance(value, str) else json.dumps(value))
+                headers[header.header] = encode_value(_as_text(value))
         params = {"name": tool["name"], "arguments": given, "_meta": client_meta("curl")}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, ensure_ascii=False)
         lines = [f"curl {shlex.quote(self._url)}", '-H "Authorization: Bearer $MCP_TOKEN"']
@@ -519,17 +535,25 @@ def table_of(structured: Any) -> Table | None:
     columns = structured.get("columns")
     rows = structured.get("rows")
     if isinstance(columns, list) and isinstance(rows, list):
-        names = [str(column.get("name", column) if isinstance(column, Mapping) else column) for column in columns]
-        lists = [row if isinstance(row, list) else [row] for row in rows]
+        names = [_column_name(column) for column in columns]
+        values = []
+        for row in rows:
+            values.append(row if isinstance(row, list) else [row])
     else:
-        lists_of = (item for item in structured.values() if isinstance(item, list) and item)
-        found = next((item for item in lists_of if all(isinstance(row, Mapping) for row in item)), None)
-        if found is None:
+        lists = (item for item in structured.values() if isinstance(item, list) and item)
+        objects = next((item for item in lists if all(isinstance(row, Mapping) for row in item)), None)
+        if objects is None:
             return None
-        names = list(dict.fromkeys(str(name) for row in found[:MAX_ROWS] for name in row))
-        lists = [[row.get(name) for name in names] for row in found]
-    cells = [[cell(value) for value in row[:MAX_COLUMNS]] for row in lists[:MAX_ROWS]]
-    return Table(names[:MAX_COLUMNS], cells, max(0, len(lists) - MAX_ROWS))
+        names = list(dict.fromkeys(str(name) for row in objects[:MAX_ROWS] for name in row))
+        values = [[row.get(name) for name in names] for row in objects]
+    cells = [[cell(value) for value in row[:MAX_COLUMNS]] for row in values[:MAX_ROWS]]
+    return Table(names[:MAX_COLUMNS], cells, max(0, len(values) - MAX_ROWS))
+
+
+def _column_name(column: Any) -> str:
+    if isinstance(column, Mapping):
+        column = column.get("name", column)
+    return str(column)
 
 
 def cell(value: Any) -> str:
