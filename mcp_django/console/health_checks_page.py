@@ -31,9 +31,8 @@ from oauth2_provider.settings import oauth2_settings
 from ..conf import settings
 from ..oauth import client_documents
 from ..oauth.client_documents import takes_documents
-from ..oauth.cors_and_refusals import comes_from_proxy
+from ..oauth.cors_and_refusals import NOT_RESTORED, comes_from_proxy
 from ..oauth.resource_urls import resource_url, uses_oauth
-from ..problems import NOT_RESTORED
 from ..routing import mounted_endpoints
 from ..runtime.cache_and_rate_limits import cache
 from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened

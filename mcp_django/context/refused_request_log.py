@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Final
 
-from ..problems import ORDINARY
+from ..problems import NO_DOCUMENT, NO_TOKEN
 from .untrusted_text import plain
 
 logger = logging.getLogger("mcp_django")
@@ -13,6 +13,8 @@ logger = logging.getLogger("mcp_django")
 # Seconds for which a cause is not logged again.
 PERIOD: Final = 60
 MAX_CHARS: Final = 500
+# Remedies of what is part of a sign-in.
+ORDINARY: Final = frozenset({NO_TOKEN.remedy, NO_DOCUMENT})
 
 # By cause: the monotonic time until which it is not logged again, and the number of requests left out since.
 _quiet: dict[tuple[int, str, str], tuple[float, int]] = {}

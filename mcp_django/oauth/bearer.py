@@ -43,7 +43,7 @@ from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
 from ..orm.compiled_queries import Bind, CompiledQuery, Slot, compile_values
 from ..orm.permission_queries import FOUND, permission_columns
-from ..problems import AMBIGUOUS, NO_TOKEN, NOT_ACTIVE, OTHER_SCHEME, Problem
+from ..problems import NO_TOKEN, NOT_ACTIVE, Problem
 from ..runtime.cache_and_rate_limits import cache
 from ..scopes import ADMIN, expand, join
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, is_current
@@ -62,6 +62,14 @@ REASONS: Final = frozenset({SERVICE_ACCOUNT, LINKED_IDENTITY})
 # answer gives no reason.
 SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be replaced."
 REVOKED: Final = "The token was revoked, or has expired and was removed. Sign in again."
+OTHER_SCHEME: Final = Problem(
+    "the Authorization header has a scheme that none of AUTHENTICATION_CLASSES accepts",
+    "By default it is Bearer, a space and one token.",
+    "The Authorization header has a scheme that this endpoint does not accept.",
+)
+AMBIGUOUS: Final = Problem(
+    "below the script prefix, another endpoint has the same path", "Mount one of them elsewhere."
+)
 MALFORMED: Final = Problem(
     "the Authorization header is not Bearer and one token",
     "Check the header in the client's configuration.",

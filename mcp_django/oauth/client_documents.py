@@ -33,10 +33,10 @@ from ..conf import settings
 from ..context.databases import writing
 from ..context.untrusted_text import plain
 from ..models import ClientHost, ClientKeys
-from ..problems import DOCUMENTS_OFF, NO_CACHE, Problem
+from ..problems import Problem
 from ..runtime.cache_and_rate_limits import cache, hit, times_as_many
 from .assertions_and_keys import MAX_ID, PAUSE, FetchedLately, InvalidKeys, KeySource, keys_of, read_keys
-from .client_registration import URI, ClientMetadata, are_texts, is_acceptable, left_out
+from .client_registration import NO_CACHE, URI, ClientMetadata, are_texts, is_acceptable, left_out
 from .cors_and_refusals import note
 from .document_fetcher import FetchFailed, fetcher_for, is_domain
 from .stored_tokens import hashed_secret, unused_clients
@@ -54,6 +54,12 @@ BLOCKED: Final = ClientHost.Decision.BLOCKED
 WAITING: Final = ClientHost.Decision.WAITING
 # Hosts of the documents of widely used clients.
 WELL_KNOWN: Final = ("claude.ai", "chatgpt.com", "vscode.dev")
+DOCUMENTS_OFF: Final = Problem(
+    "the client describes itself by a document, but CLIENT_DOCUMENTS['hosts'] allows none",
+    "Set CLIENT_DOCUMENTS['hosts'] to 'all' or to the client's host. Where clients can register (REGISTRATION), the "
+    "user can also remove this site in the client and add it again.",
+    "This server accepts no metadata documents of clients.",
+)
 
 
 def takes_documents() -> bool:

@@ -22,11 +22,11 @@ from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_application_model
 from oauth2_provider.settings import oauth2_settings
 
-from .. import problems
 from ..conf import settings
 from ..context.request import MCPContext
 from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
+from ..problems import Problem
 from ..runtime.cache_and_rate_limits import cache, hit
 from .bearer import BearerAuthentication
 from .cors_and_refusals import cors, logged, note
@@ -146,6 +146,21 @@ MAX_BODY: Final = 16 * 1024
 REMEMBERED: Final = 3600
 CACHE_DOWN: Final = 30
 NOTHING: Final = ClientMetadata((), "", "")
+# Reasons why a registration is refused.
+NO_REGISTRATION: Final = Problem(
+    "clients cannot register themselves", "REGISTRATION is 'off': add the application in the admin."
+)
+TOKEN_TO_REGISTER: Final = Problem(
+    "the registration has no valid token", "REGISTRATION is 'authenticated': mcp_token makes a token for it."
+)
+MANY_CLIENTS: Final = Problem(
+    "too many clients register", "RATES['registrations'] and RATES['registrations_total'] set the limits."
+)
+NO_CACHE: Final = Problem(
+    "the cache does not answer, and it counts requests of strangers",
+    "Check CACHES['default'], and the server that it names.",
+    "This server cannot count requests: its cache does not answer.",
+)
 
 
 @csrf_exempt
@@ -159,25 +174,25 @@ def register(request: HttpRequest) -> HttpResponseBase:
     or "off".
     """
     if settings.REGISTRATION == "off":
-        note(request.META, problems.NO_REGISTRATION)
+        note(request.META, NO_REGISTRATION)
         return _error("not_found", "Clients are registered by the administrators of this server.", 404)
     if request.method != "POST":
         return _error("invalid_request", "Use POST.", 405, Allow="POST, OPTIONS")
     registration = Registration(request)
     wait = registration.throttle()
     if registration.is_uncounted:
-        note(request.META, problems.NO_CACHE)
-        text = f"{problems.NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
+        note(request.META, NO_CACHE)
+        text = f"{NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
         return _error("temporarily_unavailable", text, 503, Retry_After=str(CACHE_DOWN))
     if wait is not None:
-        note(request.META, problems.MANY_CLIENTS)
+        note(request.META, MANY_CLIENTS)
         minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
         text = f"Too many clients were registered from this address, or in total. Try again in {minutes}."
         return _error("temporarily_unavailable", text, 429, Retry_After=str(wait))
     try:
         user = _registrant(request)
     except AuthenticationFailed as failure:
-        note(request.META, problems.TOKEN_TO_REGISTER)
+        note(request.META, TOKEN_TO_REGISTER)
         code = ', error="invalid_token"' if failure.invalid else ""
         described = "Registration needs an access token of this server."
         return _error("invalid_token", described, 401, WWW_Authenticate=f'Bearer realm="registration"{code}')

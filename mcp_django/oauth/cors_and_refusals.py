@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.http.multipartparser import MultiPartParserError
 
 from ..context.refused_request_log import report
-from ..problems import REMEDIES, SENT, Problem
+from ..problems import IS_IT_RIGHT, NO_DOCUMENT, Problem
 from .assertions_and_keys import InvalidAssertion, read_assertion
 
 # Key in ``request.META``, which the toolkit passes on as headers. No client can send a header of this name.
@@ -24,6 +24,25 @@ ALLOW_HEADERS: Final = (
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Last-Event-ID, Mcp-Method, Mcp-Name"
 )
 EXPOSE_HEADERS: Final = "WWW-Authenticate, Mcp-Session-Id"
+SENT: Final = "The client's program sent it."
+ENTER_AGAIN: Final = "Enter the client's secret again, or let the client register again."
+# Remedies for OAuth errors whose cause is not known, by error code.
+REMEDIES: Final = {
+    "invalid_client": ENTER_AGAIN,
+    "invalid_client_metadata": "An administrator can add the application in the admin instead.",
+    "invalid_grant": "The code_verifier is not from this sign-in, or two processes of the client used one code.",
+    "invalid_redirect_uri": "An administrator can add the application in the admin instead.",
+    "invalid_scope": "The client asks for a scope that OAUTH2_PROVIDER['SCOPES'] lacks, or for more than was granted.",
+    "invalid_target": IS_IT_RIGHT,
+    "not_found": NO_DOCUMENT,
+    "unauthorized_client": "In the admin, the application needs the grant type 'Authorization code'.",
+    "unsupported_grant_type": "Clients get tokens only by authorization_code and refresh_token.",
+    "unsupported_response_type": "Clients sign in only by response_type=code.",
+}
+NOT_RESTORED: Final = Problem(
+    "too many requests were refused, and those of all clients count as one address, that of the proxy",
+    "Let the server set REMOTE_ADDR to the client's address, from the header of a proxy that it trusts.",
+)
 
 View = Callable[..., HttpResponseBase]
 

@@ -25,10 +25,9 @@ from oauth2_provider.models import get_access_token_model, get_application_model
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
 
-from .. import problems
 from ..conf import settings
 from ..models import LinkedIdentity, TokenFacts
-from ..problems import Problem
+from ..problems import NOT_ACTIVE, Problem
 from ..signin import LINKED_IDENTITY
 from .assertions_and_keys import (
     Assertion,
@@ -44,7 +43,15 @@ from .cors_and_refusals import note
 from .document_fetcher import fetcher_for
 from .resource_urls import issuer, same_resource
 from .stored_tokens import issue
-from .validator import MCPValidator, check_resources, check_scopes, check_signature, invalid_client
+from .validator import (
+    UNKNOWN_CLIENT,
+    WRONG_SECRET,
+    MCPValidator,
+    check_resources,
+    check_scopes,
+    check_signature,
+    invalid_client,
+)
 
 logger = logging.getLogger("mcp_django")
 
@@ -64,6 +71,10 @@ NOT_SET_UP: Final = "Name issuer and client id in IDENTITY_PROVIDERS as the prov
 OTHER_CLIENT: Final = "In the identity provider, the client has another id than here: enter that of the application."
 NO_ENDPOINT: Final = "In the identity provider, name this server's endpoint as resource, and scopes as one text."
 LINK: Final = "A superuser links the user in the admin, under linked identities."
+NOT_FOR_CLIENT: Final = Problem(
+    "no identity provider is set up for the client",
+    "Add it to the admin as a confidential application, and its id to clients of IDENTITY_PROVIDERS.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
         use_once(assertion)
         identity = linked_identity(provider, assertion)
         if not identity.user.is_active:
-            raise NotLinked(f"the user ({identity.user.pk}) is not active", problems.NOT_ACTIVE.remedy)
+            raise NotLinked(f"the user ({identity.user.pk}) is not active", NOT_ACTIVE.remedy)
     except InvalidAssertion as refusal:
         note(request.META, refusal.reason(WRONG_PROVIDER_KEY), refusal.wait)
         raise errors.InvalidGrantError(description=str(refusal)) from None
@@ -130,7 +141,7 @@ def _provided_client(request: HttpRequest) -> Any:
     credentials = read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
-        raise invalid_client(request, problems.UNKNOWN_CLIENT, "There is no client with this id.")
+        raise invalid_client(request, UNKNOWN_CLIENT, "There is no client with this id.")
     providers = _providers_of(client.client_id)
     if credentials.assertion is not None:
         # The provider's entry has the URL of the client's keys.
@@ -141,9 +152,9 @@ def _provided_client(request: HttpRequest) -> Any:
         bool(credentials.secret) and MCPValidator()._check_secret(credentials.secret, client.client_secret)
     )
     if client.client_type != model.CLIENT_CONFIDENTIAL or not is_proved:
-        raise invalid_client(request, problems.WRONG_SECRET, "The client secret is missing or wrong.")
+        raise invalid_client(request, WRONG_SECRET, "The client secret is missing or wrong.")
     if client.registration_source != model.RegistrationSource.MANUAL or not providers:
-        note(request.META, problems.NOT_FOR_CLIENT)
+        note(request.META, NOT_FOR_CLIENT)
         raise errors.UnauthorizedClientError(description="The client is not set up for identity assertions.")
     return client
 

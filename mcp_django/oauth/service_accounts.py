@@ -12,9 +12,9 @@ from django.http import HttpRequest
 from oauth2_provider.models import get_access_token_model, get_application_model
 from oauthlib.oauth2.rfc6749 import errors
 
-from .. import problems
 from ..context.request import CONFIRM_BY_TOKEN
 from ..models import ServiceAccount
+from ..problems import Problem
 from ..signin import SERVICE_ACCOUNT
 from .assertions_and_keys import keys_of, read_credentials
 from .resource_urls import resource_url, same_resource
@@ -25,6 +25,15 @@ logger = logging.getLogger("mcp_django")
 
 ACCOUNT_GRANT: Final = "client_credentials"
 WRONG_KEY: Final = "Is the key of the service account in the admin that of the program?"
+NO_ACCOUNT: Final = Problem(
+    "there is no service account with this id", "Add one in the admin; other applications cannot use this grant."
+)
+ACCOUNT_CLOSED: Final = Problem(
+    "the service account is not active, has ended, or its user is not active", "Look at the account in the admin."
+)
+WRONG_ACCOUNT_SECRET: Final = Problem(
+    "the service account sends no secret or a wrong one", "In the admin, the account can get a new one."
+)
 
 
 def account_token(request: HttpRequest) -> dict[str, Any]:
@@ -33,13 +42,13 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
     account = ServiceAccount._default_manager.select_related("user").filter(client_id=credentials.client_id).first()
     # The database may ignore case.
     if account is None or account.client_id != credentials.client_id:
-        raise invalid_client(request, problems.NO_ACCOUNT, "There is no service account with this id.")
+        raise invalid_client(request, NO_ACCOUNT, "There is no service account with this id.")
     if credentials.assertion is not None:
         check_signature(request, account.client_id, credentials.assertion, keys_of(account), WRONG_KEY)
     elif not account.secret or not same_secret(credentials.secret, account.secret):
-        raise invalid_client(request, problems.WRONG_ACCOUNT_SECRET, "The client secret is missing or wrong.")
+        raise invalid_client(request, WRONG_ACCOUNT_SECRET, "The client secret is missing or wrong.")
     if not account.user.is_active or not stands({SERVICE_ACCOUNT: account.pk}, account.user.pk):
-        raise invalid_client(request, problems.ACCOUNT_CLOSED, "The service account is closed.")
+        raise invalid_client(request, ACCOUNT_CLOSED, "The service account is closed.")
     scopes = check_scopes(request, account.scopes)
     resources = check_resources(request.POST.getlist("resource"), request)
     own = [resource_url(request, path) for path in account.endpoints]

@@ -25,7 +25,6 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
-from .. import problems
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
 from ..runtime.cache_and_rate_limits import give_back, hit_if_counted
@@ -42,8 +41,8 @@ from .assertions_and_keys import (
     check_assertion,
     read_assertion,
 )
-from .client_documents import is_admitted, is_document_id, keys_of_client, renewed, takes_documents
-from .cors_and_refusals import note
+from .client_documents import DOCUMENTS_OFF, is_admitted, is_document_id, keys_of_client, renewed, takes_documents
+from .cors_and_refusals import ENTER_AGAIN, note
 from .stored_tokens import (
     beside_tokens,
     checksum_of,
@@ -67,6 +66,50 @@ GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
 # A code challenge is a SHA-256 in base64url, made from a code verifier (RFC 7636, sections 4.1 and 4.2).
 S256_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+AGAIN: Final = "The user has to disconnect the application in the client and connect it again."
+# Reasons why a client is refused.
+UNKNOWN_CLIENT: Final = Problem("the client is not known here", f"It was deleted, or the database was reset. {AGAIN}")
+WRONG_SECRET: Final = Problem("the client sends no secret or a wrong one", ENTER_AGAIN)
+BLOCKED_HOST: Final = Problem(
+    "the host of the client's metadata document is not (or no longer) allowed",
+    "See CLIENT_DOCUMENTS, and hosts of applications in the admin.",
+)
+# Clients that sign, by metadata documents.
+NO_SIGNATURE: Final = Problem(
+    "the client's metadata document says that it signs, but it sends no signed assertion",
+    "The client has to send one (client_assertion), or its makers have to change the document.",
+)
+NO_KEYS: Final = "Only clients with keys in a metadata document can sign. Others send their secret, or nothing."
+WRONG_KEY: Final = "Does the client sign with a key in its metadata document, or at its jwks_uri?"
+# Codes
+UNKNOWN_CODE: Final = Problem(
+    "the code is not known: it was used before, or made elsewhere",
+    "A code works once. Do all workers share one database?",
+)
+OLD_CODE: Final = Problem(
+    "the code has expired", "It lasts AUTHORIZATION_CODE_EXPIRE_SECONDS. Do the servers' clocks agree?"
+)
+OTHER_CLIENTS: Final = Problem(
+    "the code or refresh token belongs to another client", f"The client mixes up registrations. {AGAIN}"
+)
+WRONG_VERIFIER: Final = Problem("the code_verifier is not well-formed", "It has 43 to 128 letters, digits, or -._~")
+# Refresh tokens
+UNKNOWN_REFRESH: Final = Problem(
+    "the refresh token is not known here", "It was removed, or the database was reset. The user must sign in again."
+)
+GRANT_OVER: Final = Problem("the time for which the user allowed the client has ended", "The user must sign in again.")
+SPENT: Final = Problem(
+    "the refresh token was used before or was revoked; all tokens made from it are revoked now",
+    "Does the client run twice with one token store? If not, the user removed its access. The user must sign in again.",
+)
+UNUSED: Final = Problem(
+    "the refresh token was unused for too long",
+    "Unused, it lasts REFRESH_TOKEN_EXPIRE_SECONDS. The user must sign in again.",
+)
+SIGNED_OUT: Final = Problem(
+    "the user's password or sign-in has changed since",
+    "A new password ends such grants. The user must sign in again.",
+)
 
 
 def check_challenge(challenge: str | None, method: str | None, state: str | None = None) -> None:
@@ -158,9 +201,9 @@ class MCPValidator(OAuth2Validator):
         found = super()._load_application(client_id, request)
         if found is None:
             is_off = is_document_id(client_id or "") and not takes_documents()
-            note(request.headers, problems.DOCUMENTS_OFF if is_off else problems.UNKNOWN_CLIENT)
+            note(request.headers, DOCUMENTS_OFF if is_off else UNKNOWN_CLIENT)
         elif not is_admitted(found):
-            note(request.headers, problems.BLOCKED_HOST)
+            note(request.headers, BLOCKED_HOST)
             request.client = found = None
         else:
             request.client = found = renewed(found, _HeadersOnly(request.headers))
@@ -189,16 +232,16 @@ class MCPValidator(OAuth2Validator):
                 asked = _HeadersOnly(headers)
                 keys = keys_of_client(client, asked)
                 if keys is None:
-                    raise InvalidAssertion("This client has no document with keys.", problems.NO_KEYS)
+                    raise InvalidAssertion("This client has no document with keys.", NO_KEYS)
                 check_assertion(asked, client_id, assertion, keys)
             except InvalidAssertion as refusal:
-                return note(headers, refusal.reason(problems.WRONG_KEY), refusal.wait)
+                return note(headers, refusal.reason(WRONG_KEY), refusal.wait)
             request.client_id = client_id
             return True
         accepted = bool(super().authenticate_client(request, *args, **kwargs))
         if not accepted and request.client is not None:
             is_described = request.client.registration_source == request.client.RegistrationSource.CIMD
-            note(request.headers, problems.NO_SIGNATURE if is_described else problems.WRONG_SECRET)
+            note(request.headers, NO_SIGNATURE if is_described else WRONG_SECRET)
         return accepted
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
@@ -263,11 +306,11 @@ class MCPValidator(OAuth2Validator):
                 refresh.revoke_family(family)
             row = get_grant_model().objects.filter(code=code).first()
             if row is None:
-                return note(request.headers, problems.UNKNOWN_CODE)
-            return note(request.headers, problems.OTHERS if row.application != client else problems.OLD_CODE)
+                return note(request.headers, UNKNOWN_CODE)
+            return note(request.headers, OTHER_CLIENTS if row.application != client else OLD_CODE)
         verifier = request.code_verifier
         if verifier is not None and VERIFIER.fullmatch(verifier) is None:
-            return note(request.headers, problems.WRONG_VERIFIER)
+            return note(request.headers, WRONG_VERIFIER)
         return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
@@ -284,20 +327,20 @@ class MCPValidator(OAuth2Validator):
         found = rows.filter(token_checksum=checksum_of(refresh_token))
         row = found.order_by(F("revoked").desc(nulls_first=True)).first()
         if row is None:
-            return note(request.headers, problems.UNKNOWN_REFRESH)
+            return note(request.headers, UNKNOWN_REFRESH)
         # Within the grace, a spent token is valid while its successor exists.
         successors = get_access_token_model().objects.filter(source_refresh_token=row)
         if row.revoked is not None and not (row.revoked > timezone.now() - self.refresh_grace and successors.exists()):
-            note(request.headers, problems.SPENT)
+            note(request.headers, SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
         # The grant has ended, or was not used for too long.
         lifetime = refresh_token_expire_timedelta()
         access = row.access_token
         is_late = access is None or (lifetime is not None and access.expires + lifetime <= timezone.now())
         if row.revoked is None and is_late:
-            return note(request.headers, problems.UNUSED)
+            return note(request.headers, UNUSED)
         if row.application != client:
-            return note(request.headers, problems.OTHERS)
+            return note(request.headers, OTHER_CLIENTS)
         request.user = row.user
         request.refresh_token = refresh_token
         request.refresh_token_instance = row
@@ -313,8 +356,8 @@ class MCPValidator(OAuth2Validator):
         if not request.user.is_active:
             return note(request.headers, Problem(f"the user ({request.user.pk}) is not active", NOT_ACTIVE.remedy))
         if _has_ended(facts):
-            return note(request.headers, problems.GRANT_OVER)
-        return is_current(request.user, facts) or note(request.headers, problems.SIGNED_OUT)
+            return note(request.headers, GRANT_OVER)
+        return is_current(request.user, facts) or note(request.headers, SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
         """Validate the scopes of a refresh: those that the granted scopes imply.

@@ -39,10 +39,10 @@ from oauth2_provider.models import (
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import InvalidClientError, InvalidRequestError, OAuth2Error
 
-from .. import problems
 from ..conf import settings
 from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
+from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN, Problem
 from ..runtime.cache_and_rate_limits import cache, give_back, hit_if_counted, times_as_many
 from ..runtime.missing_migrations import log_missing_migrations
 from ..scopes import ADMIN, WRITE, expand
@@ -58,7 +58,7 @@ from .client_documents import (
     takes_documents,
 )
 from .client_registration import is_app_scheme
-from .cors_and_refusals import begin, client_id, comes_from_proxy, cors, log_refusal, logged, note
+from .cors_and_refusals import NOT_RESTORED, begin, client_id, comes_from_proxy, cors, log_refusal, logged, note
 from .identity_providers import IDENTITY_GRANT, identity_token
 from .page_frame import PageMixin
 from .resource_urls import default_resource, endpoints, issuer, resource_url
@@ -94,6 +94,12 @@ PARAMETERS: Final = frozenset(
     {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
     | {"code", "code_verifier", "redirect_uri", "refresh_token", "token"}
 )
+# Reasons why a request is refused.
+CHANGED_FORM: Final = Problem("the form is not the one that was shown", "The user has to start again in the client.")
+MANY_REFUSALS: Final = Problem(
+    "too many requests of this client or address were refused", "RATES['refusals'] sets the limit."
+)
+NO_DATABASE: Final = Problem("the database does not answer", "The error logged before this says why.")
 
 
 class ConsentForm(AllowForm):
@@ -183,13 +189,13 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
-        if problems.SIGNED_IN in request.GET:
+        if SIGNED_IN in request.GET:
             is_sent = bool(request.COOKIES.get(django_settings.SESSION_COOKIE_NAME))
-            note(request.META, problems.LOST_SESSION if is_sent else problems.NO_SESSION)
+            note(request.META, LOST_SESSION if is_sent else NO_SESSION)
             log_refusal(request, 403, "login_required")
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
             return self.render_to_response({"sign_in": login, "is_lost": is_sent}, status=403)
-        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
+        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{SIGNED_IN}=1".lstrip("&")
         login = super().handle_no_permission()
         asked = request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
@@ -227,7 +233,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
         """Answer that the consent page's form was changed."""
-        note(self.request.META, problems.CHANGED_FORM)
+        note(self.request.META, CHANGED_FORM)
         log_refusal(self.request, 400, "invalid_request")
         return self.render_to_response({"error": {"error": "invalid_request", "description": ""}}, status=400)
 
@@ -422,7 +428,7 @@ class ProgramMixin:
         longest = max((wait for wait in waits if wait is not None), default=None)
         try:
             if longest is not None and not has_credential(request):
-                note(request.META, problems.NOT_RESTORED if comes_from_proxy(request) else problems.MANY_REFUSALS)
+                note(request.META, NOT_RESTORED if comes_from_proxy(request) else MANY_REFUSALS)
                 return _unavailable(429, longest)
             require_once(request)
             response = self.answer(request)
@@ -440,7 +446,7 @@ class ProgramMixin:
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
             log_missing_migrations(error)
-            note(request.META, problems.NO_DATABASE)
+            note(request.META, NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
         if response.status_code < 400:
             for who, limit in limits:

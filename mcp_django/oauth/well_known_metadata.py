@@ -13,12 +13,12 @@ from django.urls import reverse
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
-from ..problems import NO_DOCUMENT, SENT, Problem
+from ..problems import NO_DOCUMENT, Problem
 from ..routing import mounted_endpoints, mounted_sites
 from ..scopes import default_scopes, join
 from .assertions_and_keys import KINDS
 from .client_documents import SIGNED, announces_documents
-from .cors_and_refusals import cors, logged, note
+from .cors_and_refusals import SENT, cors, logged, note
 from .identity_providers import IDENTITY_GRANT, PROFILE
 from .resource_urls import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .service_accounts import ACCOUNT_GRANT

@@ -39,7 +39,7 @@ from ...oauth.cors_and_refusals import ALLOW_HEADERS, EXPOSE_HEADERS
 from ...oauth.page_frame import content_security_policy, copy_script, frame, url_of
 from ...oauth.resource_urls import came_to, metadata_url, origin, resource_url
 from ...operating.call_lifecycle import outcome_of, refused
-from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
+from ...problems import IS_IT_RIGHT, Problem
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ...protocol.headers import EVENTS, JSON, accepts, allowed_methods, body_length, is_json, origin_allowed
@@ -79,6 +79,12 @@ SHOWN: Final = 100
 HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
 # The header that tells a client to try again in 5 seconds when the server is busy.
 RETRY_AFTER: Final = {"Retry-After": "5"}
+TWO_TOKENS: Final = Problem(
+    "the request has two Authorization headers",
+    "Perhaps the client and a proxy each add one.",
+    "The Authorization header is given twice.",
+)
+NOT_SAID: Final = Problem("an authentication class refuses the credentials", "See its own rules.")
 BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
     ("Cache-Control", "no-store"),
     ("Vary", "Authorization, Origin"),
