@@ -490,16 +490,17 @@ class MCPSite:
         exposure = self.exposures.get(model)
         if exposure is None:
             raise NotFound
+        access = access_of(request)[exposure]
         try:
-            return access_of(request)[exposure].get_row(pk)
+            return access.get_row(pk)
         except NotFound:
-            if not access_of(request)[exposure].is_there:
+            if not access.is_there:
                 raise
         try:
-            key = RowFinder(access_of(request)[exposure]).key(pk, "")
+            key = RowFinder(access).key(pk, "")
         except ToolError as error:
             raise NotFound(error.message) from None
-        return access_of(request)[exposure].get_row(key)
+        return access.get_row(key)
 
     def get_instructions(self, request: MCPRequest) -> str:
         """Return the site's instructions for an AI model, most important first."""
@@ -521,11 +522,11 @@ class MCPSite:
 
         return search_paths(request, rows, fields)
 
-    @property
-    def filterset_filter(self) -> Any:
+    def filterset_filter(self, request: MCPRequest, exposure: ModelExposure, filterset_class: Any) -> Any:
+        from .orm.access import access_of
         from .orm.named_filters import FilterSetFilter
 
-        return FilterSetFilter
+        return FilterSetFilter(access_of(request)[exposure], filterset_class)
 
     # URLs
 

@@ -165,7 +165,7 @@ class BulkWrite:
         go_to(request, exposure, "changelist")
         with refusals(), one_transaction(exposure.model, request):
             rows = self._locked()
-            deletion = plan_deletion(request, exposure, *rows)
+            deletion = plan_deletion(access_of(request)[exposure], *rows)
             counts = dict(deletion.counts)
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
             goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())

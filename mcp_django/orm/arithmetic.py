@@ -26,10 +26,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, NullIf, TruncDate
 
-from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
-from .access import access_of
+from .access import ModelAccess
 from .column_values import MAX_DIGITS
 from .columns import Column
 from .fields import is_stored_as_text, kind_of, stored_field
@@ -63,11 +61,11 @@ def is_expression(text: str) -> bool:
     return re.search(r"[-+*/()\s]", text.strip()) is not None
 
 
-def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool]) -> Target:
+def value_of(model: ModelAccess, text: str, usable: Callable[[Column], bool]) -> Target:
     """Return the value of an arithmetic expression, a field or a path, whose column is ``usable``."""
     if not is_expression(text):
-        return target_of(access_of(request)[exposure], text.strip(), usable)
-    found = _Parser(text, lambda name: target_of(access_of(request)[exposure], name, Column.is_countable)).read()
+        return target_of(model, text.strip(), usable)
+    found = _Parser(text, lambda name: target_of(model, name, Column.is_countable)).read()
     if not usable(found.column):
         raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which cannot be used here.")
     return found

@@ -26,8 +26,7 @@ from ..context.databases import AGAIN, OPERATOR, Mode, Trouble, code_of, is_busy
 from ..context.questions import unspend
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
-from ..exposures.model_exposure import ModelExposure
-from .access import access_of
+from .access import ModelAccess, access_of
 from .column_values import pk_text
 from .labels import label_of
 from .query_limits import write_transaction
@@ -164,16 +163,18 @@ class Deletion:
     objects: tuple[Model, ...]
 
 
-def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) -> Deletion:
+def plan_deletion(model: ModelAccess, *rows: Model) -> Deletion:
     """Plan a deletion from the database: return the rows that it would delete, also of other models."""
-    _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, request)
+    exposure = model.exposure
+    _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, model.request)
     collector = NestedObjects(using=router.db_for_write(type(rows[0]), instance=rows[0]), origin=rows)
     collector.collect(rows)
     which = "This row" if len(rows) == 1 else "Some of these rows"
     if protected or collector.protected:
+        blocking = blockers(model.request, collector.protected or protected)
         raise ToolError(
             f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
-            f"{blockers(request, collector.protected or protected)}. Nothing was deleted. Change or delete those first."
+            f"{blocking}. Nothing was deleted. Change or delete those first."
         )
     if perms_needed:
         kinds = ", ".join(sorted(str(kind) for kind in perms_needed))

@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from django.db.models import Q, Subquery, Value
 
-from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import is_derived
-from .access import access_of
+from .access import ModelAccess
 from .aggregate_functions import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column
@@ -30,7 +28,7 @@ def is_field(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
 
 
-def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> str:
+def aggregate_in(model: ModelAccess, value: Any) -> str:
     """Return the aggregate that a field is compared with, as in ``{"avg": "total", "where": {...}}``, "" for none.
 
     Some clients also write limits as ``min`` and ``max``: their value is not a field of this caller's.
@@ -42,33 +40,31 @@ def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> st
         return ""
     if name in ("min", "max") and "where" not in value:
         try:
-            value_of(request, exposure, value[name], FUNCTIONS[name].usable)
+            value_of(model, value[name], FUNCTIONS[name].usable)
         except ToolError:
             return ""
     return name
 
 
-def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any]) -> Target:
+def other_value(model: ModelAccess, value: Mapping[str, Any]) -> Target:
     """Return the other field in a comparison of two fields, with ``plus`` or ``minus`` added."""
-    with naming(request, "filters", "aggregates"):
-        return _moved(value_of(request, exposure, str(value["field"]), _is_compared), value)
+    with naming(model.request, "filters", "aggregates"):
+        return _moved(value_of(model, str(value["field"]), _is_compared), value)
 
 
-def aggregate_value(
-    request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any], where: Callable[[], Q] | None
-) -> Target:
+def aggregate_value(model: ModelAccess, value: Mapping[str, Any], where: Callable[[], Q] | None) -> Target:
     """Return the aggregate over the caller's rows that a field is compared with, of those rows that pass ``where``."""
     name = next(name for name in AGGREGATES if name in value)
     function = FUNCTIONS[name]
-    with naming(request, "filters", "aggregates"):
-        target = value_of(request, exposure, value[name], function.usable)
+    with naming(model.request, "filters", "aggregates"):
+        target = value_of(model, value[name], function.usable)
     result = result_of(function, target.column)
-    own = exposure.get_queryset(request)
-    rows = exposure.model._base_manager.using(own.db).order_by()
+    own = model.exposure.get_queryset(model.request)
+    rows = model.exposure.model._base_manager.using(own.db).order_by()
     if is_derived(own):
         # The model's own table lacks the columns of a derived queryset.
         rows = own.order_by()
-    elif not access_of(request)[exposure].sees_every_row:
+    elif not model.sees_every_row:
         # Select by key: the joins of the project's own queryset could count a row twice.
         rows = rows.filter(pk__in=own.order_by().values("pk"))
     rows = rows.filter(where()) if where is not None else rows

@@ -386,7 +386,7 @@ class FilterReader(FilterSuggestions):
 
     def _is_other(self, value: Any) -> bool:
         """Return whether the value of a parsed filter is another field or an aggregate."""
-        return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.request, self.exposure, value)))
+        return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.model, value)))
 
     def _with_other(self, name: str, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]) -> Comparison:
         """Parse a filter whose value is another field, or an aggregate of all rows."""
@@ -395,7 +395,7 @@ class FilterReader(FilterSuggestions):
         left = target_of(self.model, self.column(name), Column.is_countable)
         parts: tuple[Filter, ...] = ()
         if is_field(value):
-            right = other_value(self.request, self.exposure, value)
+            right = other_value(self.model, value)
         elif self.is_inner:
             raise ToolError("The where of an aggregate in filters cannot have another aggregate.")
         else:
@@ -407,7 +407,7 @@ class FilterReader(FilterSuggestions):
                     raise ToolError(f"where must be an object such as {EXAMPLE}.")
                 parts = self._like(is_inner=True).read(given, 1)
                 where = partial(Scope(self.request, self.exposure, using).all_of, parts)
-            right = aggregate_value(self.request, self.exposure, value, where)
+            right = aggregate_value(self.model, value, where)
         left, right = compared(left, right)
         return Comparison(left, lookup, right, parts)
 

@@ -16,11 +16,9 @@ from django.db.models import QuerySet
 from django.forms import ChoiceField
 from django.http import QueryDict
 
-from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..schema.value_types import choice_of
-from .access import ModelAccess, access_of, has_every_row
+from .access import ModelAccess, has_every_row
 
 logger = logging.getLogger("mcp_django")
 
@@ -110,9 +108,8 @@ def named_filters_of(model: ModelAccess, *, described: bool = False) -> list[Off
 class FilterSetFilter(NamedFilter):
     """The named filters of a ``FilterSet`` of django-filter, whose form reads their values together."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, filterset_class: Any) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, filterset_class: Any) -> None:
+        self.model = model
         self.filterset_class = filterset_class
 
     def names(self) -> Sequence[str]:
@@ -128,23 +125,24 @@ class FilterSetFilter(NamedFilter):
     @cached_property
     def _empty(self) -> Any:
         # Use an instance: asking the class for its form fields would change those of other instances.
-        return self._filterset(self.exposure.model._default_manager.none(), None)
+        return self._filterset(self.model.exposure.model._default_manager.none(), None)
 
     def _filterset(self, queryset: QuerySet[Any], data: QueryDict | None) -> Any:
-        made = self.filterset_class(data=data, queryset=queryset, request=self.request)
-        model = access_of(self.request)[self.exposure]
+        model = self.model
+        request = model.request
+        made = self.filterset_class(data=data, queryset=queryset, request=request)
         for key, item in list(made.filters.items()):
             if model.is_kept_from(str(getattr(item, "field_name", None) or "")):
                 del made.filters[key]
         for field in made.form.fields.values():
             rows = getattr(field, "queryset", None)
-            if rows is not None and rows.model in self.request.mcp.site.exposures:
+            if rows is not None and rows.model in request.mcp.site.exposures:
                 # Compare a relation only with rows that the caller may view.
-                related = access_of(self.request).exposure_of(rows.model)
+                related = model.access.exposure_of(rows.model)
                 if related is None:
                     field.queryset = rows.none()
                 elif not has_every_row(related):
-                    visible = related.get_queryset(self.request).order_by()
+                    visible = related.get_queryset(request).order_by()
                     field.queryset = rows.filter(pk__in=visible.values("pk"))
         return made
 

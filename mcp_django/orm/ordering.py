@@ -17,10 +17,9 @@ from django.db.models import BooleanField, Case, CompositePrimaryKey, F, Model, 
 from django.db.models.expressions import OrderBy
 from django.db.models.functions import Random
 
-from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import is_withheld
-from .access import MAX_NAME, ModelAccess, access_of
+from .access import MAX_NAME, ModelAccess
 from .columns import Column
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path
@@ -146,17 +145,17 @@ class DefaultOrder(NamedTuple):
     leaves_out: bool
 
 
-def default_order(request: MCPRequest, exposure: ModelExposure) -> DefaultOrder:
-    """Return the default ordering of the exposure, without the entries of models that the caller may not view.
+def default_order(model: ModelAccess) -> DefaultOrder:
+    """Return the default ordering of the model, without the entries of models that the caller may not view.
 
     The project may sort by columns that nobody sees, but not by those that hold secrets, give rights, or are hidden
     from this caller alone.
     """
-    model = access_of(request)[exposure]
+    exposure = model.exposure
     keys: list[OrderKey] = []
     leaves_out = False
     entries = [
-        found for entry in exposure.get_ordering(request) for found in _own_keys(exposure.model, entry, MAX_HOPS)
+        found for entry in exposure.get_ordering(model.request) for found in _own_keys(exposure.model, entry, MAX_HOPS)
     ]
     for place, entry in enumerate(entries):
         names = [entry.path] if isinstance(entry, OrderKey) else names_in(entry)
@@ -164,10 +163,10 @@ def default_order(request: MCPRequest, exposure: ModelExposure) -> DefaultOrder:
             continue
         if not isinstance(entry, OrderKey):
             is_random = _is_random(entry)
-            key = None if is_random else _computed_key(request, exposure, str(place), entry, declared=True)
+            key = None if is_random else _computed_key(model, str(place), entry, declared=True)
             leaves_out |= key is None and not any("__" in name for name in names)
         elif "__" in entry.path:
-            key = _guarded_key(request, exposure, entry)
+            key = _guarded_key(model, entry)
         else:
             key = entry
         if key is not None:
@@ -175,9 +174,9 @@ def default_order(request: MCPRequest, exposure: ModelExposure) -> DefaultOrder:
     return DefaultOrder(total_order(exposure, keys), leaves_out)
 
 
-def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
+def default_ordering(model: ModelAccess) -> tuple[OrderKey, ...]:
     """Return the keys of :func:`default_order`."""
-    return default_order(request, exposure).keys
+    return default_order(model).keys
 
 
 def _is_secret(model: ModelAccess, name: str) -> bool:
@@ -290,7 +289,7 @@ def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: boo
 
 
 def client_order_key(
-    request: MCPRequest, exposure: ModelExposure, text: str, *, descending: bool = False, nulls_last: bool | None = None
+    model: ModelAccess, text: str, *, descending: bool = False, nulls_last: bool | None = None
 ) -> OrderKey | None:
     """Return the ordering key of a name by which a client sorts; None for a name by which the caller may not sort.
 
@@ -300,20 +299,20 @@ def client_order_key(
     """
     if len(text) > MAX_NAME:
         return None
-    declared = exposure.get_sortable_by(request)
-    name = access_of(request)[exposure].field_named(text) or text
+    declared = model.exposure.get_sortable_by(model.request)
+    name = model.field_named(text) or text
     if declared is not None and name not in declared and text not in declared:
         return None
-    column = access_of(request)[exposure].column(name)
+    column = model.column(name)
     if column is not None:
-        key = _column_key(request, exposure, column)
+        key = _column_key(model, column)
     else:
-        key = _readable_key(request, exposure, name)
+        key = _readable_key(model, name)
         if key is None and declared is not None:
-            key = _declared_key(request, exposure, name)
+            key = _declared_key(model, name)
     if key is None:
         return None
-    key = _shown_key(exposure, key)
+    key = _shown_key(model.exposure, key)
     if nulls_last is None:
         # Clients that ask for the highest value do not mean a row without one, whatever the database sorts first.
         nulls_last = key.nulls_last is None or key.nulls_last is not descending
@@ -331,8 +330,9 @@ def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
     return replace(key, path=guarded_name(f"shown {key.path}"), expression=as_shown(value, key.field))
 
 
-def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) -> OrderKey | None:
+def _column_key(model: ModelAccess, column: Column) -> OrderKey | None:
     """Return the ordering key of a visible column; a computed one is sorted by a column that the caller could read."""
+    exposure = model.exposure
     if column.is_plain:
         return _own_key(exposure.model, column.name)
     order = column.order_field
@@ -340,8 +340,8 @@ def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) ->
         return None
     key = _own_key(exposure.model, order)
     if key is None:
-        return _computed_key(request, exposure, column.name, order)
-    found = _readable_key(request, exposure, order_source(column))
+        return _computed_key(model, column.name, order)
+    found = _readable_key(model, order_source(column))
     if found is None:
         return None
     return replace(found, descending=key.descending, nulls_last=key.nulls_last if found.nullable else None)
@@ -383,61 +383,60 @@ def _computed(rows: Any, name: str, order: Any) -> _Computed | None:
     return None
 
 
-def _computed_key(
-    request: MCPRequest, exposure: ModelExposure, name: str, order: Any, *, declared: bool = False
-) -> OrderKey | None:
+def _computed_key(model: ModelAccess, name: str, order: Any, *, declared: bool = False) -> OrderKey | None:
     """Return the ordering key of a column that is sorted by an expression or by an annotation of the queryset.
 
     A ``declared`` order of the exposure may use columns of the row that the caller does not see.
     """
-    found = _computed(exposure.get_queryset(request), name, order)
+    found = _computed(model.exposure.get_queryset(model.request), name, order)
     if found is None:
         return None
-    reading = Reading(access_of(request)[exposure], found.rows, has_own=declared)
+    reading = Reading(model, found.rows, has_own=declared)
     if not reading.allows(found.value, nested=True):
         return None
     return OrderKey(found.path, found.value.output_field, found.descending, True, found.nulls_last, found.expression)
 
 
-def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
+def _readable_key(model: ModelAccess, text: str) -> OrderKey | None:
     """Return the ordering key of a column, here or behind relations, that the caller could read row by row."""
-    own = access_of(request)[exposure].column_named(text)
+    exposure = model.exposure
+    own = model.column_named(text)
     if own is not None:
         if own.is_plain:
             return _own_key(exposure.model, own.name)
         return None
-    column = Path.read(access_of(request)[exposure], text).shown_column
+    column = Path.read(model, text).shown_column
     key = _own_key(exposure.model, column.name) if column is not None else None
     if column is None or key is None or not column.is_guarded:
         return key
     # Values that the caller may not see sort as NULL, as they are shown.
-    value = guarded_values(access_of(request)[exposure], [column])[column.path]
+    value = guarded_values(model, [column])[column.path]
     return OrderKey(column.path, column.field, False, True, None, value)
 
 
-def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
+def _declared_key(model: ModelAccess, text: str) -> OrderKey | None:
     """Return the ordering key of a path in ``sortable_by``, also through models that are not exposed."""
-    column = access_of(request)[exposure].column(text.partition("__")[0])
-    key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
-    is_known = key is not None and key.field.model in request.mcp.site.exposures
+    column = model.column(text.partition("__")[0])
+    key = _own_key(model.exposure.model, text) if column is not None and column.kind == "relation" else None
+    is_known = key is not None and key.field.model in model.request.mcp.site.exposures
     if key is not None and not is_known:
-        return _guarded_key(request, exposure, key)
+        return _guarded_key(model, key)
     return None
 
 
-def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) -> OrderKey | None:
+def _guarded_key(model: ModelAccess, key: OrderKey) -> OrderKey | None:
     """Return the ordering key that sorts hidden related rows as NULL; None where the caller may not view the model."""
-    guards = guards_on(access_of(request), exposure.model, key.path)
+    guards = guards_on(model.access, model.exposure.model, key.path)
     if not guards:
         return key if guards is not None else None
     return replace(key, path=guarded_name(key.path), nullable=True, expression=Case(When(Q(*guards), then=F(key.path))))
 
 
-def sortable_names(request: MCPRequest, exposure: ModelExposure) -> list[str]:
+def sortable_names(model: ModelAccess) -> list[str]:
     """Return the names that an ordering of the caller may use; of paths through relations only declared ones."""
-    declared = exposure.get_sortable_by(request)
-    names = access_of(request)[exposure].fields if declared is None else declared
-    return [name for name in names if client_order_key(request, exposure, name) is not None]
+    declared = model.exposure.get_sortable_by(model.request)
+    names = model.fields if declared is None else declared
+    return [name for name in names if client_order_key(model, name) is not None]
 
 
 def total_order(exposure: ModelExposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:

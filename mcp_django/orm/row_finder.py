@@ -144,7 +144,7 @@ class RowFinder:
                 rows = self.exposure.get_queryset(request).filter(with_no_part_hidden(label))
                 rows = rows.filter(Q((f"{label}__icontains", text)))
             else:
-                check_searchable(request, self.exposure)
+                check_searchable(self.model)
                 rows = narrowed(request, self.exposure, (), text)
         except ToolError:
             return []

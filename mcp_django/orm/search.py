@@ -172,7 +172,7 @@ def _unhidden(column: FieldPath | None, way: str, lookup: str, guards: Sequence[
     return Unhidden(When(Q(*guards), then=value), lookup=lookup)
 
 
-def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
-    """Refuse a text search of an exposure that has no search."""
-    if not exposure.options.has_search(request):
-        raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")
+def check_searchable(model: ModelAccess) -> None:
+    """Refuse a text search of a model that has no search."""
+    if not model.exposure.options.has_search(model.request):
+        raise ToolError(f"{model.exposure.label} has no text search. Use filters instead; describe_model lists them.")

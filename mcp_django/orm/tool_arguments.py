@@ -262,22 +262,20 @@ class RowArguments:
         value = self.given.get("ordering")
         names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
         if not names:
-            order = default_order(self.request, self.exposure)
+            order = default_order(self.model)
             self.leaves_out_order = order.leaves_out
             return order.keys
         return total_order(self.exposure, list(map(self._order_key, names)))
 
     def _order_key(self, text: str) -> OrderKey:
         """Check and read one item of the argument by which tools sort: ``name``, ``-name`` or ``-name:nulls_last``."""
-        request = self.request
-        exposure = self.exposure
         for spelt in (text, order_meant(text)):
             name, _, place = spelt.partition(":")
             if place in NULL_PLACES:
                 descending = name[:1] == "-"
                 name = name[1:] if name[:1] in "+-" else name
                 nulls_last = NULL_PLACES[place]
-                key = client_order_key(request, exposure, name, descending=descending, nulls_last=nulls_last)
+                key = client_order_key(self.model, name, descending=descending, nulls_last=nulls_last)
                 if key is not None:
                     return key
         place = text.lstrip("+-").partition(":")[2]
@@ -288,8 +286,8 @@ class RowArguments:
         is_name = name.replace(".", "").isidentifier()
 
         def near() -> list[str]:
-            found = Suggestions(request).paths(
-                self.model, name, lambda path: client_order_key(request, exposure, path) is not None
+            found = Suggestions(self.request).paths(
+                self.model, name, lambda path: client_order_key(self.model, path) is not None
             )
             # For text that is not a name, suggest only the same letters: any other name would lose a part of the text.
             if is_name:
@@ -297,13 +295,13 @@ class RowArguments:
             return [path for path in found if letters(path) == letters(name)]
 
         raise Misnamed(
-            f"{exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",
+            f"{self.exposure.label} cannot be ordered by {name[:60]!r}.{Path.read(self.model, name).length_hint}",
             name,
-            sortable_names(request, exposure),
+            sortable_names(self.model),
             lambda right: with_field(name, right, ["ordering"]),
             near if is_name else near(),
             " Descending is -field.",
-            of=exposure.opts.model_name,
+            of=self.exposure.opts.model_name,
         )
 
     def search(self) -> str:
@@ -313,7 +311,7 @@ class RowArguments:
             return ""
         if not is_short_text(value, MAX_SEARCH) or len(value.split()) > MAX_SEARCH_WORDS:
             raise ToolError(f"search must be a text of at most {MAX_SEARCH} characters and {MAX_SEARCH_WORDS} words.")
-        check_searchable(self.request, self.exposure)
+        check_searchable(self.model)
         return str(value.strip())
 
 

@@ -14,10 +14,8 @@ from django.db import connections
 from django.db.models import Case, F, FloatField, Func, QuerySet, Value, When
 from django.db.models.functions import Greatest
 
-from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
-from .access import access_of
+from .access import ModelAccess, access_of
 from .conditions import Applied
 from .fields import kind_of, resolve_path
 from .hidden_parts import with_no_part_hidden
@@ -42,7 +40,7 @@ def similar_query(query: PageQuery) -> PageQuery | None:
     """
     request = query.request
     words = [word for part in query.search.split() if (word := part.strip("\"'"))]
-    paths = list(_text_paths(request, query.exposure))
+    paths = list(_text_paths(access_of(request)[query.exposure]))
     if not words or not paths:
         return None
     try:
@@ -72,17 +70,18 @@ def can_compare(using: str, when: int) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _text_paths(request: MCPRequest, exposure: ModelExposure) -> Iterator[str]:
+def _text_paths(model: ModelAccess) -> Iterator[str]:
     """Yield the text fields of the admin's search in which a trigram search compares words."""
+    exposure = model.exposure
     owners = (type(owner).get_search_results.__module__ for owner in exposure.permission_owners)
     if not all(module.startswith(("django.", "mcp_django.")) for module in owners):
         # The project's own code decides where it searches and which rows it leaves out.
         return
-    for text in exposure.get_search_fields(request):
+    for text in exposure.get_search_fields(model.request):
         name = text.removeprefix("^")
         path = resolve_path(exposure.model, name)
         is_text = path is not None and path.column == name and not path.many and kind_of(path.field).word == "text"
-        if is_text and is_searched(access_of(request)[exposure], name):
+        if is_text and is_searched(model, name):
             yield name
 
 

@@ -181,7 +181,7 @@ class ModelValues:
         request = self.request
         exposure = self.exposure
         ordering = []
-        for order in default_ordering(request, exposure):
+        for order in default_ordering(self.access):
             if order.expression is None:
                 ordering.append(f"-{order.path}" if order.descending else order.path)
         rows = narrowed(request, exposure, conditions, "")
@@ -228,7 +228,7 @@ class ModelValues:
         These are keys of related rows, the field's choices, true and false, or values from the caller's rows.
         """
         # A path through a relation could show values of related rows that the caller may not view.
-        found = find_filter(access_of(self.request)[self.exposure], name) if "__" not in name else None
+        found = find_filter(self.access, name) if "__" not in name else None
         if found is None or is_json_field(found.path.field) or not _is_searchable(text):
             return NOTHING
         field = found.path.field
@@ -277,7 +277,7 @@ class ModelValues:
         used = {name.strip().lstrip("-+") for name in written.split(",")}
         names = [name for name in self.access.fields if name not in used]
         if ordering:
-            keys = ((name, client_order_key(self.request, self.exposure, name, descending=False)) for name in names)
+            keys = ((name, client_order_key(self.access, name, descending=False)) for name in names)
             names = [name for name, key in keys if key is not None]
         found = ranked([(name, "") for name in names], member[len(sign) :])
         return Completion([f"{written}{sign}{name}" for name in found.values], found.more)

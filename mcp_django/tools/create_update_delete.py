@@ -223,7 +223,7 @@ class UpdateRecord(WriteTool):
         if many := self.bulk(model, given):
             return many.update()
         values = as_object(given["values"], "values")
-        with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
+        with write_refusals(model), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
             return self.saved(Saving.of(request, exposure, row, values, self.name), "updated")
 
@@ -259,7 +259,7 @@ class DeleteRecord(WriteTool):
             return many.delete()
         with refusals(), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
-            deletion = plan_deletion(request, exposure, row)
+            deletion = plan_deletion(model, row)
             pk = pk_text(row.pk)
             label = label_of(exposure, row)
             total = len(deletion.objects)

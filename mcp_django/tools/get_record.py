@@ -188,7 +188,7 @@ class Record:
                 raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
             columns = RowArguments(link.related, {}).columns()
-            order = default_ordering(request, link.exposure)
+            order = default_ordering(link.related)
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
             query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
             page = read_page(query)

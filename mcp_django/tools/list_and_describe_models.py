@@ -139,16 +139,16 @@ class Description(Overview):
         if paths:
             payload["filters_on_related"] = paths
         named = []
-        for offer in named_filters_of(access_of(request)[exposure], described=True):
+        for offer in named_filters_of(self.access, described=True):
             text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
             named.append(f"{text}, {_one_of(offer.choices)}" if offer.choices else text)
         if named:
             payload["named_filters"] = named
         if exposure.get_search_fields(request):
             payload["search"] = True
-        if left := unsearched(access_of(request)[exposure]):
+        if left := unsearched(self.access):
             payload["not_searched"] = left
-        order = default_order(request, exposure)
+        order = default_order(self.access)
         words = [(key, _order_word(key, own)) for key in order.keys]
         payload["ordering"] = [("-" if key.descending else "") + word for key, word in words if word]
         if order.leaves_out:
@@ -177,15 +177,14 @@ class Description(Overview):
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         """What ``describe_model`` lists as the model's filters: name and lookups of each, by the path of its column."""
-        return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
+        return {path.column: (name, found) for name, path, found in filters_of(self.access)}
 
     def _line(self, column: Column) -> str:
-        request = self.request
         exposure = self.exposure
         words = [self._type(column)]
-        if column.kind == "computed" and (word := computed_word(access_of(request)[exposure], column.name)):
+        if column.kind == "computed" and (word := computed_word(self.access, column.name)):
             # Computed columns that can only be shown have no word.
-            uses = ["filtered"] if find_filter(access_of(request)[exposure], column.name) is not None else []
+            uses = ["filtered"] if find_filter(self.access, column.name) is not None else []
             words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
         if column.name == exposure.opts.pk.name:
             words.append("pk")
@@ -338,7 +337,7 @@ class Examples:
         return self._known_columns[exposure]
 
     def _through_relations(self) -> Iterator[dict[str, Any]]:
-        links = access_of(self.request)[self.exposure].links
+        links = self.access.links
         for link in links:
             yield from ({link.name: {"some": condition}} for condition in self._conditions(link.exposure))
         yield from ({link.name: {"count__gte": 2}} for link in links)

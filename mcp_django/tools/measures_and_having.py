@@ -329,7 +329,7 @@ class MeasureReader:
             return self.over_related(asked, alias, *several, where)
         if name in EDGES:
             return self.edge(asked, alias, where)
-        target = value_of(self.request, self.exposure, text, function.usable)
+        target = value_of(self.model, text, function.usable)
         result = result_of(function, target.column)
         unit, word = _unit(asked.unit, result, is_expression(text))
         title = asked.title or f"{name}{suffix}_{target.name}{word}"
@@ -351,7 +351,7 @@ class MeasureReader:
         turned = given.strip().startswith("-")
         text = given.strip().lstrip("+-")
         target = target_of(self.model, asked.field, Column.is_groupable)
-        order = value_of(self.request, self.exposure, text, Column.is_ordering)
+        order = value_of(self.model, text, Column.is_ordering)
         keys = [F(field.attname) for field in self.exposure.opts.pk_fields]
         result = stored_field(target.column.field)
         last = (name == "last") is not turned
@@ -365,7 +365,7 @@ class MeasureReader:
         if name not in ("count", "sum", "min", "max"):
             raise ToolError(f"{name} of several related rows: aggregate {link.exposure.label} itself.")
         function = FUNCTIONS[name]
-        target = value_of(self.request, link.exposure, text, function.usable) if text else None
+        target = value_of(link.related, text, function.usable) if text else None
         result = result_of(function, target.column) if target is not None else INTEGER
         inner = function.make(target.expression, output_field=result) if target is not None else Count("*")
         rows = link.rows().annotate(mcp_all=Value(1)).values("mcp_all")

@@ -176,18 +176,18 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
 
 def _order_hint(query: PageQuery) -> list[str]:
     """Return the hint of ``query_records`` on a long table that no index serves in this order: faster ones."""
-    request = query.request
     exposure = query.exposure
     if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
         return []
-    known = sortable_names(request, exposure)
-    keys = {name: key for name in known if (key := client_order_key(request, exposure, name)) is not None}
+    model = access_of(query.request)[exposure]
+    known = sortable_names(model)
+    keys = {name: key for name in known if (key := client_order_key(model, name)) is not None}
     names = ", ".join(islice((name for name, key in keys.items() if is_served(exposure.model, [key])), MAX_QUICK))
     instead = f": filters, or ordering by {names}, are faster" if names else ": filters make it faster"
     # The exposure's own order may begin with a column that the caller does not see.
     path = query.ordering[0].path
     path = next((name for name, key in keys.items() if key.path == path), path)
-    order = f"the order by {path}" if client_order_key(request, exposure, path) is not None else "this order"
+    order = f"the order by {path}" if client_order_key(model, path) is not None else "this order"
     return [f"no index serves {order}, so each page sorts all rows{instead}"]
 
 

@@ -348,7 +348,7 @@ class TestFields:
         request, exposure = request_of(make_superuser(), site), site.exposures[Author]
         assert access_of(request)[exposure].fields == ("id", "name", "email", "nickname", "born")
         assert {name for name, _, _ in filters_of(access_of(request)[exposure])} == {"id", "name", "born"}
-        assert client_order_key(request, exposure, "email", descending=False) is None
+        assert client_order_key(access_of(request)[exposure], "email", descending=False) is None
         for _ in range(2):
             assert access_of(request)[exposure].page_fields == access_of(request)[exposure].fields
         few = site_with(Author, serializer_class=AuthorSerializer, fields=["name", "email"])

@@ -6,6 +6,7 @@ import pytest
 
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
+from mcp_django.orm.access import access_of
 from mcp_django.orm.arithmetic import is_expression, length, value_of
 from mcp_django.orm.fields import kind_of
 from tests.factories import make_superuser
@@ -21,7 +22,7 @@ def request_() -> MCPRequest:
 
 
 def read(request: MCPRequest, text: str, model: Any = Book) -> tuple[str, str]:
-    found = value_of(request, request.mcp.site.exposures[model], text, lambda column: True)
+    found = value_of(access_of(request)[request.mcp.site.exposures[model]], text, lambda column: True)
     return found.name, kind_of(found.column.field).word
 
 

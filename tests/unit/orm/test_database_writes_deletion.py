@@ -4,6 +4,7 @@ import pytest
 from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure, ToolError, site
+from mcp_django.orm.access import access_of
 from mcp_django.orm.database_writes import plan_deletion
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
@@ -15,7 +16,7 @@ DUE = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def plan(row, user=None, own=site):
-    return plan_deletion(request_of(user or make_superuser(), own), own.exposures[type(row)], row)
+    return plan_deletion(access_of(request_of(user or make_superuser(), own))[own.exposures[type(row)]], row)
 
 
 def refused(row, user=None, own=site):

@@ -105,9 +105,9 @@ def test_a_search_without_search_fields_is_refused_rather_than_ignored() -> None
     site = site_with(Author)
     request = reader(make_superuser(), site)
     with pytest.raises(ToolError, match="Use filters instead"):
-        check_searchable(request, site.exposures[Author])
+        check_searchable(access_of(request)[site.exposures[Author]])
     admins = MCPSite(admin_site=admin.site)
-    check_searchable(reader(make_superuser("root2"), admins), admins.exposures[Author])
+    check_searchable(access_of(reader(make_superuser("root2"), admins))[admins.exposures[Author]])
 
 
 def test_row_118_a_count_is_exact_up_to_its_cap_and_bounded_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
