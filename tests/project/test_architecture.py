@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests import gate
 
 pytestmark = pytest.mark.one_django
 
@@ -384,9 +387,9 @@ def test_unit_tests_bear_the_name_of_their_module() -> None:
     assert nameless == []
 
 
-def table_rows(heading: str) -> list[list[str]]:
-    """Return the cells of the first table below a heading of the page on the architecture."""
-    text = (ROOT / "docs" / "architecture.md").read_text().partition(f"## {heading}\n")[2]
+def table_rows(heading: str, page: str = "architecture.md") -> list[list[str]]:
+    """Return the cells of the first table below a heading of a page of the documentation."""
+    text = (ROOT / "docs" / page).read_text().partition(f"## {heading}\n")[2]
     table = text[text.index("|---") :].partition("\n\n")[0].splitlines()[1:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
 
@@ -394,6 +397,35 @@ def table_rows(heading: str) -> list[list[str]]:
 def test_the_documentation_names_the_rooms_in_their_order() -> None:
     told = [re.findall(r"`(\w+)`", rooms) for rooms, _ in table_rows("Rooms")]
     assert told == [rooms.split() for rooms in FLOORS.strip().splitlines()]
+
+
+@pytest.mark.parametrize("kind", gate.EXCEPTIONS)
+def test_rows_sql_and_permissions_come_from_the_gate(kind: gate.Kind) -> None:
+    """What asks for them elsewhere is listed with its reason in ``tests/gate.py``. Enter a number that has fallen."""
+    assert gate.uses_outside()[kind] == gate.listed(kind)
+
+
+def test_uses_outside_of_the_gate_are_found() -> None:
+    source = """
+rows = model._base_manager.filter(pk=1)
+found = exposure.get_queryset(request)
+kept = Session.objects.all()
+total = len(deletion.objects)
+cursor.execute("SELECT 1")
+rows.annotate(x=RawSQL("1", ()))
+user.has_perm("shop.view_order") and model_admin.has_change_permission(request)
+"""
+    found = Counter(gate.uses(ast.parse(source), frozenset({"Session"})))
+    assert found == {"rows": 2, "SQL": 2, "permission": 2}
+
+
+def test_the_documentation_names_the_modules_of_the_gate_in_their_order() -> None:
+    told = [re.findall(r"`([\w/]+\.py)`", row[0]) for row in table_rows("The modules", "audit.md")]
+    assert [name for names in told for name in names] == list(gate.MODULES)
+
+
+def test_the_gate_can_be_read() -> None:
+    assert sum(lines(PACKAGE / name) for name in gate.MODULES) <= gate.MAX_LINES
 
 
 def test_the_public_api_is_deliberate() -> None:
