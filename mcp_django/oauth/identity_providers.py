@@ -55,8 +55,6 @@ from .validator import (
 
 logger = logging.getLogger("mcp_django")
 
-IDENTITY_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-PROFILE: Final = "urn:ietf:params:oauth:grant-profile:id-jag"
 TYP: Final = "oauth-id-jag+jwt"
 # Maximum lifetime of an identity assertion, in seconds; clients use it within moments.
 MAX_IDENTITY_LIFE: Final = 3600

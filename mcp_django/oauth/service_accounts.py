@@ -23,7 +23,6 @@ from .validator import check_resources, check_scopes, check_signature, invalid_c
 
 logger = logging.getLogger("mcp_django")
 
-ACCOUNT_GRANT: Final = "client_credentials"
 WRONG_KEY: Final = "Is the key of the service account in the admin that of the program?"
 NO_ACCOUNT: Final = Problem(
     "there is no service account with this id", "Add one in the admin; other applications cannot use this grant."

@@ -59,10 +59,9 @@ from .client_documents import (
 )
 from .client_registration import is_app_scheme
 from .cors_and_refusals import NOT_RESTORED, begin, client_id, comes_from_proxy, cors, log_refusal, logged, note
-from .identity_providers import IDENTITY_GRANT, identity_token
 from .page_frame import PageMixin
+from .program_grants import PROGRAM_GRANTS
 from .resource_urls import default_resource, endpoints, issuer, resource_url
-from .service_accounts import ACCOUNT_GRANT, account_token
 from .stored_tokens import checksum_of, chosen, end_access, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 from .well_known_metadata import well_known
@@ -405,13 +404,6 @@ def _secret_key(request: HttpRequest, name: str) -> str:
     return f"mcp_django:secret:{checksum_of(f'{django_settings.SECRET_KEY} {name} {secret}')}"
 
 
-# Grants without a user at a browser: the setting that enables each, and the function that issues its tokens.
-PROGRAM_GRANTS: Final = {
-    ACCOUNT_GRANT: ("SERVICE_ACCOUNTS", account_token),
-    IDENTITY_GRANT: ("IDENTITY_PROVIDERS", identity_token),
-}
-
-
 class ProgramMixin:
     """Mixin of the two views for client programs, of tokens and revocation: JSON answers, and rates of refusals.
 
@@ -465,9 +457,9 @@ class TokenView(ProgramMixin, toolkit.TokenView):
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         request.META[BEGAN] = timezone.now()
         grant = request.POST.get("grant_type")
-        setting, issue_for = PROGRAM_GRANTS.get(grant or "", ("", None))
-        if issue_for is not None and getattr(settings, setting):
-            return JsonResponse(issue_for(request), headers={"Cache-Control": "no-store"})
+        for_program = PROGRAM_GRANTS.get(grant or "")
+        if for_program is not None and for_program.is_enabled:
+            return JsonResponse(for_program.issue(request), headers={"Cache-Control": "no-store"})
         if grant not in GRANT_TYPES:
             return _refused("unsupported_grant_type" if grant else "invalid_request")
         response: HttpResponseBase = self.authorization_flow_token_response(request)

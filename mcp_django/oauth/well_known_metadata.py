@@ -19,14 +19,15 @@ from ..scopes import default_scopes, join
 from .assertions_and_keys import KINDS
 from .client_documents import SIGNED, announces_documents
 from .cors_and_refusals import SENT, cors, logged, note
-from .identity_providers import IDENTITY_GRANT, PROFILE
+from .program_grants import PROGRAM_GRANTS
 from .resource_urls import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
-from .service_accounts import ACCOUNT_GRANT
 
 # Seconds for which a document may be cached: it saves clients requests at their start, yet changes soon arrive.
 MAX_AGE: Final = 300
 # Clients of protocol version 2025-03-26 take the token endpoint for the issuer.
 TOKEN_PATHS: Final = frozenset({"/token", "/oauth/token", "/oauth"})
+# Identity assertions as this server takes them, where IDENTITY_PROVIDERS are set up.
+IDENTITY_PROFILE: Final = "urn:ietf:params:oauth:grant-profile:id-jag"
 
 
 def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
@@ -81,15 +82,13 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         for endpoint in ("token", "revocation"):
             document[f"{endpoint}_endpoint_auth_methods_supported"] = list(dict.fromkeys(["none", *methods, SIGNED]))
             document[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] = list(KINDS)
-    if settings.SERVICE_ACCOUNTS:
-        document["grant_types_supported"].append(ACCOUNT_GRANT)
+    document["grant_types_supported"] += [name for name, grant in PROGRAM_GRANTS.items() if grant.is_enabled]
     if settings.SERVICE_ACCOUNTS or any(entry.get("client_keys") for entry in settings.IDENTITY_PROVIDERS):
         methods = [*document["token_endpoint_auth_methods_supported"], "client_secret_basic", SIGNED]
         document["token_endpoint_auth_methods_supported"] = list(dict.fromkeys(methods))
         document["token_endpoint_auth_signing_alg_values_supported"] = list(KINDS)
     if settings.IDENTITY_PROVIDERS:
-        document["grant_types_supported"].append(IDENTITY_GRANT)
-        document["authorization_grant_profiles_supported"] = [PROFILE]
+        document["authorization_grant_profiles_supported"] = [IDENTITY_PROFILE]
     if settings.REGISTRATION != "off":
         document["registration_endpoint"] = _url(request, "register")
     return document

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.test import Client, override_settings
 
-from mcp_django.oauth.views import PROGRAM_GRANTS
+from mcp_django.oauth.program_grants import PROGRAM_GRANTS
 from tests.oauth_flow import ORIGIN
 
 BASE = {"BASE_URL": ORIGIN}
