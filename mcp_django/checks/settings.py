@@ -265,7 +265,7 @@ def _check_second_classes(admin_site: Any) -> Iterator[CheckMessage]:
         label, instead = next(iter(others.items()))
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         yield problem(
-            "I164",
+            "I165",
             f"The admin site {admin_site.name!r} has classes of its own for {label}{more}, but clients of all people "
             f"get those of {instead!r}.",
             "Mount an MCPSite with this admin_site at a URL for its people.",

@@ -15,6 +15,7 @@ from django.db.models import (
     Expression,
     ExpressionWrapper,
     F,
+    Lookup,
     Q,
     SlugField,
     TextField,
@@ -52,25 +53,21 @@ def hides_parts(value: Any) -> bool:
     return type(value) is str and ("{" in value or "://" in value) and without_secrets(value) != value
 
 
-class HidesParts(Expression):
-    """Whether a text of the database has a part that is hidden wherever it is shown."""
+class HidesParts(Lookup):
+    """Whether a text of the database, a path or an expression, has a part that is hidden wherever it is shown.
 
-    output_field = BooleanField()
-    conditional = True
+    It is a lookup, because Django compares other conditions with a parameter on databases without booleans.
+    """
+
+    lookup_name = "hides_parts"
+    prepare_rhs = False
 
     def __init__(self, text: Any) -> None:
-        super().__init__()
-        self.text = F(text) if isinstance(text, str) else text
-
-    def get_source_expressions(self) -> list[Any]:
-        return [self.text]
-
-    def set_source_expressions(self, exprs: Any) -> None:
-        [self.text] = exprs
+        super().__init__(F(text) if isinstance(text, str) else text, True)
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
         """Return a cheap test for a character of each kind of secret, and the patterns for texts that pass it."""
-        sql, params = compiler.compile(self.text)
+        sql, params = compiler.compile(self.lhs)
         has_one = " OR ".join(_position(connection.vendor, sql, character) for character in "{@")
         matches = " OR ".join(_matches(connection.vendor, sql, pattern) for pattern in (_SECRET_MEMBER, _USER))
         return f"(({has_one}) AND ({matches}))", [*params] * 4

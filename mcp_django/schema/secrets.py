@@ -198,7 +198,8 @@ def gives_rights(name: str, model: type[Model]) -> bool:
         field: Any = model._meta.get_field(name)
     except FieldDoesNotExist:
         return name in RIGHTS
-    if field.is_relation and field.concrete and field.related_model is not None:
+    is_forward = field.is_relation and not field.auto_created
+    if is_forward and field.related_model is not None:
         return issubclass(field.related_model, _of_auth("Group", "Permission")) or name in RIGHTS
     return name in RIGHTS
 

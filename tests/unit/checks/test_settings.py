@@ -193,7 +193,7 @@ def test_a_second_admin_site_with_classes_of_its_own_is_named(settings, monkeypa
     pages = tuple(path(f"{admin_site.name}/", admin_site.urls) for admin_site in (first, second, same))
     settings.ROOT_URLCONF = (*pages, path("mcp", endpoint.urls))
     (message,) = check_admin_sites()
-    assert message.id == "mcp_django.I164"
+    assert message.id == "mcp_django.I165"
     assert all(name in message.msg for name in ("'second'", "testapp.author", "'first'"))
     # With an endpoint for its people, or without a page, it is nobody's surprise.
     settings.ROOT_URLCONF = (*pages, path("mcp", endpoint.urls), path("b", MCPSite("b", admin_site=second).urls))
