@@ -250,19 +250,19 @@ def test_nothing_that_hooks_work_out_for_one_user_is_kept_for_another() -> None:
 def test_the_add_page_and_the_change_page_are_both_described_where_they_differ() -> None:
     client, user = MCPClient(make_superuser(), path="/people"), make_user("ann")
     fields = told(client, "describe_model", model="auth.user")
-    assert "password1 create only" in fields["write_only"]
+    assert "password1" not in json.dumps(fields)
     named = {text.split()[0]: text for text in fields["fields"].split(", ")}
     assert named["username*"] == "username*"
     assert named["first_name"] == "first_name update only"
-    assert named["is_staff"] == "is_staff boolean update only"
+    assert named["is_active"] == "is_active boolean update only"
     assert named["last_login"] == "last_login datetime update only"
     full = told(client, "describe_model", model="auth.user", detail=True)
     lines = {line.partition(":")[0]: line for line in full["fields"]}
-    assert "optional update only" in lines["is_staff"]
+    assert "optional update only" in lines["is_active"]
     assert "required" in lines["username"]
-    assert "is_staff" in full["update_schema"]["properties"]
-    assert "is_staff" not in full["input_schema"]["properties"]
-    values = {"first_name": "Ann", "is_staff": False, "last_login": "2026-01-01T12:00:00Z"}
+    assert "is_active" in full["update_schema"]["properties"]
+    assert "is_active" not in full["input_schema"]["properties"]
+    values = {"first_name": "Ann", "is_active": True, "last_login": "2026-01-01T12:00:00Z"}
     row = told(client, "update_record", model="auth.user", pk=user.pk, values=values)
     assert row["fields"]["first_name"] == "Ann"
     assert row["fields"]["last_login"] == "2026-01-01T12:00:00Z"
@@ -273,7 +273,7 @@ def test_who_may_only_change_is_told_nothing_of_the_add_page() -> None:
     client = MCPClient(make_user("clerk", "auth.view_user", "auth.change_user"), path="/people")
     found = told(client, "describe_model", model="auth.user", detail=True)
     assert "update_schema" not in found
-    assert "is_staff" in found["input_schema"]["properties"]
+    assert "is_active" in found["input_schema"]["properties"]
     assert "update only" not in json.dumps(found["fields"])
 
 
