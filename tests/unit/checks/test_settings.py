@@ -51,6 +51,13 @@ def ids(messages):
     return [message.id for message in messages]
 
 
+@pytest.fixture
+def own_sites(monkeypatch):
+    """Admin sites that other tests have made are not those of the project."""
+    monkeypatch.setattr("django.contrib.admin.sites.all_sites", {admin.site, front_admin})
+
+
+@pytest.mark.usefixtures("own_sites")
 def test_a_project_that_follows_the_readme_has_no_faults():
     found = {message.id for message in checks.run_checks() if message.level >= checks.WARNING}
     # Of the tests' own settings: no TLS, and a cache that is not shared.
@@ -156,6 +163,7 @@ def test_a_project_that_mounts_no_endpoint_is_told():
             assert check_urlconfs() == []
 
 
+@pytest.mark.usefixtures("own_sites")
 def test_an_admin_that_no_endpoint_speaks_for_is_warned_about(settings):
     settings.ROOT_URLCONF = "tests.sitesapp.urls"
     assert check_admin_sites() == []
