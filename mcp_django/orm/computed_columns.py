@@ -15,7 +15,7 @@ from django.db.models.sql import Query
 from .access import ModelAccess
 from .column_values import MAX_DIGITS
 from .columns import Column
-from .fields import kind_of, resolve_path
+from .fields import is_joinable, kind_of, resolve_path
 
 # Name of the computed value in its subquery.
 VALUE: Final = "mcp_computed"
@@ -131,7 +131,7 @@ class Reading:
         """Return whether the caller could follow a join of the computed column to rows that are all open to them."""
         field = join.join_field
         key = field if isinstance(field, ForeignKey) else getattr(field, "field", None)
-        if join.filtered_relation is not None or not isinstance(key, ForeignKey):
+        if join.filtered_relation is not None or not isinstance(key, ForeignKey) or not is_joinable(key):
             return False
         if field is not key and not several and not key.unique:
             return False

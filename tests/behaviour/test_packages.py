@@ -31,6 +31,7 @@ from mcp_django.emulation.inline_rows import InlineRows
 from mcp_django.orm.column_values import plain_key
 from mcp_django.schema.secrets import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
+from mcp_django.tools.query_records import UNORDERED
 from tests.packages_project.data import SECRETS, make_rows
 from tests.packages_project.shelf.models import Genre, Loan, Note, Novel, Parcel, Place
 
@@ -168,7 +169,8 @@ def test_every_column_filter_and_order_works(user, label):
     names = [line.partition(":")[0] for line in described["fields"]]
     rows = page(client, label, fields=names)
     assert rows["columns"] == names
-    assert "hint" not in rows
+    # The order of crontab schedules has a time zone, by which no page can be sorted.
+    assert rows.get("hint") == (UNORDERED if label == "django_celery_beat.crontabschedule" else None)
     for name in names:
         order = client.call("query_records", model=label, ordering=[f"-{name}"])
         assert not order.is_error or "cannot be" in order.text or "ordering" in order.text, order.text

@@ -92,7 +92,7 @@ def test_a_filter_leads_into_a_table_of_the_replica_that_is_otherwise_read_in_th
 def test_an_update_keeps_what_others_have_written(client, author):
     with unread():
         found = done(client.call("update_record", model=AUTHOR, pk=author.pk, values={"name": "U. K."}))
-    assert found["fields"]["email"] == "new@example.com"
+    assert found["fields"]["name"] == "U. K."
     assert stored(Author, pk=author.pk).email == "new@example.com"
 
 
