@@ -189,7 +189,7 @@ def test_a_query_of_many_terms_takes_few_statements(
 
 def test_few_words_of_a_query_are_compared_with_names(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
-        log(tool="x" * 100 + str(number), client_name="y" * 100 + str(number))
+        log(tool="x" * 90 + str(number), client_name="y" * 90 + str(number))
     compared: list[tuple[str, list[str]]] = []
 
     def compare(word: str, texts: Any, count: int) -> list[str]:
