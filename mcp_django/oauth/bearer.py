@@ -1,4 +1,4 @@
-"""Bearer tokens at the MCP endpoint: :func:`authenticate` checks them, :func:`challenge` answers a bad one.
+"""Bearer tokens at the MCP endpoint, the :class:`ProtectedResource`: it checks them, and challenges who has none.
 
 One compiled query (:func:`find_token`) looks up a token with its user, its client and its facts. The shared cache keeps
 the time of each token's last use, to the minute.
@@ -47,7 +47,7 @@ from ..problems import NO_TOKEN, NOT_ACTIVE, Problem
 from ..runtime.cache_and_rate_limits import cache
 from ..scopes import ADMIN, expand, join
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, is_current
-from .resource_urls import own_resource, same_resource
+from .resource_urls import came_to, metadata_url, own_resource, resource_url, same_resource
 from .stored_tokens import beside_tokens, checksum_of, facts_of, stands
 
 MAX_HEADER: Final = 8192
@@ -93,42 +93,69 @@ CLOSED: Final = Problem(
 NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token", "See its own rules.")
 
 
-def authenticate(request: MCPRequest, path: str) -> None:
-    """Authenticate a request to the MCP endpoint at ``path`` by the first class that knows its bearer token.
+class ProtectedResource:
+    """The MCP endpoint at ``path`` as the resource that a request asks for (RFC 9728): the check of its bearer token.
 
-    Sets ``request.user`` and ``request.auth``. Sets on ``request.mcp`` the scopes, the client, the facts, and
-    ``resource``, the URL that a token must be for.
+    ``path`` is that of the URLconf; tokens are issued for the endpoint there.
     """
-    resource = own_resource(request, path)
-    context = request.mcp
-    if resource is None:
-        raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
-    context.resource = resource
-    classes = settings.AUTHENTICATION_CLASSES
-    found = None
-    for authenticator in classes:
-        try:
-            found = authenticator().authenticate(request)
-        except APIException as error:
-            seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
-            reason = Problem(seen, "See the rules of that class.")
-            raise AuthenticationFailed(invalid=True, reason=reason) from None
-        if found is not None:
-            break
-    if classes and found is None:
-        given = bool(request.META.get("HTTP_AUTHORIZATION"))
-        raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
-    credentials: tuple[Any, Any] = found or (AnonymousUser(), None)
-    user, auth = credentials
-    if classes and not user.is_active:
-        raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
-    request.user, request.auth = user, auth  # type: ignore[attr-defined]
-    # The credentials of a project's own class may have no scopes: its callers get all of them.
-    context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
-    context.client_id = getattr(auth, "client_id", "")
-    context.facts = getattr(auth, "facts", {})
-    if isinstance(auth, Token):
-        note_use(auth, request.META.get("REMOTE_ADDR", ""))
+
+    __slots__ = ("path", "request")
+
+    def __init__(self, request: MCPRequest, path: str) -> None:
+        self.request = request
+        self.path = path
+
+    @property
+    def url(self) -> str:
+        """The URL of the endpoint (RFC 8707), for which tokens are issued."""
+        return resource_url(self.request, self.path)
+
+    @property
+    def other_origin(self) -> str | None:
+        """The origin by which the request reached this server, None if it is that of ``BASE_URL``."""
+        return came_to(self.request)
+
+    def authenticate(self) -> None:
+        """Authenticate the request by the first of ``AUTHENTICATION_CLASSES`` that knows its credentials.
+
+        Sets ``request.user`` and ``request.auth``. Sets on ``request.mcp`` the scopes, the client, the facts, and
+        ``resource``, the URL that a token must be for. Raises ``AuthenticationFailed`` if no credentials are valid.
+        """
+        request = self.request
+        context = request.mcp
+        resource = own_resource(request, self.path)
+        if resource is None:
+            raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
+        context.resource = resource
+        classes = settings.AUTHENTICATION_CLASSES
+        found = None
+        for authenticator in classes:
+            try:
+                found = authenticator().authenticate(request)
+            except APIException as error:
+                seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
+                reason = Problem(seen, "See the rules of that class.")
+                raise AuthenticationFailed(invalid=True, reason=reason) from None
+            if found is not None:
+                break
+        if classes and found is None:
+            given = bool(request.META.get("HTTP_AUTHORIZATION"))
+            raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
+        credentials: tuple[Any, Any] = found or (AnonymousUser(), None)
+        user, auth = credentials
+        if classes and not user.is_active:
+            raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
+        request.user, request.auth = user, auth  # type: ignore[attr-defined]
+        # The credentials of a project's own class may have no scopes: its callers get all of them.
+        context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
+        context.client_id = getattr(auth, "client_id", "")
+        context.facts = getattr(auth, "facts", {})
+        if isinstance(auth, Token):
+            note_use(auth, request.META.get("REMOTE_ADDR", ""))
+
+    def challenge(self, scopes: Iterable[str], *, error: str | None = None, description: str | None = None) -> str:
+        """Return the value of ``WWW-Authenticate`` for a refused request; see :func:`challenge`."""
+        return challenge(metadata_url(self.request, self.path), scopes, error=error, description=description)
 
 
 @dataclass(frozen=True, slots=True)

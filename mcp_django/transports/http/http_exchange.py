@@ -18,9 +18,7 @@ from typing import Any, Final, TypeVar
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.db import Error as DatabaseUnavailable
-from django.http import HttpRequest
 from django.middleware.csrf import get_token
-from django.template.loader import render_to_string
 from django.utils.functional import cached_property
 
 from ...conf import settings
@@ -34,10 +32,10 @@ from ...context.untrusted_text import plain
 from ...emulation.uploaded_files import upload_storage
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
 from ...oauth.access_page import seen_by
-from ...oauth.bearer import authenticate, challenge
+from ...oauth.bearer import ProtectedResource
 from ...oauth.cors_and_refusals import ALLOW_HEADERS, EXPOSE_HEADERS
-from ...oauth.page_frame import content_security_policy, copy_script, frame, url_of
-from ...oauth.resource_urls import came_to, metadata_url, origin, resource_url
+from ...oauth.page_frame import FramedPage, url_of
+from ...oauth.resource_urls import origin
 from ...operating.call_lifecycle import outcome_of, refused
 from ...problems import IS_IT_RIGHT, Problem
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
@@ -162,8 +160,8 @@ class Exchange:
         self.request.__dict__.update(attributes or {})
         self.request.mcp.can_stream = can_stream
         self.can_stream = can_stream
-        # The path of the endpoint for which tokens are issued.
-        self.resource_path = self.request.path_info
+        # The endpoint for which tokens are issued.
+        self.resource = ProtectedResource(self.request, self.request.path_info)
         # The query string may narrow what the call reaches; it is not part of the resource of a token.
         self.query = scope.get("query_string", b"").decode("latin1")
         self.original: Any = scope.get(DJANGOS_REQUEST)
@@ -261,14 +259,13 @@ class Exchange:
 
         A user whom the project's middleware signed in sees what a client would see; otherwise no cookie is read.
         """
-        elsewhere = came_to(self.request) if django_settings.DEBUG else None
+        elsewhere = self.resource.other_origin if django_settings.DEBUG else None
         if elsewhere is not None:
             named = origin(self.request)
             report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {named}", IS_IT_RIGHT)
         with page_language(self.request):
-            url = resource_url(self.request, self.resource_path)
-            script = copy_script()
-            context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url)), "script": script}
+            url = self.resource.url
+            context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url))}
             context |= {"access": url_of("access"), "elsewhere": elsewhere}
             user = getattr(self.original, "user", None)
             visitor = self.original if user is not None and user.is_authenticated else None
@@ -276,7 +273,7 @@ class Exchange:
                 context |= {"page": "endpoint", "csrf_token": get_token(visitor)}
                 with suppress(Exception):  # hooks are the project's own
                     context["seen"] = seen_by(visitor, self.request.mcp.site)
-            return _page("mcp_django/endpoint.html", context, visitor=visitor)
+            return _response(FramedPage("mcp_django/endpoint.html", context, visitor, has_copy_buttons=True))
 
     # Steps in a worker thread
 
@@ -317,12 +314,12 @@ class Exchange:
         if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
             raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
         try:
-            authenticate(request, self.resource_path)
+            self.resource.authenticate()
         except DatabaseUnavailable:
             # This is the call's first query, so nothing runs twice when it is repeated.
             if not renew_connections():
                 raise
-            authenticate(request, self.resource_path)
+            self.resource.authenticate()
         finally:
             record.token_check = (time.perf_counter() - began) * 1000
         request.META.pop("HTTP_AUTHORIZATION", None)
@@ -473,7 +470,7 @@ class Exchange:
             phrase = HTTPStatus(refusal.status).phrase
             with page_language(self.request):
                 context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
-                return _page("mcp_django/error.html", context, refusal.status)
+                return _response(FramedPage("mcp_django/error.html", context), refusal.status)
         # Some clients show an error only if it has the id of their request.
         body = encode(error_response(readable_id(self._message()), InvalidRequest(refusal.text), modern=True))
         return Response(refusal.status, body, headers=refusal.headers)
@@ -500,12 +497,11 @@ class Exchange:
         reason = error.reason or NOT_SAID
         seen = reason.what
         remedy = reason.remedy
-        elsewhere = came_to(self.request)
+        elsewhere = self.resource.other_origin
         if elsewhere is not None:
             seen += f"; its Host says {elsewhere}, BASE_URL {origin(self.request)}"
             remedy = IS_IT_RIGHT if django_settings.DEBUG and not error.invalid else remedy
-        header = challenge(
-            metadata_url(self.request, self.resource_path),
+        header = self.resource.challenge(
             default_scopes(),
             error="invalid_token" if error.invalid else None,
             description=reason.told,
@@ -518,8 +514,7 @@ class Exchange:
         # All scopes of the token, even if the URL narrows the call: clients lose the scopes that are not listed here.
         granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
         told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
-        header = challenge(
-            metadata_url(self.request, self.resource_path),
+        header = self.resource.challenge(
             error.required | granted,
             error="insufficient_scope",
             description=told,
@@ -529,8 +524,8 @@ class Exchange:
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
 
 
-def _page(template: str, context: dict[str, Any], status: int = 200, visitor: HttpRequest | None = None) -> Response:
-    body = render_to_string(template, {**context, **frame(visitor)}).encode()
-    policy = content_security_policy(context.get("script", ""))
-    headers = {"Content-Security-Policy": policy, "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin"}
-    return Response(status, body, "text/html; charset=utf-8", headers | {"Vary": "Accept, Accept-Language, Cookie"})
+def _response(page: FramedPage, status: int = 200) -> Response:
+    headers = {**page.headers, "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin"}
+    return Response(
+        status, page.body, "text/html; charset=utf-8", headers | {"Vary": "Accept, Accept-Language, Cookie"}
+    )

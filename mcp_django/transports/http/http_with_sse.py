@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 from ...context.call_restrictions import kept_query
+from ...oauth.bearer import ProtectedResource
 from ...protocol.eras import Call, Rejected, classify
 from ...protocol.messages import encode, notification
 from ...runtime.thread_pools import Handover, in_thread
@@ -40,7 +41,7 @@ class SSEExchange(Exchange):
         super().__init__(*args, **kwargs)
         path = self.request.path_info.rstrip("/")
         self.is_post = path.endswith(MESSAGES)
-        self.resource_path = path.removesuffix(MESSAGES)
+        self.resource = ProtectedResource(self.request, path.removesuffix(MESSAGES))
 
     def take(self) -> Outcome | Handover[Outcome]:
         """Take a message of HTTP with SSE: open the stream, or run a call whose reply goes out on the stream."""
@@ -107,7 +108,7 @@ class SharedStream:
         self.mailbox = Mailbox()
         self.changes = SessionChanges(exchange, session, self.mailbox)
         await connection.open_stream(exchange.cors())
-        path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource_path}{MESSAGES}"
+        path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource.path}{MESSAGES}"
         narrowed = kept_query(exchange.query)
         where = f"{path}?{PARAMETER}={quote(self.session_id)}{'&' if narrowed else ''}{narrowed}"
         tail = Tail(exchange, self.stream_id, 0, session.version)
