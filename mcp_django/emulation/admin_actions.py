@@ -47,7 +47,7 @@ from ..exposures.declared_actions import Action, ActionOptions
 from ..exposures.model_exposure import ModelExposure
 from ..functions.asked_parameters import finished
 from ..functions.declared_functions import signature_of
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.column_values import iso_text
 from ..orm.database_writes import one_transaction, refusals
 from ..orm.fields import choices_of
@@ -234,6 +234,7 @@ class ActionCall:
         self.action = action
         self.arguments = own
         self.exposure: ModelExposure = action.exposure
+        self.model = access_of(request)[self.exposure]
         self.picked = {name: arguments.get(name) for name in EVERYTHING}
         self.form: Mapping[str, Any] = as_object(arguments.get("form"), "form")
         self.confirm_token = arguments.get("confirm_token")
@@ -247,7 +248,7 @@ class ActionCall:
         request.mcp.record.model = self.exposure.label
         request.mcp.record.action = action.name
         go_to(request, self.exposure, "changelist")
-        self.selection = Selection(request, self.exposure, self.picked)
+        self.selection = Selection(self.model, self.picked)
         self.rows = self.selection.rows
         self.by_query = self.selection.by_query
         refused = [row for row in self.rows if not action.has_object_permission(request, row)]
@@ -354,9 +355,9 @@ class ActionCall:
             transaction_of_action = one_transaction(exposure.model, request, mode)
         target = page.target if page is not None else ""
         with refusals(undone=action.atomic), transaction_of_action as aliases:
-            posting = changelist_request(request, exposure, entries)
+            posting = changelist_request(self.model, entries)
             versions = recording(posting, exposure.model_admin)
-            changes = RowChanges(request, exposure, rows) if action.is_logged and has_history(request) else None
+            changes = RowChanges(self.model, rows) if action.is_logged and has_history(request) else None
             with versions, request.mcp.record.in_own_code():
                 view = own_view(posting, target) if target else None
                 if view is not None:
@@ -389,7 +390,7 @@ class ActionCall:
         content: list[Content] = []
         hidden = None
         if not self.action.hands_out_files:
-            hidden = HiddenValues(access_of(self.request)[self.exposure], self.rows)
+            hidden = HiddenValues(self.model, self.rows)
         if isinstance(value, HttpResponseBase):
             answer = read_response(posting, value)
             if answer.page is not None:
@@ -526,9 +527,9 @@ class RowChanges:
     through its queryset, other instances or raw SQL.
     """
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model]) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, rows: Sequence[Model]) -> None:
+        self.model = model
+        self.exposure = model.exposure
         self.rows = rows
         self.before = self._read()
 
@@ -570,7 +571,7 @@ class RowChanges:
         changes, and so are all rows if their values could not be read.
         """
         after = self._read() if self.before is not None else None
-        seen = {*access_of(self.request)[self.exposure].fields}
+        seen = {*self.model.fields}
         changes: dict[Model, list[str]] = {}
         with override(None):
             for row in self.rows:

@@ -381,9 +381,10 @@ class AdminExposure(ModelExposure):
         return AdminListing(request, self)
 
     def sidebar(self, request: MCPRequest) -> Sidebar:
+        from ..orm.access import access_of
         from .list_filters import Sidebar
 
-        return Sidebar(request, self)
+        return Sidebar(access_of(request)[self])
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         return [str(name) for name in (*self.readonly_fields, *self.model_admin.get_readonly_fields(request, obj))]

@@ -15,11 +15,10 @@ from django.db.models import Model, QuerySet
 from ..conf import settings
 from ..context.admin_page_and_language import go_to
 from ..context.confirmation import MAX_LABELS, Confirmation, listed, quoted
-from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import access_of, bare_pk
+from ..orm.access import ModelAccess, bare_pk
 from ..orm.column_values import pk_text
 from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
@@ -50,15 +49,14 @@ class Selection:
     """The rows of a bulk write or an action, picked by ``pks``, ``filters``, ``search`` or ``all``. ``by_query`` says
     that the caller did not name the rows by ``pks``."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, arguments: Mapping[str, Any]) -> None:
+        self.model = model
         self.by_query = arguments.get("pks") is None
         self.rows = self._picked(arguments)
 
     def _picked(self, arguments: Mapping[str, Any]) -> Sequence[Model]:
-        request = self.request
-        exposure = self.exposure
+        model = self.model
+        exposure = model.exposure
         pks = arguments.get("pks")
         every = flag_argument(arguments.get("all"), "all")
         narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
@@ -67,15 +65,15 @@ class Selection:
         if pks is not None:
             keys = [bare_pk(exposure, pk) for pk in as_pks(pks)]
             try:
-                return RowFinder(access_of(request)[exposure]).pick(keys)[1]
+                return RowFinder(model).pick(keys)[1]
             except NotFound:
-                return RowFinder(access_of(request)[exposure]).rows(keys, RECORD_NOT_FOUND)
+                return RowFinder(model).rows(keys, RECORD_NOT_FOUND)
         if not every and not narrowing:
             raise ToolError(
                 "Say which rows: give pks, or filters or search for all rows that match. Nothing was changed."
             )
-        asked = RowArguments(access_of(request)[exposure], arguments)
-        queryset = narrowed(request, exposure, asked.filters(), asked.search())
+        asked = RowArguments(model, arguments)
+        queryset = narrowed(model.request, exposure, asked.filters(), asked.search())
         most = settings.MAX_BULK_ROWS
         keys = list(dict.fromkeys(queryset.order_by("pk").values_list("pk", flat=True)[: most + 1]))
         if len(keys) > most:
@@ -85,8 +83,8 @@ class Selection:
                 f"{found} rows of {exposure.label} match, and {most} is the most for one call. Nothing was changed. "
                 "Narrow filters, such as to a range of dates or keys, and go through the rows in parts."
             )
-        seen = RowFinder(access_of(request)[exposure]).by_key(keys).values()
-        rows = [row for row in seen if access_of(request)[exposure].may_row("view", row)]
+        seen = RowFinder(model).by_key(keys).values()
+        rows = [row for row in seen if model.may_row("view", row)]
         if not rows:
             raise ToolError(
                 f"No rows of {exposure.label} match. Nothing was changed. query_records shows what there is."
@@ -95,7 +93,7 @@ class Selection:
 
     def queryset(self, rows: Iterable[Model]) -> QuerySet[Any]:
         """Return some of the rows picked for a bulk write as a queryset, as an admin action gets them."""
-        return self.exposure.get_queryset(self.request).filter(pk__in=[row.pk for row in rows])
+        return self.model.exposure.get_queryset(self.model.request).filter(pk__in=[row.pk for row in rows])
 
 
 def labels_of(exposure: ModelExposure, rows: Iterable[Model]) -> list[str]:
@@ -123,11 +121,10 @@ def deletion_warning(exposure: ModelExposure, what: str) -> str:
 class BulkWrite:
     """Writes in bulk: changes or deletes many rows in one call, after showing them and asking for confirmation."""
 
-    def __init__(
-        self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any], tool: str, permission: str
-    ) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, arguments: Mapping[str, Any], tool: str, permission: str) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.arguments = arguments
         self.tool = tool
         self.permission = permission
@@ -142,9 +139,9 @@ class BulkWrite:
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
         go_to(request, exposure, "changelist")
-        with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
+        with write_refusals(self.model), one_transaction(exposure.model, request):
             rows = self._locked()
-            labels = Saving.of(request, exposure, rows[0], values, self.tool).check()
+            labels = Saving.of(self.model, rows[0], values, self.tool).check()
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
             meant = {name: f" ({quoted(label)})" for name, label in labels.items()}
@@ -165,7 +162,7 @@ class BulkWrite:
         go_to(request, exposure, "changelist")
         with refusals(), one_transaction(exposure.model, request):
             rows = self._locked()
-            deletion = plan_deletion(access_of(request)[exposure], *rows)
+            deletion = plan_deletion(self.model, *rows)
             counts = dict(deletion.counts)
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
             goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
@@ -178,14 +175,14 @@ class BulkWrite:
                 Journal(request, self.tool).deletes(exposure, rows)
                 keys = [row.pk for row in rows]
                 exposure.delete_queryset(request, self.selection.queryset(rows))
-                check_deleted(request, exposure, keys)
+                check_deleted(self.model, keys)
             return ToolResult(structured={"deleted": True, **shown, **self._said()})
 
     def _locked(self) -> Sequence[Model]:
         """Lock and return the rows of the bulk write, if the caller may write each of them."""
         request = self.request
         exposure = self.exposure
-        self.selection = Selection(request, exposure, self.arguments)
+        self.selection = Selection(self.model, self.arguments)
         rows = self.selection.rows
         using = router.db_for_write(exposure.model)
         if connections[using].features.has_select_for_update:
@@ -193,15 +190,14 @@ class BulkWrite:
             locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
             for chunk in chunks(keys):
                 list(locking.filter(pk__in=chunk))
-            rows = Selection(request, exposure, self.arguments).rows
+            rows = Selection(self.model, self.arguments).rows
             if [row.pk for row in rows] != keys:
                 raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
-        model = access_of(request)[exposure]
         refused = []
         for row in rows:
             if self.permission == "change":
                 go_to(request, exposure, "change", row.pk)
-            refused += [] if model.may_row(self.permission, row) else [row]
+            refused += [] if self.model.may_row(self.permission, row) else [row]
         if refused:
             raise refusal(exposure, self.permission, refused)
         return rows
@@ -226,10 +222,10 @@ class BulkWrite:
             label = label_of(exposure, row) or str(row.pk)
             using = router.db_for_write(exposure.model, instance=row)
             go_to(request, exposure, "change", row.pk)
-            saving = Saving.of(request, exposure, row, values, self.tool)
+            saving = Saving.of(self.model, row, values, self.tool)
             try:
                 # A savepoint for each row: if the database refuses one, the others can still be tried.
-                with write_refusals(access_of(request)[exposure]), transaction.atomic(using=using):
+                with write_refusals(self.model), transaction.atomic(using=using):
                     names = saving.save()[1]
             except ToolError as error:
                 reason = " ".join(error.message.removeprefix(NOT_SAVED).split())[:MAX_REASON]
@@ -251,15 +247,16 @@ class BulkWrite:
         return {"messages": messages[:MAX_LABELS]} if messages else {}
 
 
-def check_deleted(request: MCPRequest, exposure: ModelExposure, keys: Sequence[Any]) -> None:
+def check_deleted(model: ModelAccess, keys: Sequence[Any]) -> None:
     """Raise ``ToolError`` if a hook of the project reports an error and has left rows where they are."""
-    if not has_failed(request):
+    if not has_failed(model.request):
         return
-    rows = exposure.model._base_manager.using(router.db_for_write(exposure.model))
+    table = model.exposure.model
+    rows = table._base_manager.using(router.db_for_write(table))
     left = sum(rows.filter(pk__in=chunk).count() for chunk in chunks(keys))
     if left:
         which = f"{left} of {len(keys)} rows are still there" if len(keys) > 1 else "the row is still there"
-        told = quoted(" ".join(message["text"] for message in said(request)))
+        told = quoted(" ".join(message["text"] for message in said(model.request)))
         raise ToolError(f"Nothing was deleted, because {which}: {told}")
 
 

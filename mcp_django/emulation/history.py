@@ -19,7 +19,7 @@ from django.utils.text import capfirst
 
 from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess
 from ..orm.column_values import iso_text
 from ..schema.secrets import clean_text
 from ..signin import SERVICE_ACCOUNT
@@ -153,11 +153,13 @@ class Journal:
 class HistoryReader:
     """Reads the admin's history of a model or a row for a caller, without hidden fields and rows of hidden inlines."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, obj: Model | None = None) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.obj = obj
-        seen = access_of(request)[exposure].fields_of(obj)
+        exposure = model.exposure
+        seen = model.fields_of(obj)
         form = exposure.form or exposure.model_admin.form
         # The names that messages use: of visible fields by field name, and of hidden fields in lower case.
         self.visible, self.hidden = _names_of(exposure.opts, form, seen)
@@ -168,7 +170,7 @@ class HistoryReader:
         rows the caller does not see as inline rows."""
         with translation.override(None):
             found: dict[str, set[str] | None] = {str(model._meta.verbose_name): None for model in apps.get_models(True)}
-            for inline in PageInlines(self.request, self.exposure, self.obj).all:
+            for inline in PageInlines(self.model, self.obj).all:
                 opts = inline.admin.opts
                 name = str(opts.verbose_name)
                 hidden = _names_of(opts, inline.admin.form, inline.fields)[1]

@@ -127,7 +127,7 @@ class HistoryListing(Listing):
 
         for label in {row.model for row in rows}:
             exposure: Any = self.exposure.site.exposures_by_label[label]
-            told = HistoryReader(self.request, exposure)
+            told = HistoryReader(access_of(self.request)[exposure])
             mine = [row for row in rows if row.model == label]
             known = labels_by_text(self.request, exposure, {row.object for row in mine})
             for row in mine:
@@ -260,7 +260,7 @@ class ChangedFilter(NamedFilter):
         found = Q(pk__in=[])
         known = dict[str, None]()
         for source in self.exposure.sources(self.request):
-            told = HistoryReader(self.request, source.exposure)
+            told = HistoryReader(access_of(self.request)[source.exposure])
             texts = set[str]()
             known |= dict.fromkeys(told.visible)
             for names in told.visible.values():

@@ -24,8 +24,8 @@ from django.forms.utils import ErrorDict
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure, is_djangos
-from ..orm.access import access_of
+from ..exposures.model_exposure import is_djangos
+from ..orm.access import ModelAccess
 from ..orm.alternative_spellings import json_or_text
 from ..orm.column_values import pk_text, plain_key
 from ..orm.database_writes import blockers
@@ -67,17 +67,10 @@ class InlinePost:
 
     formset: Any
 
-    def __init__(
-        self,
-        request: MCPRequest,
-        exposure: ModelExposure,
-        obj: Model | None,
-        admin: Any,
-        draft: Any,
-        inline: Inline | None,
-    ) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, obj: Model | None, admin: Any, draft: Any, inline: Inline | None) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.obj = obj
         self.admin = admin
         self.draft = draft
@@ -157,7 +150,7 @@ class InlinePost:
         rows = self.draft.get_queryset()
         if not isinstance(rows, QuerySet) or rows.query.is_sliced or not can_stay(self.exposure, type(self.admin)):
             own = self.exposure.site.exposures.get(self.admin.model)
-            has_own = own is not None and access_of(self.request)[own].may("change")
+            has_own = own is not None and self.model.access[own].may("change")
             way = f"Write them as rows of {own.label}" if own and has_own else "They cannot be written here"
             raise ToolError(f"{self.name} has more than {MAX_ON_PAGE} rows, too many for its page. {way}. {NOT_SAVED}")
         given = self._given_keys(items)

@@ -26,7 +26,7 @@ from ..exposures.model_exposure import (
     ReadOnlyExposure,
     is_djangos,
 )
-from ..orm.access import access_of, columns_of, has_every_row
+from ..orm.access import ModelAccess, access_of, columns_of, has_every_row
 from ..orm.column_values import plain_key
 from ..orm.columns import Column, resolve_column
 from ..orm.compiled_queries import first_rows
@@ -65,31 +65,31 @@ class PageInlines:
     """Reads the inlines and their rows on the page of a row, or on the add page, as far as the caller can see them.
     ``shown`` are the inline instances, if the caller has them already."""
 
-    def __init__(
-        self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, shown: Iterable[Any] | None = None
-    ) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, obj: Model | None, shown: Iterable[Any] | None = None) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.obj = obj
         self._shown = shown
 
     @classmethod
-    def of_any_row(cls, request: MCPRequest, exposure: ModelExposure) -> "PageInlines":
+    def of_any_row(cls, model: ModelAccess) -> "PageInlines":
         """Return the inlines whose rows the change page shows, for a sample row, and those of the add page alone."""
+        request = model.request
+        exposure = model.exposure
         if exposure.serializer_class is not None:
-            return cls(request, exposure, None, ())
-        access = access_of(request)[exposure]
+            return cls(model, None, ())
         row = None
         shown = list[Any]()
-        for row in access.sample_rows():
+        for row in model.sample_rows():
             found = call_hook(exposure.label, "get_inlines", exposure.get_inlines, request, row, default=None)
             if found is not None:
                 shown = found
                 break
-        if access.may("add"):
+        if model.may("add"):
             new = call_hook(exposure.label, "get_inlines", exposure.get_inlines, request, None, default=())
             shown = [*shown, *(inline for inline in new if type(inline) not in set(map(type, shown)))]
-        return cls(request, exposure, row, shown)
+        return cls(model, row, shown)
 
     @cached_property
     def all(self) -> list[Inline]:
@@ -147,7 +147,7 @@ class PageInlines:
                 allowed = own.get_fields(request)
                 names = [name for name in names if name in allowed]
         kept = [name for name in names if name not in closed and not is_withheld(name, admin.model)]
-        return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
+        return relation_name(exposure, admin), self.model.access[rows].readable(kept)
 
     def formsets(self, row: Model) -> list[tuple[Any, Any]]:
         """Return the inlines whose inline rows the page shows, each with its formset, bound where the request posts.
@@ -217,7 +217,7 @@ class PageInlines:
         methods = (page.get_formset_kwargs, page._create_formsets, type(admin).get_formset)
         if not all(map(is_djangos, (*methods, formset.__init__, formset.get_queryset))):
             with as_page(request, "GET"):
-                pairs = PageInlines(request, exposure, obj).formsets(obj)
+                pairs = PageInlines(self.model, obj).formsets(obj)
             # These inlines are new instances of the same classes.
             same = [formset for inline, formset in pairs if type(inline) is type(admin)]
             if same:
@@ -255,7 +255,7 @@ class PageInlines:
             notes += page.notes
             if item.more or len(kept) < len(page.rows):
                 own = exposure.site.exposures.get(admin.model)
-                where = f", query_records on {own.label} gives them" if own and access_of(request)[own].is_there else ""
+                where = f", query_records on {own.label} gives them" if own and self.model.access[own].is_there else ""
                 notes.append(clean_text(f"{name}: only {len(kept)} rows shown, there are more{where}"))
         return shown, notes
 
@@ -381,7 +381,7 @@ class InlineRows(ReadOnlyExposure):
         """Return the fields that all pages show of the inline's rows, and the parents."""
         of_pages: list[list[str]] = []
         for parent, admin, link in self.shown(request):
-            inlines = PageInlines(request, parent, None, [admin]).all
+            inlines = PageInlines(access_of(request)[parent], None, [admin]).all
             of_pages.append([link, *(name for inline in inlines for name in inline.fields)])
         first, *others = of_pages or [[]]
         common = [name for name in first if self._is_stored(name) and all(name in names for names in others)]

@@ -20,10 +20,8 @@ from django.db.models import Model, QuerySet
 from django.http import QueryDict
 from django.utils.inspect import func_supports_parameter
 
-from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess
 from ..orm.allowed_filters import find_filter, is_offered_path
 from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
 from ..runtime.failing_hooks import call_hook, reading
@@ -57,10 +55,11 @@ def has_code(entry: Any) -> bool:
 class Sidebar:
     """The admin's sidebar of list filters (``list_filter``), for one caller."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
-        self.request = request
-        self.exposure = exposure
-        self.model_admin = exposure.model_admin
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
+        self.model_admin = model.exposure.model_admin
 
     def filters(self) -> "list[SidebarFilter]":
         """Return the list filters that are code. If the exposure declares its filters, only those that it names are
@@ -90,7 +89,7 @@ class Sidebar:
         if filter_class is None:
             registered: Sequence[Any] = filters.FieldListFilter._field_list_filters  # type: ignore[attr-defined]
             filter_class = next(found for test, found in registered if test(field))
-        if filter_class in PLAIN or not is_offered_path(access_of(self.request)[self.exposure], path):
+        if filter_class in PLAIN or not is_offered_path(self.model, path):
             return None
         return SidebarFilter(self, filter_class, None, field, path)
 
@@ -142,11 +141,7 @@ class SidebarFilter(NamedFilter):
 
     def comes_first(self, name: str, value: Any) -> bool:
         """Return whether a text is one of the list filter's choices, which comes before a field's value."""
-        if (
-            name != self.name
-            or not isinstance(value, str)
-            or find_filter(access_of(self.request)[self.exposure], name) is None
-        ):
+        if name != self.name or not isinstance(value, str) or find_filter(self.sidebar.model, name) is None:
             return False
         rows = self.exposure.get_queryset(self.request)
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from ..context.admin_page_and_language import PAGE_FIELDS, move_to
 from ..context.request import MCPRequest
 from ..context.session_and_messages import MemoryMessages, MemorySession
-from ..exposures.model_exposure import ModelExposure
+from ..orm.access import ModelAccess
 from ..schema.secrets import without_new_secrets
 from .html_forms import Pair
 
@@ -115,12 +115,13 @@ def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
     return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
 
 
-def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Sequence[Pair]) -> MCPRequest:
+def changelist_request(model: ModelAccess, entries: Sequence[Pair]) -> MCPRequest:
     """Return a copy of the caller's request as a page request that posts ``entries`` to the admin's list of the model.
 
     The copy has its own messages and session, which are never saved. ``mcp`` is the same object, so that progress
     reaches the client. Attributes that the project's middleware has set are copied; tokens and cookies are not.
     """
+    request = model.request
     copy: Any = MCPRequest()
     left_out = LEFT_OUT | vars(copy).keys()
     copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
@@ -133,7 +134,7 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
     copy._dont_enforce_csrf_checks = True
     copy.path = copy.path_info = "/"
     copy.resolver_match = request.resolver_match
-    move_to(copy, exposure, "changelist")
+    move_to(copy, model.exposure, "changelist")
     copy.POST = as_query(entries)
     copy.FILES = as_files(entries)
     copy.POST._mutable = False

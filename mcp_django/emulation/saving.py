@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,8 +22,7 @@ from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 from ..context.confirmation import MAX_LABELS, quoted
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
-from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.access import ModelAccess, columns_of
 from ..orm.column_values import pk_text
 from ..orm.columns import Column, resolve_column
 from ..orm.fields import flat_choices
@@ -59,14 +58,11 @@ CHANGED: Final = (
 class RowPage:
     """A saved or new row before saving as its page in the admin shows it to one caller: writable fields and version."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, obj: Model | None) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.obj = obj
-
-    @cached_property
-    def access(self) -> ModelAccess:
-        return access_of(self.request)[self.exposure]
 
     def nameable(self) -> set[str]:
         """Return the fields that a caller can name when saving a row: readable ones, form-only ones, and many-to-many
@@ -74,7 +70,7 @@ class RowPage:
         request = self.request
         exposure = self.exposure
         obj = self.obj
-        shown = self.access.fields_of(obj)
+        shown = self.model.fields_of(obj)
         opts = exposure.opts
         names = [*shown]
         names += exposure.options.form_only_fields(request, obj)
@@ -93,7 +89,7 @@ class RowPage:
         if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
             return {}
         on_list = admin.get_list_display(self.request)
-        shown = self.access.fields_of(self.obj)
+        shown = self.model.fields_of(self.obj)
         names = [name for name in admin.list_editable if name in on_list and name in shown and name not in form.fields]
         if not names:
             return {}
@@ -111,7 +107,7 @@ class RowPage:
         exposure = self.exposure
         row = self.obj
         assert row is not None
-        columns = columns_of(exposure, self.access.fields_of(row))
+        columns = columns_of(exposure, self.model.fields_of(row))
         stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
         stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
         for column in columns:
@@ -137,7 +133,7 @@ class RowPage:
         """Refuse to save a row whose version is not the one that the caller read."""
         if version is None:
             return
-        inlines = PageInlines(self.request, self.exposure, self.obj).shown_rows()
+        inlines = PageInlines(self.model, self.obj).shown_rows()
         for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
             if constant_time_compare(self.version(inlines, key=key), str(version)):
                 return
@@ -147,19 +143,17 @@ class RowPage:
 class Saving(RowPage):
     """Saves one row with a caller's values. ``messages`` collects what the project's hooks tell the user."""
 
-    def __init__(
-        self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
-    ) -> None:
-        super().__init__(request, exposure, obj)
+    def __init__(self, model: ModelAccess, obj: Model | None, values: Mapping[str, Any], tool: str) -> None:
+        super().__init__(model, obj)
         self.values = values
         self.tool = tool
         self.messages: list[dict[str, str]] = []
 
     @staticmethod
-    def of(request: MCPRequest, exposure: ModelExposure, *given: Any) -> "Saving":
+    def of(model: ModelAccess, *given: Any) -> "Saving":
         """Return the saving of a row: ``SerializerSaving`` if its exposure has a serializer, else ``PageSaving``."""
-        kind = PageSaving if exposure.serializer_class is None else SerializerSaving
-        return kind(request, exposure, *given)
+        kind = PageSaving if model.exposure.serializer_class is None else SerializerSaving
+        return kind(model, *given)
 
     def check(self) -> Mapping[str, str]:
         """Check the values without saving them; return the labels of rows and choices that they name, by field."""
@@ -238,7 +232,7 @@ class PageSaving(Saving):
                 exposure = self.request.mcp.site.exposures.get(offered.model)
             if exposure is not None:
                 linked = [cleaned] if isinstance(cleaned, Model) else list(cleaned or ())
-                access = access_of(self.request)[exposure]
+                access = self.model.access[exposure]
                 seen = RowFinder(access).by_key([row.pk for row in linked]).values()
                 labels = [label_of(exposure, row) for row in seen if access.may_row("view", row)]
             elif isinstance(field, ModelChoiceField):
@@ -261,16 +255,14 @@ class PageSaving(Saving):
         with as_page(request, "GET"):
             initial = None if change else exposure.get_changeform_initial_data(request)
             draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
-            self.inlines = PageInlines(request, exposure, obj)
+            self.inlines = PageInlines(self.model, obj)
             self.writable = writable_names(draft, self._nameable())
             listed = self.listed_fields(draft) if change else {}
             self.posts = []
             if not self._leaves_inlines({*self.writable, *listed}):
                 pairs = self.inlines.formsets(draft.instance)
                 known = {inline.admin: inline for inline in self.inlines.all}
-                self.posts = [
-                    InlinePost(request, exposure, obj, admin, formset, known.get(admin)) for admin, formset in pairs
-                ]
+                self.posts = [InlinePost(self.model, obj, admin, formset, known.get(admin)) for admin, formset in pairs]
             writable_posts = {post.name for post in self.posts if post.is_writable()}
             named = self._named([*self.writable, *listed, *writable_posts])
             if change:
@@ -283,7 +275,7 @@ class PageSaving(Saving):
                 named |= prepopulated(exposure.get_prepopulated_fields(request), draft, named, self.writable)
             self.form = FilledForm(request, draft, named)
         self.entries = self.form.data + [entry for post in self.posts for entry in post.entries]
-        self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
+        self.listed = ListedRow(self.model, obj, for_list) if obj is not None and for_list else None
 
     def _leaves_inlines(self, writable: Collection[str]) -> bool:
         """Return whether saving the row can do without its inlines: the values name fields of the model alone."""
@@ -291,7 +283,7 @@ class PageSaving(Saving):
             return False
         fields = (*self.exposure.opts.concrete_fields, *self.exposure.opts.many_to_many)
         names = {name for field in fields if field.name in writable for name in (field.name, field.attname)}
-        return self.values.keys() <= names and can_all_stay(self.request, self.exposure, self.obj)
+        return self.values.keys() <= names and can_all_stay(self.model, self.obj)
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
         """Return whether saving can skip a field of the row: the value to save equals the one that results show.
@@ -389,14 +381,14 @@ def refuse_unsaved(request: MCPRequest) -> None:
 class ListedRow:
     """Saves fields of a row that only the admin's list edits (``list_editable``)."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model, values: Mapping[str, Any]) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, model: ModelAccess, obj: Model, values: Mapping[str, Any]) -> None:
+        self.request = model.request
+        self.exposure = model.exposure
         self.values = values
-        self.rows = exposure.get_queryset(request).filter(pk=obj.pk)
-        with as_page(request, "GET"):
+        self.rows = self.exposure.get_queryset(self.request).filter(pk=obj.pk)
+        with as_page(self.request, "GET"):
             draft = self._formset()
-            self.form = FilledForm(request, draft.forms[0], values)
+            self.form = FilledForm(self.request, draft.forms[0], values)
         self.entries = [*management_entries(draft, 1, 1), *self.form.data, ("_save", "Save")]
 
     def _formset(self, *posted: Any) -> Any:
@@ -485,7 +477,7 @@ class SerializerSaving(Saving):
         if exposure is None:
             return value
         many = isinstance(value, list)
-        keys = [row.pk for row in linked_rows(access_of(self.request)[exposure], value if many else [value])]
+        keys = [row.pk for row in linked_rows(self.model.access[exposure], value if many else [value])]
         return keys if many else keys[0]
 
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from django.db.models import Model
 from django.forms import ModelForm
 
-from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure, is_djangos
+from ..orm.access import ModelAccess
 
 # Hooks that get the formsets of a page.
 SAVING_HOOKS: Final = ("save_related", "construct_change_message")
@@ -40,9 +40,9 @@ def can_stay(exposure: ModelExposure, inline: type[Any]) -> bool:
     return all(getattr(model, method) is getattr(Model, method) for method in CLEANING)
 
 
-def can_all_stay(request: MCPRequest, exposure: ModelExposure, obj: Model) -> bool:
+def can_all_stay(model: ModelAccess, obj: Model) -> bool:
     """Return whether an update of the row that names no inline can leave out all inlines of its page."""
-    admin = exposure.model_admin
+    admin = model.exposure.model_admin
     if not all(is_djangos(getattr(admin, hook)) for hook in PAGE_HOOKS):
         return False
-    return all(can_stay(exposure, inline) for inline in admin.get_inlines(request, obj))
+    return all(can_stay(model.exposure, inline) for inline in admin.get_inlines(model.request, obj))

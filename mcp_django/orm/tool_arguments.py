@@ -12,7 +12,6 @@ from typing import Any, Final
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..functions.project_function import IGNORED
 from ..schema.value_types import is_empty
 from .access import ModelAccess, access_of, columns_of
@@ -117,17 +116,19 @@ def _is_left_out(name: str, value: Any) -> bool:
     return not found and is_empty(found)
 
 
-def exposure_argument(
-    request: MCPRequest, label: Any, fits: Callable[[str], bool] = lambda label: False
-) -> ModelExposure:
-    """Read the tool argument ``model``; an error can name the models that the rest of the call ``fits``."""
+def model_argument(request: MCPRequest, label: Any, fits: Callable[[str], bool] = lambda label: False) -> ModelAccess:
+    """Read the tool argument ``model``: return the caller's access to the model that it names.
+
+    An error can name the models that the rest of the call ``fits``.
+    """
     record = request.mcp.record
+    access = access_of(request)
     try:
-        exposure = access_of(request).get_exposure(label)
+        exposure = access.get_exposure(label)
         record.model = exposure.label
-        return exposure
+        return access[exposure]
     except NotFound:
-        labels = [exposure.label for exposure in access_of(request).exposures]
+        labels = [exposure.label for exposure in access.exposures]
     if label is None or label == "":
         fitting = list(filter(fits, labels))
         if len(fitting) > MAX_FITTING or 1 < len(fitting) == len(labels):

@@ -20,7 +20,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.nearest_names import Misnamed
 from ..orm.suggestions import with_argument
-from ..orm.tool_arguments import as_object, exposure_argument, given_arguments
+from ..orm.tool_arguments import as_object, given_arguments, model_argument
 from ..schema.form_schemas import is_required
 from ..schema.value_types import FREE_OBJECT
 from ..scopes import READ, WRITE
@@ -238,13 +238,13 @@ class RunAction(Tool):
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         try:
-            model = access_of(request)[exposure_argument(request, arguments.get("model"))]
+            model = model_argument(request, arguments.get("model"))
             return _find_action(model, arguments.get("action")).atomic
         except ToolError:
             return True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         given = given_arguments(arguments, self.input_schema["properties"], required=["model", "action"])
-        action = _find_action(access_of(request)[exposure_argument(request, given["model"])], given["action"])
+        action = _find_action(model_argument(request, given["model"]), given["action"])
         own = as_object(given.get("arguments"), "arguments")
         return ActionCall(request, action, given, own).run()

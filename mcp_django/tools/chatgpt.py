@@ -126,11 +126,10 @@ class Fetch(RecordTool):
         """Return the row."""
         uri = check_names(arguments, self.input_schema["properties"]).get("id")
         try:
-            exposure, found = find_row_by_uri(request, uri)
+            model, found = find_row_by_uri(request, uri)
         except NotFound:
             raise ToolError(f"{RECORD_NOT_FOUND} id is one that search gave.") from None
-        request.mcp.record.model = exposure.label
-        model = access_of(request)[exposure]
+        request.mcp.record.model = model.exposure.label
         payload = Record(model, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}
         shown = {name: value for name, value in members.items() if value not in (None, "", [])}

@@ -31,7 +31,7 @@ from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import find_row, whole_row
-from ..orm.tool_arguments import RECORD_NOT_FOUND, as_object, check_names, exposure_argument, given_arguments
+from ..orm.tool_arguments import RECORD_NOT_FOUND, as_object, check_names, given_arguments, model_argument
 from ..schema.value_types import FREE_OBJECT, KEY
 from ..scopes import WRITE
 from .base import IDEMPOTENCY_KEY, Tool
@@ -103,7 +103,7 @@ class WriteTool(Tool):
         if many and "version" in given:
             raise ToolError("version is for one row: give it with pk. Nothing was changed.")
         if many:
-            return BulkWrite(model.request, model.exposure, given, self.name, self.permission)
+            return BulkWrite(model, given, self.name, self.permission)
         return None
 
     def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:
@@ -115,11 +115,11 @@ class WriteTool(Tool):
         try:
             row = self._locked(model, pk)
         except NotFound:
-            pk = RowFinder(access_of(request)[exposure]).key(pk, RECORD_NOT_FOUND)
+            pk = RowFinder(model).key(pk, RECORD_NOT_FOUND)
             go_to(request, exposure, self.permission, pk)
             row = self._locked(model, pk)
         self.check_allowed(model, row)
-        RowPage(request, exposure, row).check_version(given.get("version"))
+        RowPage(model, row).check_version(given.get("version"))
         return row
 
     def _locked(self, model: ModelAccess, pk: Any) -> Model:
@@ -163,7 +163,7 @@ class WriteTool(Tool):
             head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
             return ToolResult(structured=head)
         # Cut long texts: the caller knows those that it wrote, and can read others with get_record.
-        record = Record(access_of(request)[exposure], found.row, found.labels, text_limit=settings.TEXT_CHARS)
+        record = Record(saving.model, found.row, found.labels, text_limit=settings.TEXT_CHARS)
         if before is None:
             return ToolResult(structured={**head, **record.full(inlines=saving.values)})
         return ToolResult(structured={**head, **record.changed(before, {*saving.values, *changed})})
@@ -185,12 +185,13 @@ class CreateRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         given = given_arguments(arguments, self.input_schema["properties"], required=["model", "values"])
-        exposure = exposure_argument(request, given["model"])
+        model = model_argument(request, given["model"])
+        exposure = model.exposure
         go_to(request, exposure, "add")
-        self.check_allowed(access_of(request)[exposure])
+        self.check_allowed(model)
         values = as_object(given["values"], "values")
-        with write_refusals(access_of(request)[exposure]), one_transaction(exposure.model, request):
-            return self.saved(Saving.of(request, exposure, None, values, self.name), "created")
+        with write_refusals(model), one_transaction(exposure.model, request):
+            return self.saved(Saving.of(model, None, values, self.name), "created")
 
 
 class UpdateRecord(WriteTool):
@@ -218,14 +219,14 @@ class UpdateRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
-        exposure = exposure_argument(request, given["model"])
-        model = access_of(request)[exposure]
+        model = model_argument(request, given["model"])
+        exposure = model.exposure
         if many := self.bulk(model, given):
             return many.update()
         values = as_object(given["values"], "values")
         with write_refusals(model), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
-            return self.saved(Saving.of(request, exposure, row, values, self.name), "updated")
+            return self.saved(Saving.of(model, row, values, self.name), "updated")
 
 
 class DeleteRecord(WriteTool):
@@ -253,8 +254,8 @@ class DeleteRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
-        exposure = exposure_argument(request, given["model"])
-        model = access_of(request)[exposure]
+        model = model_argument(request, given["model"])
+        exposure = model.exposure
         if many := self.bulk(model, given):
             return many.delete()
         with refusals(), one_transaction(exposure.model, request):
@@ -277,7 +278,7 @@ class DeleteRecord(WriteTool):
                 key = row.pk
                 Journal(request, self.name).deletes(exposure, [row])
                 exposure.delete_model(request, row)
-                check_deleted(request, exposure, [key])
+                check_deleted(model, [key])
             said = {"messages": messages} if messages else {}
             return ToolResult(structured={"deleted": True, **shown, **said})
 

@@ -17,7 +17,6 @@ from ..emulation.history import HistoryReader
 from ..emulation.inline_rows import PageInlines
 from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, bare_pk, columns_of
 from ..orm.column_values import plain_key
 from ..orm.columns import is_file
@@ -37,9 +36,9 @@ from ..orm.tool_arguments import (
     RECORD_NOT_FOUND,
     RowArguments,
     check_names,
-    exposure_argument,
     flag_argument,
     limit_argument,
+    model_argument,
     names_argument,
 )
 from ..orm.uris import ADMIN_URL, SCHEME, Address, ParsedURI
@@ -122,12 +121,12 @@ class Record:
     ) -> dict[str, Any]:
         """Return the record in full for ``get_record``, with its ``version`` and ``inlines``, None for all."""
         payload = self.payload(fields, is_brief=is_brief)
-        page = PageInlines(self.request, self.exposure, self.row)
+        page = PageInlines(self.access, self.row)
         found = page.shown_rows()
         rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
         values = payload.pop("fields")
         hints = [payload.pop("hint")] if "hint" in payload else []
-        payload["version"] = RowPage(self.request, self.exposure, self.row).version(found, shown=values)
+        payload["version"] = RowPage(self.access, self.row).version(found, shown=values)
         if hints or notes:
             payload["hint"] = "; ".join([*hints, *notes])
         payload["fields"] = values
@@ -158,7 +157,7 @@ class Record:
         shown = self.access.fields_of(row)
         # The admin URL is always in the result.
         wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
-        inlines = {inline.name for inline in PageInlines(request, exposure, row).all}
+        inlines = {inline.name for inline in PageInlines(self.access, row).all}
         # The page of this row can show fields that the pages of other rows do not.
         others = [name for name in wanted if name not in inlines and name not in shown]
         columns = RowArguments(self.access, {"fields": others}).columns() if others else ()
@@ -169,7 +168,7 @@ class Record:
         if through:
             paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
             key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
-            guarded = guarded_values(access_of(request)[exposure], through)
+            guarded = guarded_values(self.access, through)
             order = total_order(exposure, ())
             page = read_page(PageQuery(request, exposure, through, order, 1, tuple(key), guarded=guarded))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
@@ -181,9 +180,9 @@ class Record:
         found = dict[str, Any]()
         for text in names_argument(value, "related", MAX_RELATIONS):
             name, _, number = text.partition(":")
-            link = access_of(request)[self.exposure].link(name)
+            link = self.access.link(name)
             if link is None:
-                known = [link.name for link in access_of(request)[self.exposure].links]
+                known = [link.name for link in self.access.links]
                 message = f"{self.exposure.label} has no relation {name[:60]!r}."
                 raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
@@ -249,14 +248,14 @@ class GetRecord(RecordTool):
             if isinstance(text.body, bytes):
                 return ToolResult(content=[text])
             return ToolResult(content=[Text(clean_text(text.body, request.mcp.result_chars))])
-        exposure, found = self._find(request, given)
-        record = Record(access_of(request)[exposure], found.row, found.labels)
+        model, found = self._find(request, given)
+        record = Record(model, found.row, found.labels)
         payload = record.chosen(given.get("fields"))
         # Add a download URL for each file, if the site has such URLs.
         links = {
             name: url
             for name, value in payload["fields"].items()
-            if value and is_file(exposure, name)
+            if value and is_file(model.exposure, name)
             if (url := replace(ParsedURI.read(payload["uri"]), field_name=name).download_url(request)) is not None
         }
         if links:
@@ -264,10 +263,10 @@ class GetRecord(RecordTool):
         if given.get("related") is not None:
             payload["related"] = record.related(given["related"])
         if flag_argument(given.get("history"), "history"):
-            payload["history"] = HistoryReader(request, exposure, found.row).entries()
+            payload["history"] = HistoryReader(model, found.row).entries()
         return ToolResult(structured=payload)
 
-    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelExposure, FoundRow]:
+    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelAccess, FoundRow]:
         key = given.get("pk")
         uri = key if "model" not in given and isinstance(key, str) and key.startswith(SCHEME) else given.get("uri")
         if uri is not None:
@@ -277,19 +276,20 @@ class GetRecord(RecordTool):
                 raise ToolError(RECORD_NOT_FOUND) from None
         if key is None:
             raise ToolError("Name the record by model and pk, or by its uri as pk.")
-        exposure = exposure_argument(request, given.get("model"))
+        model = model_argument(request, given.get("model"))
+        exposure = model.exposure
         key = bare_pk(exposure, key)
         go_to(request, exposure, "change", key)
         try:
-            return exposure, find_row(request, exposure, key)
+            return model, find_row(request, exposure, key)
         except NotFound:
             pass
-        key = RowFinder(access_of(request)[exposure]).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
+        key = RowFinder(model).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
-        return exposure, find_row(request, exposure, key)
+        return model, find_row(request, exposure, key)
 
 
-def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelExposure, FoundRow]:
+def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRow]:
     """Find the row to get by the URI of its record, and move the request to the row's admin page. Raises ``NotFound``
     if the URI is not that of a record, or the caller cannot see the row."""
     address = ParsedURI.read(uri)
@@ -297,4 +297,4 @@ def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelExposure, Found
     if address.pk is None or address.field_name is not None:
         raise NotFound
     go_to(request, exposure, "change", address.pk)
-    return exposure, find_row(request, exposure, address.pk)
+    return access_of(request)[exposure], find_row(request, exposure, address.pk)

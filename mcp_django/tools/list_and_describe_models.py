@@ -25,7 +25,7 @@ from ..orm.named_filters import named_filters_of
 from ..orm.ordering import COMPUTED, OrderKey, default_order, names_in
 from ..orm.path import computed_word
 from ..orm.search import unsearched
-from ..orm.tool_arguments import check_names, exposure_argument, flag_argument
+from ..orm.tool_arguments import check_names, flag_argument, model_argument
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import texts_of
@@ -398,7 +398,7 @@ class DescribeModel(RecordTool):
         for number, label in enumerate(labels, 1):
             # With several names, the error says which of them is wrong.
             try:
-                models.append(access_of(request)[exposure_argument(request, label)])
+                models.append(model_argument(request, label))
             except ToolError as error:
                 which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
                 raise ToolError(f"{which}{error.message}", repair=error.repair) from None

@@ -254,7 +254,7 @@ class Overview:
         exposure = self.exposure
         # With change=True, the admin's form has no fields if the caller cannot change this row: others may allow it.
         change = row is not None and self.access.may_row("change", row)
-        page = RowPage(request, exposure, row)
+        page = RowPage(self.access, row)
         form = _unbound(exposure.get_form(request, row, change=change), row)
         if row is not None:
             # Only the admin's list edits these fields, so a page never requires them.
@@ -280,7 +280,7 @@ class Overview:
     # Inlines
 
     def _inline_names(self) -> Iterator[str]:
-        page = PageInlines.of_any_row(self.request, self.exposure)
+        page = PageInlines.of_any_row(self.access)
         for inline in page.all:
             fields = self._fields_of_inline(inline, page.obj)
             key = inline.admin.opts.pk.name
@@ -293,7 +293,7 @@ class Overview:
 
     def inline_lines(self) -> Iterator[str]:
         """Yield an overview line for each inline: name, model, fields, and the caller's permissions on its rows."""
-        page = PageInlines.of_any_row(self.request, self.exposure)
+        page = PageInlines.of_any_row(self.access)
         for inline in page.all:
             admin = inline.admin
             label = self.exposure.label

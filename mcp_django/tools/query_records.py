@@ -33,10 +33,10 @@ from ..orm.tool_arguments import (
     MAX_FIELDS,
     RowArguments,
     check_names,
-    exposure_argument,
     flag_argument,
     limit_argument,
     limit_hint,
+    model_argument,
     names_argument,
 )
 from ..orm.trigram_search import similar_query
@@ -84,7 +84,7 @@ class RecordCall(RowArguments):
                 return False
             return True
 
-        return cls(access_of(request)[exposure_argument(request, given.get("model"), fits)], given)
+        return cls(model_argument(request, given.get("model"), fits), given)
 
     def query(self) -> PageQuery:
         """Return the page query of ``query_records`` from fields, filters, search, ordering, limit and cursor."""

@@ -16,6 +16,7 @@ from mcp_django import MCPSite
 from mcp_django.emulation.action_responses import own_view
 from mcp_django.emulation.admin_actions import takes_selection
 from mcp_django.emulation.history_model import LABEL as HISTORY
+from mcp_django.orm.access import access_of
 from mcp_django.scopes import READ, WRITE
 from mcp_django.subscriptions.model_signals import connect_models
 from mcp_django.tools.action_tools import RunAction
@@ -268,5 +269,5 @@ def test_a_page_of_another_model_or_of_the_admin_itself_is_not_answered(root, ac
 def test_only_a_view_that_the_admin_of_the_model_adds_is_its_own(root, target, found):
     from mcp_django.emulation.page_requests import changelist_request
 
-    posting = changelist_request(root, site.exposures[Author], [])
+    posting = changelist_request(access_of(root)[site.exposures[Author]], [])
     assert (own_view(posting, target) is not None) is found

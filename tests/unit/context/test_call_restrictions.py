@@ -220,12 +220,12 @@ def test_inlines_of_what_is_left_out_are_not_there() -> None:
     author = make_author()
     request = request_of(make_superuser(), site)
     exposure = site.exposures[Author]
-    assert [inline.admin.model for inline in PageInlines(request, exposure, author).all] == [Profile]
-    assert len(PageInlines(request, exposure, author).formsets(author)) == 1
+    assert [inline.admin.model for inline in PageInlines(access_of(request)[exposure], author).all] == [Profile]
+    assert len(PageInlines(access_of(request)[exposure], author).formsets(author)) == 1
     request.mcp.facts = {NARROWED_TO: {"models": ["testapp.author"]}}
     act_as(request, request.user, request.mcp.scopes)
-    assert PageInlines(request, exposure, author).all == []
-    assert PageInlines(request, exposure, author).formsets(author) == []
+    assert PageInlines(access_of(request)[exposure], author).all == []
+    assert PageInlines(access_of(request)[exposure], author).formsets(author) == []
     assert [found.label for found in access_of(request).exposures] == ["testapp.author"]
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from mcp_django import ToolError, site
 from mcp_django.emulation.bulk_writes import Selection
+from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
@@ -14,12 +15,12 @@ BOOKS = site.exposures[Book]
 
 
 def titles(request, **arguments):
-    return [book.title for book in Selection(request, BOOKS, arguments).rows]
+    return [book.title for book in Selection(access_of(request)[BOOKS], arguments).rows]
 
 
 def refused(request, **arguments):
     with pytest.raises(ToolError) as error:
-        Selection(request, BOOKS, arguments)
+        Selection(access_of(request)[BOOKS], arguments)
     return error.value.message
 
 
@@ -36,8 +37,8 @@ def test_rows_are_picked_by_key_or_by_a_query(root):
     assert titles(root, search="one") == ["One"]
     assert titles(root, all=True) == titles(root, all="true", filters={}) == ["One", "Two", "Three"]
     assert titles(root, all=True, search="thre") == ["Three"]
-    assert not Selection(root, BOOKS, {"pks": [three.pk]}).by_query
-    assert Selection(root, BOOKS, {"all": True}).by_query
+    assert not Selection(access_of(root)[BOOKS], {"pks": [three.pk]}).by_query
+    assert Selection(access_of(root)[BOOKS], {"all": True}).by_query
 
 
 @pytest.mark.parametrize(
@@ -105,12 +106,12 @@ def test_many_rows_take_few_queries_and_no_more_parameters_than_a_database_has(
     Author.objects.bulk_create(Author(name=f"A{number}") for number in range(1001))
     exposure = site.exposures[Author]
     with django_assert_num_queries(4):
-        selection = Selection(root, exposure, {"all": True})
+        selection = Selection(access_of(root)[exposure], {"all": True})
     assert len(selection.rows) == 1001
     assert selection.queryset(selection.rows).count() == 1001
     keys = [row.pk for row in selection.rows]
     with django_assert_num_queries(3):
-        assert [row.pk for row in Selection(root, exposure, {"pks": keys}).rows] == keys
+        assert [row.pk for row in Selection(access_of(root)[exposure], {"pks": keys}).rows] == keys
 
 
 def test_D121_filters_are_those_that_the_caller_may_use(root):
@@ -118,16 +119,16 @@ def test_D121_filters_are_those_that_the_caller_may_use(root):
     exposure = site_with(Author).exposures[Author]
     for filters in ({"secret_token": "x"}, {"books__title": "x"}, {"name__regex": "x"}):
         with pytest.raises(ToolError):
-            Selection(root, exposure, {"filters": filters})
+            Selection(access_of(root)[exposure], {"filters": filters})
 
 
 def test_G124_rows_with_a_key_of_several_columns_are_picked_by_key_and_by_query(root):
     for hall, number in (("A/1", 1), ("A/1", 2), ("B", 1)):
         Seat.objects.create(hall=hall, number=number)
     exposure = site_with(Seat).exposures[Seat]
-    picked = Selection(root, exposure, {"pks": [["A/1", 2], '["B", 1]']}).rows
+    picked = Selection(access_of(root)[exposure], {"pks": [["A/1", 2], '["B", 1]']}).rows
     assert [str(row) for row in picked] == ["A/1 2", "B 1"]
-    selection = Selection(root, exposure, {"filters": {"hall": "A/1"}})
+    selection = Selection(access_of(root)[exposure], {"filters": {"hall": "A/1"}})
     found = selection.rows
     assert [str(row) for row in found] == ["A/1 1", "A/1 2"]
     assert selection.queryset(found).count() == 2

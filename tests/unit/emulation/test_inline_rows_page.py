@@ -6,6 +6,7 @@ import pytest
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.emulation.inline_rows import PageInlines
+from mcp_django.orm.access import access_of
 from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from tests.factories import make_superuser
@@ -60,7 +61,7 @@ def test_names_that_would_be_the_same_are_told_apart(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(HiddenNoteInline, "mcp_expose", True)
     monkeypatch.setattr(OrderAdmin, "inlines", [NoteInline, HiddenNoteInline])
     request = shop_request(make_superuser())
-    found = PageInlines(request, request.mcp.site.exposures[Order], None).all
+    found = PageInlines(access_of(request)[request.mcp.site.exposures[Order]], None).all
     assert [inline.name for inline in found] == ["note_set", "note_set_2"]
     order = make_order("7")
     call(UPDATE, request, **ORDER, pk=order.pk, values={"note_set_2": [{"text": "x"}], "note_set": [{"text": "y"}]})

@@ -10,6 +10,7 @@ from django.views.decorators.csrf import csrf_protect
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.emulation.page_requests import changelist_entries, said
 from mcp_django.emulation.page_requests import changelist_request as copy_of
+from mcp_django.orm.access import access_of
 from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book, Profile
 from tests.tool_calls import request_of
@@ -35,7 +36,7 @@ def request_():
 
 def test_a_person_seems_to_have_posted_the_admins_list(request_):
     books = [make_book(), make_book()]
-    copy = changelist_request(request_, site.exposures[Book], changelist_entries("publish", books))
+    copy = changelist_request(access_of(request_)[site.exposures[Book]], changelist_entries("publish", books))
     assert (copy.method, copy.path, copy.path_info) == ("POST", "/admin/testapp/book/", "/admin/testapp/book/")
     assert copy.POST.getlist("_selected_action") == [str(book.pk) for book in books]
     assert (copy.POST["action"], copy.POST["select_across"], copy.POST["index"]) == ("publish", "0", "0")
@@ -46,7 +47,7 @@ def test_a_person_seems_to_have_posted_the_admins_list(request_):
 
 
 def test_the_caller_and_what_middleware_set_are_kept(request_):
-    copy = changelist_request(request_, site.exposures[Book], [])
+    copy = changelist_request(access_of(request_)[site.exposures[Book]], [])
     assert copy.user is request_.user
     assert copy.mcp is request_.mcp
     assert copy.tenant == "acme"
@@ -54,7 +55,7 @@ def test_the_caller_and_what_middleware_set_are_kept(request_):
 
 
 def test_H145_no_token_cookie_or_body_is_handed_on(request_):
-    copy = changelist_request(request_, site.exposures[Book], [])
+    copy = changelist_request(access_of(request_)[site.exposures[Book]], [])
     assert not {"HTTP_AUTHORIZATION", "HTTP_COOKIE", "CONTENT_TYPE"} & copy.META.keys()
     assert (dict(copy.COOKIES), dict(copy.GET), dict(copy.FILES)) == ({}, {}, {})
     assert not hasattr(copy, "auth")
@@ -65,7 +66,7 @@ def test_H145_no_token_cookie_or_body_is_handed_on(request_):
 
 
 def test_H145_messages_and_session_belong_to_one_request(request_):
-    copies = [changelist_request(request_, site.exposures[Book], []) for _ in range(2)]
+    copies = [changelist_request(access_of(request_)[site.exposures[Book]], []) for _ in range(2)]
     messages.error(copies[0], "<b>1 & 2</b>")
     messages.debug(copies[0], "unseen")
     copies[0].session["a"] = 1
@@ -85,14 +86,14 @@ def test_views_with_csrf_protection_can_be_called(request_):
     def view(request):
         return "called"
 
-    assert view(changelist_request(request_, site.exposures[Book], [])) == "called"
+    assert view(changelist_request(access_of(request_)[site.exposures[Book]], [])) == "called"
 
 
 def test_a_script_name_is_no_part_of_the_path_info(request_):
     set_script_prefix("/prefix/")
     try:
         request_.META["SCRIPT_NAME"] = "/prefix"
-        copy = changelist_request(request_, site.exposures[Book], [])
+        copy = changelist_request(access_of(request_)[site.exposures[Book]], [])
     finally:
         set_script_prefix("/")
     assert (copy.path, copy.path_info) == ("/prefix/admin/testapp/book/", "/admin/testapp/book/")
@@ -102,6 +103,6 @@ def test_a_script_name_is_no_part_of_the_path_info(request_):
 def test_a_model_without_a_list_in_the_admin(request_):
     own = MCPSite("own")
     own.register(Profile, ModelExposure)
-    copy = changelist_request(request_, own.exposures[Profile], [])
+    copy = changelist_request(access_of(request_)[own.exposures[Profile]], [])
     assert (copy.path, copy.resolver_match) == ("/", None)
     assert isinstance(copy, HttpRequest)

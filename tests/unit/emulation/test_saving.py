@@ -5,6 +5,7 @@ from django.utils.text import slugify
 
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.emulation.saving import Saving
+from mcp_django.orm.access import access_of
 from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book, PublishedBook
@@ -53,6 +54,7 @@ def test_a_proxy_is_written_as_itself():
     root = request_of(make_superuser())
     book = make_book(status=Book.Status.PUBLISHED)
     row = PublishedBook.objects.get(pk=book.pk)
-    saved, changed = Saving.of(root, site.exposures[PublishedBook], row, {"title": "New"}, "update_record").save()
+    model = access_of(root)[site.exposures[PublishedBook]]
+    saved, changed = Saving.of(model, row, {"title": "New"}, "update_record").save()
     assert (type(saved), changed) == (PublishedBook, ["title"])
     assert LogEntry.objects.get(content_type__model="publishedbook").object_id == str(book.pk)

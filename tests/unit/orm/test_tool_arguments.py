@@ -11,9 +11,9 @@ from mcp_django.orm.access import access_of
 from mcp_django.orm.tool_arguments import (
     RowArguments,
     check_names,
-    exposure_argument,
     flag_argument,
     limit_argument,
+    model_argument,
 )
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
@@ -83,9 +83,9 @@ def test_a_name_that_can_mean_two_arguments_is_asked_about() -> None:
 def test_row_125_a_hidden_model_is_refused_like_a_missing_one(db: None) -> None:
     site = site_with(Author, Book)
     request = reader(make_user("u", "testapp.view_author"), site)
-    hidden = refused(exposure_argument, request, "testapp.book")
+    hidden = refused(model_argument, request, "testapp.book")
     site.unregister(Book)
-    missing = refused(exposure_argument, reader(request.user, site), "testapp.book")
+    missing = refused(model_argument, reader(request.user, site), "testapp.book")
     assert hidden == missing
     assert "testapp.author" in hidden
     assert "book" not in hidden
