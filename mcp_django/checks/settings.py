@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
+import django
 from django.conf import settings as django_settings
 from django.contrib.admin import sites as admin_sites
 from django.contrib.auth import get_user_model
@@ -20,6 +21,7 @@ from rest_framework.authentication import SessionAuthentication
 
 from ..conf import UNKNOWN_KEY, faults, settings
 from ..conf.defaults import DEFAULTS
+from ..conf.tested_versions import TESTED_DJANGO, is_newer_than_tested
 from ..context.call_middleware import load_middleware
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploaded_files import upload_storage
@@ -156,6 +158,18 @@ DEPLOYMENT_RULES: Final = (
         "The default is {DEFAULTS[STATEMENT_TIMEOUT]!r} seconds.",
     ),
 )
+
+
+@check(CHECKS)
+def check_django() -> Iterator[CheckMessage]:
+    if settings.COMPILED_QUERIES and is_newer_than_tested():
+        newest = ".".join(map(str, TESTED_DJANGO[-1]))
+        yield problem(
+            "I071",
+            f"Django {django.get_version()} is newer than {newest}, the newest release that this version was tested "
+            "with: queries are not compiled once, so that calls take longer.",
+            "Look for a newer version of django-mcp-orm, or set COMPILED_QUERIES to False if this is meant.",
+        )
 
 
 @check(CHECKS)

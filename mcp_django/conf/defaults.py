@@ -226,6 +226,13 @@ SECTIONS: Final[dict[str, dict[str, Setting]]] = {
             number().or_none("no limit"),
             "Seconds that the queries of one read can take on SQLite and PostgreSQL. `None`: no limit",
         ),
+        "COMPILED_QUERIES": Setting(
+            True,
+            FLAG,
+            "Compile the SQL of pages, rows and tokens once, and run it with the values of each call. `False`: the "
+            "ORM builds each query anew, which takes longer and gives the same answers. It counts as `False` on a "
+            "release of Django that is newer than the tested ones",
+        ),
         "CACHE_TTL_MS": Setting(
             {"tools": 60_000, "prompts": 60_000, "templates": 60_000, "discover": 60_000},
             times("tools", "prompts", "resources", "templates", "read", "discover"),

@@ -1,14 +1,14 @@
 """Bearer tokens at the MCP endpoint, the :class:`ProtectedResource`: it checks them, and challenges who has none.
 
-One compiled query (:func:`find_token`) looks up a token with its user, its client and its facts. The shared cache keeps
-the time of each token's last use, to the minute.
+One query (:func:`find_token`), compiled once, looks up a token with its user, its client and its facts. The shared
+cache keeps the time of each token's last use, to the minute.
 """
 
 import hashlib
 import ipaddress
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.core.signals import setting_changed
 from django.db import router
-from django.db.models import F, Q, Subquery
+from django.db.models import F, Q, QuerySet, Subquery
 from django.db.models.lookups import Exact
 from django.utils import timezone
 from oauth2_provider.models import (
@@ -41,7 +41,7 @@ from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
-from ..orm.compiled_queries import Bind, CompiledQuery, Slot, compile_values
+from ..orm.compiled_queries import Bind, CompiledQuery, Slot, compile_values, is_on
 from ..orm.permission_queries import FOUND, permission_columns
 from ..problems import NO_TOKEN, NOT_ACTIVE, Problem
 from ..runtime.cache_and_rate_limits import cache
@@ -335,26 +335,42 @@ class TokenRow:
     facts: Any = None
 
 
-# By database: the query, whether its last column has the token's facts, the user model, and that model's columns.
-# Columns with the user's permissions, if any, follow these.
-_plans: dict[str, tuple[CompiledQuery, bool, Any, tuple[str, ...]]] = {}
+@dataclass(frozen=True, slots=True)
+class TokenQuery:
+    """The query for a bearer token in one database; ``compiled`` is None if the ORM builds it for each call.
+
+    Its columns are ``TOKEN_FIELDS``, the user's ``fields``, the user's permissions, if any, and the token's facts if
+    ``has_facts``.
+    """
+
+    compiled: CompiledQuery | None
+    has_facts: bool
+    user_model: Any
+    fields: tuple[str, ...]
+
+
+# By database.
+_plans: "dict[str, TokenQuery]" = {}
 
 
 def find_token(checksum: str) -> TokenRow | None:
-    """Find the bearer token of a request by its SHA-256: one compiled query brings its user, client and facts too."""
+    """Find the bearer token of a request by its SHA-256: one query brings its user, client and facts too."""
     using = router.db_for_read(_token_model())
     if using not in _plans:
         _plans[using] = _compile(using)
-    plan, has_facts, user_model, fields = _plans[using]
-    rows = plan.run(using, [checksum])
+    query = _plans[using]
+    if query.compiled is not None:
+        rows = query.compiled.run(using, [checksum])
+    else:
+        rows = list(_tokens(using, Bind(checksum), query.fields, query.has_facts))
     if not rows:
         return None
     expires, scope, resource, client_id, user_pk, *user = rows[0]
-    facts = user.pop() if has_facts else facts_of(checksum)
+    facts = user.pop() if query.has_facts else facts_of(checksum)
     person = None
     if user_pk is not None:
-        person = user_model.from_db(using, fields, user[: len(fields)])
-        if permissions := user[len(fields) :]:
+        person = query.user_model.from_db(using, query.fields, user[: len(query.fields)])
+        if permissions := user[len(query.fields) :]:
             person.__dict__[FOUND] = permissions
     return TokenRow(person, expires, scope, resource, client_id or "", facts)
 
@@ -379,22 +395,24 @@ def _token_model() -> Any:
     return get_access_token_model()
 
 
-def _compile(using: str) -> tuple[CompiledQuery, bool, Any, tuple[str, ...]]:
+def _compile(using: str) -> "TokenQuery":
     model = get_user_model()
     fields = tuple(field.attname for field in model._meta.concrete_fields)
-    facts = Subquery(TokenFacts._default_manager.filter(Q(Exact(F("token"), Bind(Slot(0))))).values("facts"))
     has_facts = beside_tokens()
-    permissions = permission_columns(using, "user_id")
-    queryset = (
-        _token_model()
-        .objects.using(using)
-        .filter(Q(Exact(F("token_checksum"), Bind(Slot(0)))))
-        .order_by()
-        .values_list(
-            *TOKEN_FIELDS, *(f"user__{name}" for name in fields), *permissions, *([facts] if has_facts else [])
-        )
-    )
-    return compile_values(queryset, using), has_facts, model, fields
+    compiled = None
+    if is_on():
+        compiled = compile_values(_tokens(using, Bind(Slot(0)), fields, has_facts), using)
+    return TokenQuery(compiled, has_facts, model, fields)
+
+
+def _tokens(using: str, checksum: Bind, fields: Sequence[str], has_facts: bool) -> QuerySet[Any]:
+    """Return the query for the token with this checksum, in the order of columns of :class:`TokenQuery`."""
+    columns: list[Any] = [*TOKEN_FIELDS, *(f"user__{name}" for name in fields), *permission_columns(using, "user_id")]
+    if has_facts:
+        facts = TokenFacts._default_manager.filter(Q(Exact(F("token"), checksum)))
+        columns.append(Subquery(facts.values("facts")))
+    rows: QuerySet[Any] = _token_model().objects.using(using)
+    return rows.filter(Q(Exact(F("token_checksum"), checksum))).order_by().values_list(*columns)
 
 
 def _forget(**kwargs: Any) -> None:

@@ -8,6 +8,9 @@ The project's ``get_queryset`` runs for each call. It usually returns a query of
 the rows of this user, or the rows since some time. The structure is part of the cache key of the compiled query, and
 the values fill its slots. A query has no shape, and is compiled for each call, if it contains anything whose SQL is not
 known to be the same for all values.
+
+All of this rests on internals of Django. :func:`is_on` says whether compiled queries are used at all: without them the
+ORM runs the same querysets and gives the same rows.
 """
 
 import threading
@@ -17,6 +20,7 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import count
 from typing import Any, ClassVar, Final
 from uuid import UUID
@@ -37,6 +41,8 @@ from django.db.models.sql.datastructures import BaseTable, Join
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import WhereNode
 
+from ..conf import settings
+from ..conf.tested_versions import is_newer_than_tested
 from ..exceptions import ToolError
 from ..exposures.querysets import follows_every_row, is_plain
 from .fields import stored_field
@@ -44,6 +50,15 @@ from .sqlite_converters import Converter, as_read, converters_of
 from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
 
 MAX_COMPILED: Final = 1000
+
+
+# The switch
+
+
+@cache
+def is_on() -> bool:
+    """Return whether queries are compiled: ``COMPILED_QUERIES`` is on, and Django is a release that was tested."""
+    return bool(settings.COMPILED_QUERIES) and not is_newer_than_tested()
 
 
 # Parameters
@@ -293,6 +308,7 @@ def cached_query(key: Hashable, build: Callable[[], CompiledQuery]) -> CompiledQ
 
 def clear(**kwargs: Any) -> None:
     """Empty the cache of compiled queries, which frees memory: new exposures of a registry have new keys."""
+    is_on.cache_clear()
     with _lock:
         _plans.clear()
 
@@ -303,16 +319,29 @@ setting_changed.connect(clear)
 # Rows of the app's own tables: changing them needs no signals, and their keys are texts
 
 
-def own_rows(rows: Callable[[], QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
-    """Read rows of the app's own tables by a compiled query that has slots for these pairs of field and value."""
-    plan = cached_query((rows, using), lambda: compile_values(rows().using(using).order_by(), using))
+def own_rows(rows: Callable[..., QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
+    """Read rows of the app's own tables, by a compiled query if these are on.
+
+    ``values`` are pairs of a field and a value. ``rows`` gets an expression for each of them, and returns the queryset.
+    """
     connection = connections[using]
-    return plan.run(using, [field.get_db_prep_value(value, connection) for field, value in values])
+    params = [field.get_db_prep_value(value, connection) for field, value in values]
+    if not is_on():
+        return list(rows(*map(Bind, params)).using(using).order_by())
+
+    def build() -> CompiledQuery:
+        slots = [Bind(Slot(number)) for number in range(len(params))]
+        return compile_values(rows(*slots).using(using).order_by(), using)
+
+    return cached_query((rows, using), build).run(using, params)
 
 
 def insert_if_new(row: Model, using: str) -> None:
-    """Insert a row of the app's own tables by a compiled query, unless one with its key is there."""
+    """Insert a row of the app's own tables, unless one with its key is there."""
     model = type(row)
+    if not is_on():
+        model._base_manager.using(using).bulk_create([row], ignore_conflicts=True)
+        return
     fields = row._meta.local_concrete_fields
 
     def build() -> CompiledQuery:
@@ -328,7 +357,9 @@ def insert_if_new(row: Model, using: str) -> None:
 
 
 def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
-    """Run a compiled query that updates columns of the row with a primary key; return whether there is such a row."""
+    """Update columns of the row with a primary key; return whether there is such a row."""
+    if not is_on():
+        return model._base_manager.using(using).filter(pk=key).update(**values) > 0
     opts: Any = model._meta
     connection = connections[using]
     params = [opts.get_field(name).get_db_prep_save(value, connection) for name, value in values.items()]
@@ -342,7 +373,10 @@ def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bo
 
 
 def delete_by_key(model: type[Model], key: str, using: str) -> None:
-    """Run a compiled query that deletes the row with a primary key; no other row refers to it."""
+    """Delete the row with a primary key; no other row refers to it."""
+    if not is_on():
+        model._base_manager.using(using).filter(pk=key).delete()
+        return
 
     def build() -> CompiledQuery:
         query: Any = model._base_manager.filter(by_key(model._meta)).query.chain(DeleteQuery)
@@ -374,7 +408,7 @@ def compiled_instances(
 
 
 def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
-    """Run a compiled query, if possible, for the first rows of a queryset, with as much of each as can be decoded."""
+    """Read the first rows of a queryset, by a compiled query if possible, with as much of each as can be decoded."""
     query: Any = queryset.query
     found = None
     if all(isinstance(name, str) for name in query.order_by):
@@ -473,7 +507,12 @@ class _Unknown(Exception):
 
 
 def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
-    """Return the shape of a queryset, as the key of its compiled query; None where its SQL may depend on its values."""
+    """Return the shape of a queryset, as the key of its compiled query.
+
+    Return None where the SQL may depend on the values, and if compiled queries are off.
+    """
+    if not is_on():
+        return None
     query: Any = queryset.query
     if type(query) is not Query or not is_plain(type(queryset)) or queryset._fields is not None:  # type: ignore[attr-defined]
         return None

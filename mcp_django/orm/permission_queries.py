@@ -19,7 +19,7 @@ from django.db.models import F, Func, OuterRef, Q, Subquery, TextField
 from django.db.models.lookups import Exact
 
 if TYPE_CHECKING:
-    from .compiled_queries import CompiledQuery
+    from .compiled_queries import Bind, CompiledQuery
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
@@ -96,12 +96,18 @@ def _is_in_tables(model: Any) -> bool:
 
 
 def _ask(user: Any) -> set[str]:
+    # Imported here because every exposure imports this module, but most commands do not query permissions.
+    from .compiled_queries import Bind, Slot, compile_values, is_on
+
     using = router.db_for_read(type(user))
-    if using not in _plans:
-        _plans[using] = _compile(using)
     key = user._meta.pk.get_db_prep_value(user.pk, connections[using])
-    names = _plans[using].columns(using, [key])
-    return {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
+    if is_on():
+        if using not in _plans:
+            _plans[using] = compile_values(_names(using, Bind(Slot(0))), using)
+        names = _plans[using].run(using, [key])
+    else:
+        names = list(_names(using, Bind(key)))
+    return {f"{app_label}.{codename}" for app_label, codename in names}
 
 
 def known_permissions(user: Any) -> AbstractSet[str] | None:
@@ -152,13 +158,11 @@ def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
     ]
 
 
-def _compile(using: str) -> "CompiledQuery":
-    # Imported here because every exposure imports this module, but most commands do not query permissions.
-    from .compiled_queries import Bind, Slot, compile_values
-
-    own, by_groups = (links.values_list(*names) for links, names in _links(using, Bind(Slot(0)), Bind(Slot(0))))
+def _names(using: str, user: "Bind") -> Any:
+    """Return the app labels and code names of a user's permissions, own and of groups."""
+    own, by_groups = (links.values_list(*names) for links, names in _links(using, user, user))
     # UNION ALL spares the database a sort: the set drops duplicates anyway.
-    return compile_values(own.union(by_groups, all=True).order_by(), using)
+    return own.union(by_groups, all=True).order_by()
 
 
 def _forget(**kwargs: Any) -> None:

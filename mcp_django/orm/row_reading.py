@@ -32,6 +32,7 @@ from .compiled_queries import (
     cached_query,
     compile_values,
     compiled_query,
+    is_on,
     key_params,
     shape_of,
     shape_of_instances,
@@ -184,18 +185,29 @@ def read_tuples(query: PageQuery) -> Page:
             return exposure.get_queryset(request)
         return queryset
 
-    def select(rows: QuerySet[Any]) -> CompiledQuery:
+    def tuples(rows: QuerySet[Any]) -> QuerySet[Any]:
         # Rows that are sorted by a column of a related row have that row, so their joins need not be outer joins.
         sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
         keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
         keys += [column.path for column in query.columns if column.through]
         followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
-        return compile_values(with_labels(plain_rows(rows), layout.paths, followed - sorted_by), using)
+        return with_labels(plain_rows(rows), layout.paths, followed - sorted_by)
+
+    def select(rows: QuerySet[Any]) -> CompiledQuery:
+        return compile_values(tuples(rows), using)
+
+    def segments() -> Iterator[Columns]:
+        """Yield the columns of each segment of the page."""
+        if is_on():
+            for compiled in query.compiled(base, shape, key, params, select, using):
+                yield compiled().columns(using, values)
+        else:
+            for rows in query.rows(base()):
+                yield list(zip(*tuples(rows), strict=True))
 
     found: Columns = []
     try:
-        for compiled in query.compiled(base, shape, key, params, select, using):
-            read = compiled().columns(using, values)
+        for read in segments():
             if not found:
                 found = read
             elif read:
@@ -525,11 +537,11 @@ class FoundRow:
 def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
     """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
 
-    It comes from a compiled query if the exposure's rows are all rows of the table. Otherwise the exposure's own
-    queryset gives it, which may have annotations and classes that a compiled query does not know.
+    It comes from a compiled query, if these are on and the exposure's rows are all rows of the table. Otherwise the
+    exposure's own queryset gives it, which may have annotations and classes that a compiled query does not know.
     """
     manager: Any = exposure.model._default_manager
-    if not has_every_row(exposure) or manager._queryset_class is not QuerySet:
+    if not is_on() or not has_every_row(exposure) or manager._queryset_class is not QuerySet:
         return FoundRow(whole_row(request, exposure, pk), {})
     using = str(manager.db)
     try:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 from django.conf import settings as django_settings
 from django.db import router, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Expression, F, Q, QuerySet
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -25,7 +25,7 @@ from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import NotFound
 from ..models import Session, Stream
-from ..orm.compiled_queries import Bind, Slot, own_rows, update_by_key
+from ..orm.compiled_queries import own_rows, update_by_key
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
@@ -222,8 +222,8 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
     return session
 
 
-def _stored_sessions() -> QuerySet[Any]:
-    rows = Session.objects.filter(Q(Exact(F("id"), Bind(Slot(0)))))
+def _stored_sessions(identifier: Expression) -> QuerySet[Any]:
+    rows = Session.objects.filter(Q(Exact(F("id"), identifier)))
     return rows.values_list("seen", "ended", "log_level", "uris", "facts")
 
 

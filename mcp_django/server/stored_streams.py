@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connections, router, transaction
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import Expression, F, Q, QuerySet, Sum
 from django.db.models.functions import Length
 from django.db.models.lookups import Exact, LessThan
 from django.utils import timezone
@@ -32,7 +32,7 @@ from django.utils import timezone
 from ..conf import settings
 from ..context.questions import Answers, Question
 from ..models import Session, Stream, StreamEvent
-from ..orm.compiled_queries import Bind, Slot, delete_by_key, insert_if_new, own_rows
+from ..orm.compiled_queries import delete_by_key, insert_if_new, own_rows
 from ..protocol.errors import InternalError
 from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
 from ..subscriptions.bus import bus
@@ -119,9 +119,9 @@ def open_stream(
     return stream.pk
 
 
-def _kept_bytes() -> QuerySet[Any]:
+def _kept_bytes(user: Expression) -> QuerySet[Any]:
     """Return the size in bytes of the user's stored streams, without those of HTTP with SSE."""
-    own = Stream.objects.filter(Q(Exact(F("session__user_id"), Bind(Slot(0)))), request_id__isnull=False)
+    own = Stream.objects.filter(Q(Exact(F("session__user_id"), user)), request_id__isnull=False)
     return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
 
 
@@ -340,10 +340,10 @@ def _horizons() -> tuple[datetime, datetime]:
     return done, done - timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
 
 
-def _old_streams() -> QuerySet[Any]:
+def _old_streams(session: Expression, state: Expression, done: Expression, silent: Expression) -> QuerySet[Any]:
     """Return the stored streams of a session that are old enough to be deleted."""
-    own = Q(Exact(F("session_id"), Bind(Slot(0))))
-    return Stream.objects.filter(own & _is_old(*(Bind(Slot(number)) for number in (1, 2, 3)))).values_list("pk")
+    own = Q(Exact(F("session_id"), session))
+    return Stream.objects.filter(own & _is_old(state, done, silent)).values_list("pk")
 
 
 def _clear(streams: QuerySet[Stream]) -> int:

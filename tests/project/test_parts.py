@@ -128,6 +128,19 @@ def test_cases_that_are_alike_are_left_out_by_all_but_the_run_of_everything() ->
     assert not any(part.environment for part in parts.parts(True, everything=True))
 
 
+def test_the_data_side_also_runs_without_compiled_queries() -> None:
+    [command] = [part.command for part in parts.parts(True) if part.name.startswith("Without compiled queries")]
+    plugin = command[command.index("-p") + 1]
+    code = (
+        f"import {plugin}; from mcp_django.conf.defaults import SETTINGS; print(SETTINGS['COMPILED_QUERIES'].default)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=parts.ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+    named = [word for word in command if word.startswith("tests/")]
+    assert named
+    assert all((parts.ROOT / name).exists() for name in named)
+
+
 def test_cases_are_divided_where_both_databases_are_there() -> None:
     for part in parts.parts(True):
         assert part.environment.items() >= (parts.HALF if part.name == "Django 6" else parts.DIVIDED).items()

@@ -1,5 +1,6 @@
 import re
 
+import django
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
@@ -17,6 +18,7 @@ from mcp_django.asgi import get_asgi_application
 from mcp_django.checks.settings import (
     check_admin_sites,
     check_authentication,
+    check_django,
     check_extras,
     check_mounts,
     check_news,
@@ -31,6 +33,7 @@ from mcp_django.checks.settings import (
 )
 from mcp_django.conf import settings as app_settings
 from mcp_django.routing import endpoint_match
+from tests.configured import configured
 from tests.sitesapp.admin import front_admin
 from tests.sqlite_file import ALIAS, sqlite_file
 from tests.testapp.models import Author
@@ -208,6 +211,16 @@ def test_a_second_admin_site_with_classes_of_its_own_is_named(settings, monkeypa
     assert check_admin_sites() == []
     settings.ROOT_URLCONF = (pages[0], path("mcp", endpoint.urls))
     assert check_admin_sites() == []
+
+
+def test_a_django_that_is_newer_than_the_tested_ones_is_told(monkeypatch):
+    assert check_django() == []
+    monkeypatch.setattr(django, "VERSION", (6, 2, 1, "final", 0))
+    (message,) = check_django()
+    assert message.id == "mcp_django.I071"
+    assert "Django 6.2.1 is newer than 6.1" in message.msg
+    with configured(COMPILED_QUERIES=False):
+        assert check_django() == []
 
 
 @pytest.mark.parametrize("method", ["set_schema", "set_tenant"])

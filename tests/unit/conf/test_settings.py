@@ -127,5 +127,6 @@ def test_the_size_of_a_body_is_djangos():
 
 
 def test_there_are_few_settings_and_no_name_is_both_one_and_none():
-    assert len(SETTINGS) <= 30
+    # COMPILED_QUERIES is a way back for the one thing that rests on Django's internals, and nothing to set up.
+    assert len(SETTINGS) <= 31
     assert not SETTINGS.keys() & vars(Settings).keys()
