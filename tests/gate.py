@@ -83,7 +83,7 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
     "Looks up by their keys rows that the gate has given.": {
         "emulation/admin_actions.py": 2,
         "emulation/hidden_values.py": 1,
-        "orm/compiled_queries.py": 3,
+        "orm/compiled_queries.py": 2,
         "tools/create_update_delete.py": 1,
     },
     "Does what a page of the admin does: asks the ModelAdmin, its inlines and forms, and leaves out hidden rows.": {

@@ -319,6 +319,10 @@ setting_changed.connect(clear)
 # Rows of the app's own tables: changing them needs no signals, and their keys are texts
 
 
+def _table(model: type[Model], using: str) -> QuerySet[Any]:
+    return model._base_manager.using(using)
+
+
 def own_rows(rows: Callable[..., QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
     """Read rows of the app's own tables, by a compiled query if these are on.
 
@@ -340,7 +344,7 @@ def insert_if_new(row: Model, using: str) -> None:
     """Insert a row of the app's own tables, unless one with its key is there."""
     model = type(row)
     if not is_on():
-        model._base_manager.using(using).bulk_create([row], ignore_conflicts=True)
+        _table(model, using).bulk_create([row], ignore_conflicts=True)
         return
     fields = row._meta.local_concrete_fields
 
@@ -359,13 +363,13 @@ def insert_if_new(row: Model, using: str) -> None:
 def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
     """Update columns of the row with a primary key; return whether there is such a row."""
     if not is_on():
-        return model._base_manager.using(using).filter(pk=key).update(**values) > 0
+        return _table(model, using).filter(pk=key).update(**values) > 0
     opts: Any = model._meta
     connection = connections[using]
     params = [opts.get_field(name).get_db_prep_save(value, connection) for name, value in values.items()]
 
     def build() -> CompiledQuery:
-        query: Any = model._base_manager.filter(by_key(opts)).query.chain(UpdateQuery)
+        query: Any = _table(model, using).filter(by_key(opts)).query.chain(UpdateQuery)
         query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
         return compiled_query(query, using)
 
@@ -375,11 +379,11 @@ def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bo
 def delete_by_key(model: type[Model], key: str, using: str) -> None:
     """Delete the row with a primary key; no other row refers to it."""
     if not is_on():
-        model._base_manager.using(using).filter(pk=key).delete()
+        _table(model, using).filter(pk=key).delete()
         return
 
     def build() -> CompiledQuery:
-        query: Any = model._base_manager.filter(by_key(model._meta)).query.chain(DeleteQuery)
+        query: Any = _table(model, using).filter(by_key(model._meta)).query.chain(DeleteQuery)
         return compiled_query(query, using)
 
     cached_query(("delete", model, using), build).write(using, [key])
