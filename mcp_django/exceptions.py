@@ -28,7 +28,7 @@ class Repair:
 
 
 class ToolError(Exception):
-    """Exception that the AI model can act on: one line of cause, the valid alternatives, the next step.
+    """An error that the AI model can act on: one line of cause, the valid alternatives, the next step.
 
     Raise it in a tool, an action or a hook; the text reaches the model as a tool result with ``isError: true``
     (specification, server/tools, Error Handling). Never put secrets, SQL or a traceback in it.
@@ -46,19 +46,19 @@ class ToolError(Exception):
 
 
 class NotPermitted(ToolError):
-    """Exception: the caller may see the object of the call, but lacks the permission for the operation."""
+    """Raised when the caller can see the object, but has no permission for the operation."""
 
     outcome = "refused:permission"
 
 
 class NotConfirmed(ToolError):
-    """One of the exceptions that tools raise: the confirmation is not valid for the call, or no longer valid."""
+    """Raised when a confirmation is not valid for the call, or no longer valid."""
 
     outcome = "refused:confirmation"
 
 
 class Declined(ToolError):
-    """Exception: the client's user declined a question (``action`` "decline") or dismissed it ("cancel")."""
+    """Raised when the client's user declines a question (``action`` "decline") or dismisses it ("cancel")."""
 
     outcome = "refused:confirmation"
 
@@ -69,7 +69,7 @@ class Declined(ToolError):
 
 
 class CallRefused(Exception):
-    """Exception: the operators of the site refuse the call, by a switch, a budget or a signal receiver.
+    """Raised when the operators of the site refuse the call, by a switch, a budget or a signal receiver.
 
     ``message`` is for the caller; ``reason`` is one word for the log of calls: its outcome is ``refused:<reason>``.
     """
@@ -81,7 +81,7 @@ class CallRefused(Exception):
 
 
 class MiddlewareFailed(Exception):
-    """Exception: middleware of ``CALL_MIDDLEWARE`` failed around a call; ``has_run`` says that the call had ended.
+    """Raised when middleware of ``CALL_MIDDLEWARE`` fails around a call; ``has_run`` says that the call had ended.
 
     ``told`` is the text for the caller, without the error's own."""
 
@@ -92,7 +92,7 @@ class MiddlewareFailed(Exception):
 
 
 class Unreadable(ToolError):
-    """One of the exceptions that tools raise: a row has an unreadable value, which a write could not leave as it is."""
+    """Raised when a row has a value that cannot be read from the database: a write could not leave it as it is."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -102,11 +102,14 @@ class Unreadable(ToolError):
 
 
 class NotFound(Exception):
-    """Exception: the object does not exist for this caller, whether missing, filtered out or forbidden."""
+    """Raised when the object does not exist for this caller, whether missing, filtered out or forbidden."""
 
 
 class AuthenticationFailed(Exception):
-    """Exception to raise for a request's credentials: they are missing (``invalid=False``), or not valid."""
+    """Raised when the credentials of a request are missing (``invalid=False``) or not valid (RFC 6750, section 3).
+
+    ``reason`` says why, for the log; its ``told`` is the part that the client may know.
+    """
 
     def __init__(self, *, invalid: bool, reason: "Problem | None" = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
@@ -115,7 +118,7 @@ class AuthenticationFailed(Exception):
 
 
 class InsufficientScope(Exception):
-    """Exception: the token lacks scopes; ``required`` are all that the operation needs (RFC 6750, section 3.1)."""
+    """Raised when the token lacks scopes; ``required`` are all that the operation needs (RFC 6750, section 3.1)."""
 
     def __init__(self, required: Iterable[str]) -> None:
         self.required = frozenset(required)
@@ -123,13 +126,18 @@ class InsufficientScope(Exception):
 
 
 class Cancelled(BaseException):
-    """Exception: the client has gone. Raised at the next progress report, so that an open transaction rolls back. A
-    ``BaseException``, so that a tool's own ``except Exception`` does not carry on with work nobody waits for."""
+    """Raised at the next progress report once the client has gone, so that an open transaction rolls back.
+
+    It is a ``BaseException``, so that a tool's own ``except Exception`` does not carry on with work nobody waits for.
+    """
 
 
 class InputRequired(BaseException):
-    """One of the exceptions that end a call: it needs answers first, and then runs again from its beginning. A
-    ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not swallow it."""
+    """Raised when a call needs answers to these questions first; it then runs again from its beginning.
+
+    It is a ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not
+    swallow it.
+    """
 
     def __init__(self, questions: Iterable[Any]) -> None:
         self.questions: tuple[Any, ...] = tuple(questions)
@@ -137,8 +145,8 @@ class InputRequired(BaseException):
 
 
 class AlreadyRegistered(ImproperlyConfigured):
-    """Exception: the model, tool, resource or prompt is registered already."""
+    """Raised when the model, tool, resource or prompt is registered already."""
 
 
 class NotRegistered(ImproperlyConfigured):
-    """Exception: the model, tool, resource or prompt is not registered."""
+    """Raised when the model, tool, resource or prompt to unregister is not registered."""

@@ -19,7 +19,7 @@ from .exceptions import CallRefused
 
 
 class Session(models.Model):
-    """Database model of a session that has something to remember, or ended before its id did (transports, Sessions)."""
+    """A session that has something to remember, or that ended before its id did (basic/transports, Sessions)."""
 
     id = models.CharField(max_length=32, primary_key=True)
     user = models.ForeignKey(
@@ -39,10 +39,10 @@ class Session(models.Model):
 
 
 class Stream(models.Model):
-    """Model whose rows are event streams of calls, which go on whether or not their clients are connected."""
+    """The event stream of a call, or of all calls of a session; it goes on whether or not its client is connected."""
 
     class State(models.TextChoices):
-        """Choices of the state of a stream: a worker runs the call, the client has to answer, the call is over."""
+        """The state of a stream: a worker runs the call, the client has to answer, or the call is over."""
 
         RUNNING = "running"
         ASKING = "asking"
@@ -65,7 +65,7 @@ class Stream(models.Model):
 
 
 class StreamEvent(models.Model):
-    """Model whose rows are the JSON-RPC messages of streams."""
+    """A numbered JSON-RPC message of a stream."""
 
     id = models.BigAutoField(primary_key=True)
     stream = models.ForeignKey(Stream, on_delete=models.CASCADE, related_name="+")
@@ -82,7 +82,7 @@ class StreamEvent(models.Model):
 
 
 class KeyedCall(models.Model):
-    """Model whose rows are calls that clients made under keys of their own, so that a repeat is not done again."""
+    """A call that a client made under a key of its own, with its result, so that a repeat is not done again."""
 
     id = models.CharField(
         max_length=64, primary_key=True, help_text="The digest of user, client, endpoint, tool and key."
@@ -101,7 +101,7 @@ class KeyedCall(models.Model):
 
 
 class TokenFacts(models.Model):
-    """Database model of facts about an access token, or a code before it becomes one, beside the token's own row.
+    """Facts about an access token, or about a code before it becomes one, beside the token's own row.
 
     There is no foreign key to the token: the tables of django-oauth-toolkit can be swapped, or not be there at all.
     """
@@ -117,7 +117,7 @@ class TokenFacts(models.Model):
 
 
 class UsedAssertion(models.Model):
-    """Model of a signed assertion that was accepted, kept until its expiry: no worker accepts it again (RFC 7523)."""
+    """A signed assertion that was accepted, kept until it expires: no worker accepts it again (RFC 7523, section 3)."""
 
     id = models.CharField(max_length=64, primary_key=True, help_text="The SHA-256 of its issuer and its jti.")
     expires = models.DateTimeField(db_index=True)
@@ -127,7 +127,7 @@ class UsedAssertion(models.Model):
 
 
 class ClientKeys(models.Model):
-    """One of the app's database models, for the public keys in a client's document, which prove who it is (RFC 7523).
+    """Public keys of a client's metadata document, by which the client proves who it is (RFC 7523, section 3).
 
     There is no foreign key to the application: the tables of django-oauth-toolkit can be swapped, or not be there.
     """
@@ -149,7 +149,7 @@ def _in_a_year() -> datetime:
 
 
 class ServiceAccount(models.Model):
-    """Database model of a service account, a program without a person: its user, limits, and proof of identity."""
+    """A service account, for a program without a person: its user, its limits, and how it proves its identity."""
 
     client_id = models.CharField(_("client id"), max_length=64, unique=True, default=_new_client_id, editable=False)
     name = models.CharField(_("name"), max_length=80)
@@ -174,12 +174,12 @@ class ServiceAccount(models.Model):
 
     @classmethod
     def usable(cls) -> "models.QuerySet[ServiceAccount]":
-        """Return a queryset of the model: the service accounts that are active and not expired."""
+        """Return the service accounts that are active and not expired."""
         return cls._default_manager.filter(is_active=True, expires__gt=timezone.now())
 
 
 class LinkedIdentity(models.Model):
-    """Database model that links a user of this site with an account at an identity provider."""
+    """The link between a user of this site and an account at an identity provider."""
 
     issuer = models.CharField(_("identity provider"), max_length=255)
     subject = models.CharField(_("subject there"), max_length=255)
@@ -211,10 +211,10 @@ class ConnectedApplication(TokenFacts):
 
 
 class ClientHost(models.Model):
-    """Model of an administrator's decision on a host, whose applications describe themselves by a document there."""
+    """An administrator's decision on a host, whose applications describe themselves by a document there."""
 
     class Decision(models.TextChoices):
-        """Choices of the decision on a host: allowed, blocked, or waiting since somebody wanted to connect."""
+        """Allowed, blocked, or waiting for a decision since somebody wanted to connect."""
 
         WAITING = "waiting", _("to be decided")
         ALLOWED = "allowed", _("allowed")
@@ -244,13 +244,13 @@ class ClientHost(models.Model):
 
 
 class CallEntry(models.Model):
-    """Database model of one call of a client, allowed or refused, for the operators of the site.
+    """One call of a client, allowed or refused, for the operators of the site.
 
     Users, clients and tokens keep the names that they had then: the log has no foreign keys, which would slow it down.
     """
 
     class Kind(models.TextChoices):
-        """Choices of the kind of caller: a person's client, a program with a service account, a local process."""
+        """The kind of caller: a person's client, a program with a service account, or a local process."""
 
         PERSON = "person", _("person")
         SERVICE = "service", _("service")
@@ -314,13 +314,13 @@ class CallEntry(models.Model):
 
 
 class Switch(models.Model):
-    """One of the app's database models, for switches: what is off from when to when, and the reason that callers see.
+    """What is off for callers, from when to when, and the reason that they are told.
 
     For a user, a client or a service account, ``target`` is the key, and ``name`` the name when the switch was set.
     """
 
     class Kind(models.TextChoices):
-        """Choices of what a switch turns off."""
+        """What a switch turns off."""
 
         EVERYTHING = "everything", _("everything")
         WRITES = "writes", _("changes")
@@ -352,13 +352,13 @@ class Switch(models.Model):
 
     @property
     def text(self) -> str:
-        """Property of the database model ``Switch``: the message to a caller whose call it blocks."""
+        """The message to a caller whose call the switch refuses."""
         until = f" until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if self.until is not None else ""
         reason = f" Reason given: {self.reason}" if self.reason else ""
         return f"{SUBJECTS[self.kind].format(self.target)} is switched off{until}.{reason}"
 
     def refusal(self) -> CallRefused:
-        """Return the exception that refuses a call for the switch on this row."""
+        """Return the exception that refuses a call because of this switch."""
         return CallRefused(self.text, "switch")
 
 

@@ -49,12 +49,12 @@ ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change
 
 
 def is_djangos(function: Callable[..., Any]) -> bool:
-    """Return whether a hook that a model exposure calls is Django's own, not one of the project's."""
+    """Return whether a hook is Django's own, not one of the project's."""
     return function.__module__.startswith("django.")
 
 
 class ExposureOptions:
-    """The options of a model exposure, resolved for every caller, as ``_meta`` has those of a model."""
+    """The options of a ``ModelExposure``, the same for every caller; as ``_meta`` has those of a model."""
 
     # Whether inlines of the model, on pages of other models, only show rows that ``get_queryset`` returns.
     narrows_inlines = True
@@ -67,14 +67,14 @@ class ExposureOptions:
 
     @cached_property
     def admin_site(self) -> AdminSite | None:
-        """The admin site that callers of the model exposure must be members of, None for everybody."""
+        """The admin site whose ``has_permission`` callers must pass, None if there is no such condition."""
         return None
 
     # Columns
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The model exposure's allow-list ``fields``; ``"__all__"`` leaves sensitive fields out."""
+        """The names in the allow-list ``fields``, the primary key first; ``"__all__"`` leaves sensitive fields out."""
         exposure = self.exposure
         names = exposure.fields or ()
         if names == "__all__":
@@ -83,37 +83,37 @@ class ExposureOptions:
 
     @cached_property
     def model_fields(self) -> Mapping[str, Any]:
-        """All fields and reverse relations of the model exposure's model, by the names in lookups."""
+        """All fields and reverse relations of the model, by the names in lookups."""
         return {field.name: field for field in self.exposure.opts.get_fields()}
 
     @cached_property
     def has_allow_list(self) -> bool:
-        """Whether the model exposure's option ``fields`` alone decides what callers can read."""
+        """Whether the option ``fields`` alone decides what callers can read."""
         return True
 
     def declares_field(self, name: str) -> bool:
-        """Return whether the model exposure names the field itself, rather than by ``"__all__"``."""
+        """Return whether the project names this field itself, rather than by ``"__all__"``."""
         exposure = self.exposure
         own = exposure.fields is not None and exposure.fields != "__all__"
         return own or name in exposure.list_display or "__" in name
 
     def leaves_out(self, name: str) -> bool:
-        """Return whether ``exclude`` or ``fields`` of the model exposure hides a field of the model."""
+        """Return whether ``exclude`` or ``fields`` hides this field of the model."""
         if name in self.exposure.exclude:
             return True
         return self.has_allow_list and name in self.model_fields and name not in self.fields
 
     def with_primary_key(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the model exposure's names without duplicates, the primary key first."""
+        """Return the names without duplicates, the primary key first."""
         return tuple(dict.fromkeys([self.exposure.opts.pk.name, *names]))
 
     def _is_stock(self, *hooks: str, owner: type[ModelExposure] | None = None) -> bool:
-        """Return whether the model exposure inherits these hooks unchanged from a class of this app."""
+        """Return whether the exposure inherits these hooks from ``owner``, by default ``ModelExposure``, unchanged."""
         return all(getattr(type(self.exposure), hook) is getattr(owner or ModelExposure, hook) for hook in hooks)
 
     @property
     def has_own_deletion(self) -> bool:
-        """Whether code of the project deletes rows of the model exposure, which may only mark them as deleted."""
+        """Whether code of the project deletes rows; it may only mark them as deleted."""
         from django.contrib.admin import ModelAdmin
 
         exposure = self.exposure
@@ -125,7 +125,7 @@ class ExposureOptions:
 
     @cached_property
     def has_own_pages(self) -> bool:
-        """Whether hooks of the model exposure decide which fields can be written."""
+        """Whether hooks of the project decide which fields can be written."""
         return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
 
     def may_take(self, field: Any) -> bool:
@@ -134,7 +134,7 @@ class ExposureOptions:
         return is_declared and not self._is_stock("get_fields")
 
     def form_only_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[str]:
-        """Return the fields that the model exposure's own form adds to those of the model: written, but not read."""
+        """Return the fields that the form adds to those of the model: they can be written, but not read."""
         exposure = self.exposure
         form = self.exposure.form or self.exposure.model_admin.form
         closed = {*self.model_fields, *exposure.exclude, *exposure.get_readonly_fields(request, obj)}
@@ -145,7 +145,10 @@ class ExposureOptions:
 
     @cached_property
     def has_stable_queryset(self) -> bool:
-        """Whether the model exposure's query has one shape for all callers, so that its SQL is compiled once."""
+        """Whether ``get_queryset`` returns a query of the same shape for all callers, so that its SQL is compiled once.
+
+        That is ``stable_queryset`` if it is set, otherwise whether neither exposure nor manager narrows the rows.
+        """
         declared = self.exposure.stable_queryset
         model = self.exposure.model
         if declared is not None:
@@ -154,12 +157,12 @@ class ExposureOptions:
 
     @property
     def ordering(self) -> Sequence[Any]:
-        """The model exposure's declared ordering, or that of its ``ModelAdmin`` or model."""
+        """The declared ordering: of the exposure, otherwise of its ``ModelAdmin``, otherwise of the model."""
         exposure = self.exposure
         return exposure.ordering or exposure.model_admin.ordering or exposure.opts.ordering or ()
 
     def search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the model exposure's declared ``search_fields``, also those hidden from the caller."""
+        """Return the declared ``search_fields``, also those hidden from the caller."""
         return self.exposure.search_fields
 
     def has_search(self, request: MCPRequest) -> bool:
@@ -167,14 +170,17 @@ class ExposureOptions:
         return bool(self.exposure.get_search_fields(request))
 
     def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
-        """Return a model exposure of a model that only the admin shows, such as users, to search another one by it."""
+        """Return an exposure of a model that only the admin shows, such as users, to search another model's rows by it.
+
+        None if the admin does not show the model, or if it is exposed.
+        """
         return None
 
     # Permissions
 
     @cached_property
     def permissions(self) -> Mapping[str, tuple[str, ...]]:
-        """The Django permissions of which one is enough, by verb, unless hooks of the model exposure decide."""
+        """The Django permissions of which one is enough, by verb; verbs on which hooks decide are left out."""
         return self._permissions(ModelExposure)
 
     def _permissions(self, owner: type[ModelExposure]) -> Mapping[str, tuple[str, ...]]:
@@ -187,30 +193,33 @@ class ExposureOptions:
 
     @cached_property
     def asks_where(self) -> bool:
-        """Whether the model exposure has hooks that could look at the request's path."""
+        """Whether hooks of the project could look at the path of the request."""
         return False
 
     @cached_property
     def permits_by_place(self) -> bool:
-        """Whether the model exposure's permissions could depend on the request's path."""
+        """Whether permissions could depend on the path of the request."""
         return False
 
     def action_names(self) -> list[str]:
-        """Return the names of all actions of the model exposure, for the check that tool names are unique."""
+        """Return the names of all actions, whoever can run them, for the check that tool names are unique."""
         return list(self.exposure.actions)
 
     # Inlines
 
     @property
     def inlines(self) -> Sequence[type[Any]]:
-        """The model exposure's ``inlines``: the classes that its page can show."""
+        """The inline classes that the model's page can show.
+
+        They are those of the ``ModelAdmin``, unless the exposure sets ``inlines``, ``form`` or ``fields``.
+        """
         exposure = self.exposure
         if exposure.inlines is not None or exposure.form is not None or exposure.fields is not None:
             return exposure.inlines or ()
         return tuple(exposure.model_admin.inlines)
 
     def shows_inline(self, inline: Any) -> bool:
-        """Return whether the model exposure lets callers see an inline."""
+        """Return whether callers can see this inline, if they can see its rows."""
         exposure = self.exposure
         if exposure.inlines is not None:
             return type(inline) in exposure.inlines
@@ -280,23 +289,28 @@ class ModelExposure:
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the model exposure's readable fields in display order, the primary key first."""
+        """Return the names of the fields that the caller can read, in display order, the primary key first.
+
+        A hook: ``obj`` is the row, None for the model as a whole.
+        """
         return self.options.fields
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Hook of ``ModelExposure`` for ``list_display``: return the columns of a page when the caller names none. By
-        default, these are the fields that fit into a line: no long texts, no JSON, no binary data."""
+        """Return the columns of a page if the caller names none: ``list_display`` with the primary key.
+
+        Without ``list_display``, these are the fields that fit into a line: no long texts, no JSON, no binary data.
+        """
         if self.list_display:
             return self.options.with_primary_key(self.list_display)
         types = {field.name: field for field in self.opts.concrete_fields}
         return [name for name in self.get_fields(request) if not isinstance(types.get(name), BULKY)]
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the model exposure's fields that can be read but not written."""
+        """Return the names of the fields that the caller can read but not write: ``readonly_fields``."""
         return self.readonly_fields
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
-        """Return the model exposure's function that computes the column, or None when the model has the column."""
+        """Return the method of the exposure that computes this column from a row, None if the column has none."""
         # A column of the model can have the name of an option or hook of this class, such as ``model``.
         if name not in self.options.fields or hasattr(ModelExposure, name):
             return None
@@ -304,40 +318,52 @@ class ModelExposure:
         return method if callable(method) else None
 
     def get_listing(self, request: MCPRequest) -> Listing:
-        """Return the exposure's ``Listing`` of this request."""
+        """Return the :class:`Listing` of this request: what it computes for its rows, and how it narrows them."""
         return Listing(request, self)
 
     def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
-        """Return the model exposure's other words for the rows, by which ``list_models`` finds the model."""
+        """Return other words for the rows, by which ``list_models`` finds the model: ``search_terms``."""
         return self.search_terms
 
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
-        """Hook of ``ModelExposure``: return the rows a caller can know of. Reads, writes and actions start here."""
+        """Return the rows that the caller can know of; reads, writes and actions all start from them.
+
+        By default these are the rows of the default manager.
+        """
         return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the model exposure's ordering of pages; the primary key is added."""
+        """Return the order of pages if the caller names none: ``ordering``, otherwise that of the model.
+
+        The primary key is added to it, so that each row has one place.
+        """
         return self.ordering or self.opts.ordering or ()
 
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
-        """Return the model exposure's fields that callers can sort by, None for all that they can read."""
+        """Return the fields, and paths through relations, that the caller can sort by: ``sortable_by``.
+
+        None means every field that the caller can read.
+        """
         return self.sortable_by
 
     def get_list_select_related(self, request: MCPRequest) -> bool | Sequence[str]:
-        """Return the relations that the model exposure's pages join for computed columns, True for all."""
+        """Return the relations that pages join for computed columns, True for all; see ``list_select_related``."""
         related: bool | Sequence[str] = self.model_admin.get_list_select_related(request)
         return related
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the model exposure's fields that are searched, with the admin's prefixes (``^ = @``)."""
+        """Return the fields and paths that a search looks in, with the admin's prefixes (``^ = @``).
+
+        The search leaves out paths to rows or fields that the caller cannot read.
+        """
         return self.search_fields
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search the model exposure's rows as the admin does; return them and whether there may be duplicates."""
+        """Return the rows of ``queryset`` that match, as in the admin, and whether there may be duplicates."""
         from django.contrib.admin import ModelAdmin, site
 
         fields = list(self.get_search_fields(request))
@@ -352,57 +378,64 @@ class ModelExposure:
         return found, may_have_duplicates or any("__" in name for name in renamed)
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
-        """Return the model exposure's lookups by field, None for the defaults of the fields' types."""
+        """Return the allowed lookups by field or path (``filter_fields``), None for those of the fields' types."""
         return self.filter_fields
 
     def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
-        """Hook of ``ModelExposure`` for ``list_filter``: return what the admin's sidebar filters by, dates included."""
+        """Return what the admin's sidebar filters by (``list_filter``), ``date_hierarchy`` included."""
         return ()
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
-        """Return whether the model exposure allows a lookup with this value."""
+        """Return whether the caller may filter by this lookup, such as ``customer__country``, with this value."""
         return True
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[Any]:
-        """Return the model exposure's filters that are code: those of ``filterset_class``."""
+        """Return the filters that are code of the project: those of ``filterset_class``."""
         if self.filterset_class is None:
             return []
         return [self.site.filterset_filter(request, self, self.filterset_class)]
 
     def get_list_per_page(self, request: MCPRequest) -> int:
-        """Return the model exposure's ``list_per_page``: how many rows its pages have by default."""
+        """Return how many rows a page has if the caller does not say: ``list_per_page``, otherwise ``PAGE_SIZE``."""
         return self.list_per_page or settings.PAGE_SIZE
 
     # Permissions
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
-        """Return whether the caller has a permission for the exposure's model, or for a row of it."""
+        """Return whether the caller has the Django permission for this verb: view, add, change or delete.
+
+        Override it to look at ``obj`` too, as in the admin: it is the row, None for the model as a whole. By default
+        every row gives the same answer. The other permission hooks ask this one.
+        """
         return bool(request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}"))
 
     def get_refusal(self, request: MCPRequest) -> str:
-        """Return why the model exposure hides everything from this caller, if not for their permissions."""
+        """Return why this caller sees nothing of the model, if that is not for their permissions; "" otherwise."""
         return ""
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the model exposure lets the caller view its rows, or this row."""
+        """Return whether the caller may view rows, or this row; who may change it may view it, as in the admin."""
         return self.has_permission(request, "view", obj) or self.has_permission(request, "change", obj)
 
     def has_add_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may add a row."""
+        """Return whether the caller may add rows."""
         return self.has_permission(request, "add")
 
     def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the model exposure lets the caller change its rows, or this row."""
+        """Return whether the caller may change rows, or this row."""
         return self.has_permission(request, "change", obj)
 
     def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
-        """Return whether the model exposure lets the caller delete its rows, or this row."""
+        """Return whether the caller may delete rows, or this row."""
         return self.has_permission(request, "delete", obj)
 
     # Writes
 
     def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
-        """Return the model exposure's form class that validates and saves a row."""
+        """Return the class of the form that validates and saves a row; ``change`` is False for a new one.
+
+        It has the fields that the caller can read and that are not read-only, of those of ``form`` if one is set.
+        """
         closed = set(self.get_readonly_fields(request, obj))
         kind = self.form or ModelForm
         own = kind._meta.fields if self.form is not None else None
@@ -417,18 +450,18 @@ class ModelExposure:
         return modelform_factory(self.model, form=kind, fields=writable)
 
     def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
-        """Return the model exposure's fields of a new row that are filled in from others."""
+        """Return the fields of a new row that are filled in from others, by name, as in ``ModelAdmin``."""
         fields: Mapping[str, Sequence[str]] = self.model_admin.get_prepopulated_fields(request)
         return fields
 
     def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
-        """Return the initial data of the model exposure's form of a new row."""
+        """Return the initial data of the form of a new row."""
         initial: dict[str, Any] = self.model_admin.get_changeform_initial_data(request)
         return initial
 
     @cached_property
     def model_admin(self) -> Any:
-        """The ``ModelAdmin`` of the model exposure; Django's own with its inlines, if the project has none."""
+        """The ``ModelAdmin`` whose forms, inlines and hooks are used: Django's own, with the exposure's ``inlines``."""
         from django.contrib.admin import ModelAdmin, site
 
         made: Any = ModelAdmin(self.model, self.site.admin_site or site)
@@ -436,7 +469,10 @@ class ModelExposure:
         return made
 
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
-        """Hook of ``ModelExposure``, like ``ModelAdmin.get_inline_instances``: return the inlines that callers see."""
+        """Return the inlines that the caller can see on the page of this row, like ``get_inline_instances``.
+
+        ``obj`` is None for the page of a new row.
+        """
         admin = self.model_admin
         if is_djangos(type(admin).get_formsets_with_inlines):
             found = admin.get_inline_instances(request, obj)
@@ -446,29 +482,32 @@ class ModelExposure:
         return [inline for inline in found if self.options.shows_inline(inline)]
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
-        """Hook of ``ModelExposure``, like ``ModelAdmin.save_form``: return the row of a valid form, not saved yet."""
+        """Return the row of a valid form, not saved yet, like ``ModelAdmin.save_form``."""
         saved: Model = self.model_admin.save_form(request, form, change)
         return saved
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
-        """Save a row that passed validation."""
+        """Save the row of a valid form, like ``ModelAdmin.save_model``; ``change`` is False for a new row."""
         # Forms do not validate that a composite primary key is new, and save() would overwrite the row that has it.
         obj.save(force_insert=not change and self.opts.is_composite_pk)
 
     def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
-        """Save the model exposure's many-to-many values and inline rows, after the row itself."""
+        """Save many-to-many values and the rows of inlines, after the row itself, like ``ModelAdmin.save_related``."""
         self.model_admin.save_related(request, form, formsets, change)
 
     def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
-        """Return what ``ModelAdmin.get_deleted_objects`` returns for the rows."""
+        """Return what a deletion of these rows deletes too, what the caller may not delete, and what protects them.
+
+        The tuple is that of ``ModelAdmin.get_deleted_objects``.
+        """
         return get_deleted_objects(list(objs), request, DeletionSite(self.site))  # type: ignore[arg-type]
 
     def delete_model(self, request: MCPRequest, obj: Model) -> None:
-        """Delete a row."""
+        """Delete a row, like ``ModelAdmin.delete_model``."""
         self.model_admin.delete_model(request, obj)
 
     def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
-        """Delete rows as the model exposure does: by one query where possible, without the model's ``delete()``."""
+        """Delete rows, like ``ModelAdmin.delete_queryset``: without a call of the model's ``delete()`` for each."""
         self.model_admin.delete_queryset(request, queryset)
 
     # History
@@ -476,25 +515,25 @@ class ModelExposure:
     def construct_change_message(
         self, request: MCPRequest, form: Any, formsets: Sequence[Any], add: bool = False
     ) -> Any:
-        """Return the model exposure's history message for a saved form and its inlines."""
+        """Return the message in the row's history for a saved form and its inlines; ``add`` says that it is new."""
         return self.model_admin.construct_change_message(request, form, formsets, add)
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
-        """Log that a row was added."""
+        """Write to the row's history that it was added."""
         return self.model_admin.log_addition(request, obj, message)
 
     def log_change(self, request: MCPRequest, obj: Model, message: Any) -> Any:
-        """Log that a row was changed."""
+        """Write to the row's history that it was changed."""
         return self.model_admin.log_change(request, obj, message)
 
     def log_deletions(self, request: MCPRequest, objs: Sequence[Model]) -> Any:
-        """Log that rows will be deleted."""
+        """Write to the rows' history that they will be deleted."""
         return self.model_admin.log_deletions(request, objs)
 
     # Actions
 
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
-        """Return the model exposure's actions that this caller can run, by name."""
+        """Return the actions that this caller can run, by name."""
         if not self.actions:
             return {}
         from .declared_actions import FunctionAction
@@ -509,21 +548,21 @@ class ModelExposure:
 
 @dataclass
 class Listing:
-    """What a ``ModelExposure`` computes for one request, and how it narrows its list of rows."""
+    """What is computed for the rows of one request, and how their list is narrowed; see ``get_listing``."""
 
     request: MCPRequest
     exposure: Any
 
     def functions(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Return the model exposure's functions that compute columns for this request only, by name."""
+        """Return the functions that compute columns for this request only, by the name of the column."""
         return {}
 
     def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
-        """Prepare the rows that the model exposure lists for their computed columns."""
+        """Return the rows of a page, prepared for the code that computes their columns."""
         return rows
 
     def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
-        """Return whether the model exposure shows a computed column that failed as empty."""
+        """Return whether a computed column that failed with ``error`` is shown as empty, rather than as failed."""
         return False
 
     def fills_column(self, name: str) -> bool:
@@ -531,22 +570,23 @@ class Listing:
         return False
 
     def opening_filters(self) -> Sequence[Any]:
-        """Return the filters that narrow the model exposure's list while nothing is chosen."""
+        """Return the filters that narrow the list while the caller chooses nothing."""
         return ()
 
     def narrows_without_search(self) -> bool:
-        """Return whether the model exposure's search narrows the list without a search term."""
+        """Return whether the search narrows the list even without a search term."""
         return False
 
 
 class ReadOnlyExposure(ModelExposure):
-    """A model exposure of rows that nobody can add, change or delete."""
+    """Base class for models whose rows nobody can add, change or delete."""
 
     def has_add_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return False."""
         return False
 
-    has_change_permission = has_delete_permission = has_add_permission
+    has_change_permission = has_add_permission
+    has_delete_permission = has_add_permission
 
 
 class InlineExposure(ModelExposure):
@@ -564,7 +604,7 @@ class InlineExposure(ModelExposure):
         self.declared: Sequence[str] | None = None
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
-        """Return the inline's function that computes the column."""
+        """Return the function or method of the inline that computes the column, None if the model has the column."""
         if any(name == field.name for field in self.opts.get_fields()):
             return None
         named = [item for item in self.inline.readonly_fields if callable(item) and item.__name__ == name]

@@ -49,7 +49,7 @@ def access_of(request: MCPRequest) -> "Access":
 
 
 class Access:
-    """The access of a request's user to models, fields, actions and rows; ``access[exposure]`` is that to one model."""
+    """What the user of one request can see and do: models, fields, actions, rows; ``access[exposure]`` is one model."""
 
     def __init__(self, request: MCPRequest) -> None:
         self.request = request
@@ -152,8 +152,10 @@ class Access:
         return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
 
     def admits(self, admin_site: AdminSite) -> bool:
-        """Work out the caller's access to an admin site, once for each site. One whose ``has_permission`` fails, such
-        as one that needs a browser session, lets nobody in."""
+        """Return whether the admin site admits the caller; it is asked once.
+
+        A site whose ``has_permission`` fails, such as one that needs a browser session, admits nobody.
+        """
         if admin_site not in self._admitted:
             hook = admin_site.has_permission
             name = admin_site.name
@@ -195,8 +197,7 @@ class ModelAccess:
         return not self.is_narrowed and bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, *row))
 
     def stock_verdict(self, deed: str) -> bool | None:
-        """Return the access that the caller's permissions alone give them, which is the same for each row; None if
-        hooks have to be asked."""
+        """Return whether the caller's permissions allow it, for each row alike; None if hooks have to be asked."""
         enough = self.exposure.options.permissions.get(deed)
         known = self.access.known
         if enough is None or known is None:
@@ -245,7 +246,7 @@ class ModelAccess:
 
     @property
     def off(self) -> Switch | None:
-        """What denies every caller access to this model at present: a switch, or None."""
+        """The switch that turns the model off at present, None if it is on."""
         off = self.request.mcp.off
         return None if off is None else off.model(self.exposure.label)
 
@@ -256,8 +257,7 @@ class ModelAccess:
         return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
-        """Check that an operator has not turned off access to the model, or to its named action. Raises ``CallRefused``
-        if that is so."""
+        """Raise ``CallRefused`` if an operator has switched off the model, or its action of this name."""
         off = self.request.mcp.off
         found = self.off or (off.action(self.exposure.label, action) if action and off is not None else None)
         if found is not None:
@@ -343,7 +343,7 @@ class ModelAccess:
         return tuple(name for name in self.fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
-        """Check access to the field that a client names, also as ``pk`` or ``customer_id``; return its name or None."""
+        """Return the accessible field that a client means, also by ``pk`` or ``customer_id``; None if there is none."""
         if text in self.fields:
             return text
         if text == "pk":
@@ -472,7 +472,7 @@ class ModelAccess:
         return call_hook(self.exposure.label, "get_queryset", read, default=none)
 
     def get_row(self, pk: Any, *, lock: bool = False) -> Model:
-        """Give the caller access to the row with this primary key: return it, or raise an error.
+        """Return the row with this primary key, if the caller has access to it.
 
         ``lock`` locks the row until the transaction ends.
 
@@ -522,11 +522,11 @@ class Link:
         return rows.filter(among(self.exposure.get_queryset(self.related.request)))
 
     def rows_of(self, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Narrow a queryset of the accessible related model to the rows that the row is linked to."""
+        """Return the rows of the queryset, which is one of the related model, that the row is linked to."""
         return self._linked(queryset, row.pk, partial(getattr, row))
 
     def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
-        """Limit access through a relation: return the rows linked to the one with this ``pk`` and column values."""
+        """Return the rows that are linked to the one with this ``pk`` and these column values."""
         field = self.field
         if field.many_to_many:
             if isinstance(field, Field) and linked_reader(field) is not None:
@@ -574,7 +574,7 @@ def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column
 
 
 def bare_pk(exposure: ModelExposure, given: Any) -> Any:
-    """Return a primary key as a caller writes it to get access to a row, without the label that results show beside it.
+    """Return the primary key that a caller wrote, without the label that results show beside it.
 
     A relation is shown as ``[key, label]``, and so is the key of a child model, which is its relation to the parent.
     """
@@ -582,8 +582,10 @@ def bare_pk(exposure: ModelExposure, given: Any) -> Any:
 
 
 def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
-    """Parse a primary key strictly, so that only one spelling of it gives access to the row. Raises ``NotFound`` if
-    no row can have this key."""
+    """Return a primary key from its text, of which only one spelling is read.
+
+    Raises ``NotFound`` if no row can have this key.
+    """
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:
         return _strict(fields[0], bare_pk(exposure, raw))

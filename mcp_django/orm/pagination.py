@@ -168,7 +168,7 @@ def _after(
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """The query of one page in keyset pagination: ``limit`` rows after the sort values ``after``, for one caller.
+    """The query of one page: ``limit`` rows with these columns, after the sort values ``after``, for one caller.
 
     The sort values are those of :attr:`key_names`, as stored: see :class:`~mcp_django.orm.compiled_queries.AsStored`.
     ``text_limit`` is the number of characters at which texts are cut, None for no limit. ``moment`` is the time from

@@ -64,7 +64,7 @@ Outcome = Reply | Later | Asked | Listen
 
 
 class Kernel:
-    """The kernel of one call: it finds the method, runs it within a call's steps, and maps errors to the reply.
+    """Takes one call and gives one reply: finds the method, runs it within a call's steps, and answers its errors.
 
     The steps wrap each part of a call that runs separately: they attribute log messages, queries and spans to the call,
     activate its language, count its queries, and give it its own page. ``CALL_MIDDLEWARE`` runs inside them.
@@ -75,15 +75,15 @@ class Kernel:
         self.call = call
 
     def serve(self) -> Outcome:
-        """Run the call to the kernel's reply, or to what remains: work elsewhere, questions, changes to stream."""
+        """Run the call; return its reply, or what remains: work elsewhere, questions, or changes to stream."""
         return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
-        """Resume the kernel's run of a call in this thread, at its ``Later``; return its reply or questions."""
+        """Run the rest of a call in this thread: the ``Later`` that ``serve`` returned; return reply or questions."""
         return self._finished(self._run(later.work))
 
     async def resume_async(self, later: Later) -> Reply | Asked:
-        """Resume the kernel's run of a call on the event loop, at a ``Later`` with a coroutine function."""
+        """Run the rest of a call on the event loop: a ``Later`` with a coroutine function."""
         result = None
         error = None
         with underway(self.request, self.call), own_locale(self.request):
