@@ -76,7 +76,8 @@ if not TYPE_CHECKING:
         """Return a public name, from the module that it is in."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+        value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+        globals()[name] = value
         return value
 
 

@@ -244,15 +244,17 @@ def daily_budgets() -> Kind:
     """The kind of value of the budgets setting: limits by user, client or service account, None for no limit."""
 
     def admits_one(name: Any, limits: Any) -> bool:
-        kind, colon, whose = str(name).partition(":")
-        is_named = isinstance(name, str) and kind in SPENDERS and bool(whose) == bool(colon)
-        return (
-            is_named
-            and isinstance(limits, Mapping)
-            and all(
-                quantity in QUANTITIES and (limit is None or (type(limit) is int and limit >= 0))
-                for quantity, limit in limits.items()
-            )
+        if not isinstance(name, str) or not isinstance(limits, Mapping):
+            return False
+        kind, colon, owner = name.partition(":")
+        if kind not in SPENDERS:
+            return False
+        # "user:" names nobody; without a name there is no colon either.
+        if colon and not owner:
+            return False
+        return all(
+            quantity in QUANTITIES and (limit is None or (type(limit) is int and limit >= 0))
+            for quantity, limit in limits.items()
         )
 
     words = (

@@ -103,7 +103,9 @@ class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_module_permission(request)
 
-    has_add_permission = has_change_permission = has_delete_permission = has_view_permission
+    has_add_permission = has_view_permission
+    has_change_permission = has_view_permission
+    has_delete_permission = has_view_permission
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         self.delete_queryset(request, self.model._default_manager.filter(pk=obj.pk))

@@ -145,7 +145,8 @@ class ProtectedResource:
         user, auth = credentials
         if classes and not user.is_active:
             raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
-        request.user, request.auth = user, auth  # type: ignore[attr-defined]
+        request.user = user
+        request.auth = auth  # type: ignore[attr-defined]
         # The credentials of a project's own class may have no scopes: its callers get all of them.
         context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
         context.client_id = getattr(auth, "client_id", "")

@@ -60,8 +60,9 @@ def shown_target(uri: str) -> Target:
     if parts.scheme not in ("http", "https"):
         return Target("app", "", plain(f"{parts.scheme}://{parts.netloc}"))
     # Show non-ASCII labels in punycode (RFC 3492), so that no letter passes for another.
-    names = (parts.hostname or "").split(".")
-    labels = [name if name.isascii() else f"xn--{name.encode('punycode').decode()}" for name in names]
+    labels = []
+    for label in (parts.hostname or "").split("."):
+        labels.append(label if label.isascii() else f"xn--{label.encode('punycode').decode()}")
     host = plain(".".join(labels), limit=255)
     if is_loopback(uri):
         return Target("device", "", host)
@@ -73,8 +74,9 @@ def shown_target(uri: str) -> Target:
 
 def targets_of(client: Any) -> list[Target]:
     """Return the display of a client's redirect URIs, each host once."""
-    found = (shown_target(uri) for uri in (client.redirect_uris.split() if client is not None else ()))
-    return list(dict.fromkeys(found))
+    if client is None:
+        return []
+    return list(dict.fromkeys(map(shown_target, client.redirect_uris.split())))
 
 
 def described_by(client: Any) -> Target | None:
@@ -137,30 +139,44 @@ def describe(tokens: Collection[Any]) -> None:
     what else the user chose, and ``facts`` are those stored with the token.
     """
     uses = last_uses(token.token_checksum for token in tokens)
-    kept = facts_of_many(token.token_checksum for token in tokens)
+    facts_by_checksum = facts_of_many(token.token_checksum for token in tokens)
     lifetime = refresh_token_expire_timedelta()
     for token in tokens:
+        # The client
         client = token.application
         token.client_name = client_name(client)
         token.doubts = name_doubts(client)
         token.described = described_by(client)
         token.targets = targets_of(client)
         token.words = scope_words(token.scope.split())
+
+        # The last use
         use = uses.get(token.token_checksum)
-        # A token that came from refreshing an older one counts as used at that time.
-        renewed = token.created if token.source_refresh_token_id is not None else None
-        token.used, token.place = (renewed, "") if use is None else (use.moment, use.place)
-        token.facts = facts = kept.get(token.token_checksum, {})
+        if use is not None:
+            token.used = use.moment
+            token.place = use.place
+        else:
+            # A token that came from refreshing an older one counts as used at that time.
+            token.used = token.created if token.source_refresh_token_id is not None else None
+            token.place = ""
+
+        # What the user chose
+        facts = facts_by_checksum.get(token.token_checksum, {})
+        token.facts = facts
         narrowing = narrowing_of(facts)
-        chosen = until_of(facts)
-        refresh = getattr(token, "refresh_token", None)
         token.chosen = [(label, plain(words)) for label, words in chosen_words(facts)]
-        token.labels = None if narrowing is None or narrowing.labels is None else sorted(narrowing.labels)
+        token.labels = None
+        if narrowing is not None and narrowing.labels is not None:
+            token.labels = sorted(narrowing.labels)
+
+        # The end of access: of the token, or of its refresh token, but no later than the user chose
         token.until = token.expires
+        refresh = getattr(token, "refresh_token", None)
         if refresh is not None and refresh.revoked is None:
             token.until = None if lifetime is None else token.expires + lifetime
-        if chosen is not None:
-            token.until = chosen if token.until is None else min(token.until, chosen)
+        chosen_end = until_of(facts)
+        if chosen_end is not None:
+            token.until = chosen_end if token.until is None else min(token.until, chosen_end)
 
 
 def add_last_changes(tokens: Collection[Any], user: Any) -> None:

@@ -215,8 +215,9 @@ class Registration:
         self.invalid: InvalidMetadata | None = None
         same: list[str] = []
         try:
-            found = self.metadata = read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES)
-            same = [self.address, found.name, found.auth_method, *map(_portless, found.redirect_uris)]
+            metadata = read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES)
+            self.metadata = metadata
+            same = [self.address, metadata.name, metadata.auth_method, *map(_portless, metadata.redirect_uris)]
         except InvalidMetadata as failure:
             self.invalid = failure
         self.is_public = self.metadata.auth_method == "none"

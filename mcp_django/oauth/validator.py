@@ -198,16 +198,17 @@ class MCPValidator(OAuth2Validator):
     # Clients
 
     def _load_application(self, client_id: str, request: OAuthRequest) -> Any:
-        found = super()._load_application(client_id, request)
-        if found is None:
+        client = super()._load_application(client_id, request)
+        if client is None:
             is_off = is_document_id(client_id or "") and not takes_documents()
             note(request.headers, DOCUMENTS_OFF if is_off else UNKNOWN_CLIENT)
-        elif not is_admitted(found):
+            return None
+        if not is_admitted(client):
             note(request.headers, BLOCKED_HOST)
-            request.client = found = None
-        else:
-            request.client = found = renewed(found, _HeadersOnly(request.headers))
-        return found
+            request.client = None
+            return None
+        request.client = renewed(client, _HeadersOnly(request.headers))
+        return request.client
 
     def client_authentication_required(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
         """Tell the validator to authenticate confidential clients, and any client that sends an assertion."""

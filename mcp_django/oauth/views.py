@@ -108,7 +108,8 @@ class ConsentForm(AllowForm):
     labels of apps and models that limit access, none for all; ``days`` is its lifetime, None for the site's default.
     """
 
-    nonce = claims = None
+    nonce = None
+    claims = None
     days = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, choices=[("1", "1"), ("30", "30")])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

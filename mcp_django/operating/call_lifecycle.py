@@ -178,7 +178,8 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     record.size = size
     if record.writes and outcome in STOPPED:
         # The log says what happens to the transaction, if one is open.
-        record, kept = copy(record), record.kept
+        kept = record.kept
+        record = copy(record)
         if kept is not None and record.is_ending:
             record.detail = UNSURE
         elif kept is not None:

@@ -95,7 +95,8 @@ class Writer:
     def __init__(self) -> None:
         self.waiting: deque[Waiting] = deque()
         self.left_out = 0
-        self.is_storing = self.is_closing = False
+        self.is_storing = False
+        self.is_closing = False
         self.failed: float | None = None
         self._failing_since = 0.0
         self._said_failing = False
@@ -136,7 +137,9 @@ class Writer:
             self.fail(TimeoutError())
 
     def _run(self) -> None:
-        quiet = pause = 0.0
+        # Seconds for which no row has come, and seconds to wait after a failure.
+        quiet = 0.0
+        pause = 0.0
         try:
             while True:
                 with self._lock:

@@ -139,7 +139,8 @@ def _of_outcome(record: CallRecord) -> dict[str, str]:
         found["gen_ai.tool.name" if record.method == "tools/call" else "gen_ai.prompt.name"] = record.target
     code = record.code or (InternalError.code if record.outcome in STOPPED else 0)
     if code:
-        found["error.type"] = found["rpc.response.status_code"] = str(code)
+        found["error.type"] = str(code)
+        found["rpc.response.status_code"] = str(code)
     elif record.outcome not in FINE:
         kind, _, what = record.outcome.partition(":")
         # A refusal without an error code is the result of a tool, with isError.

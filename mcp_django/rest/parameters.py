@@ -80,13 +80,14 @@ class Inputs:
         """Return the query string of the REST request."""
         query = QueryDict(mutable=True)
         for name, schema in self.query.items():
-            many = schema.get("type") == "array"
-            value = json_or_text(arguments.get(name)) if many else arguments.get(name)
+            is_array = schema.get("type") == "array"
+            value = arguments.get(name)
+            if is_array:
+                value = json_or_text(value)
             if value is None or is_empty(value) or (value in (0, "0") and schema.get("minimum") == 1):
                 continue
-            query.setlist(
-                name, [_text(name, item) for item in (value if many and isinstance(value, list) else [value])]
-            )
+            items = value if is_array and isinstance(value, list) else [value]
+            query.setlist(name, [_text(name, item) for item in items])
         check_ordering(self.ordering, {name: ",".join(query.getlist(name)) for name in self.ordering})
         query._mutable = False
         return query
@@ -100,17 +101,18 @@ class Inputs:
             if self.fields[DATA]["type"] == "object" and not isinstance(data, dict | None):
                 raise ToolError(f"{DATA} must be an object, such as {{'field': value}}.")
             return data if data is not None else {}
-        found = {}
+        values = {}
         for argument, name in self.body.items():
-            kinds = types_of(self.fields[argument])
-            value = arguments.get(argument)
-            absent = "null" if value is None else "string" if value == "" else None
-            if argument not in arguments or (kinds and absent is not None and absent not in kinds):
-                # Some clients send null or an empty text for everything that they leave out.
+            if argument not in arguments:
                 continue
-            nested = not kinds or {"array", "object"} & kinds
-            found[name] = json_or_text(arguments[argument]) if nested else arguments[argument]
-        return found
+            kinds = types_of(self.fields[argument])
+            value = arguments[argument]
+            # Some clients send null or an empty text for everything that they leave out.
+            if kinds and ((value is None and "null" not in kinds) or (value == "" and "string" not in kinds)):
+                continue
+            may_be_nested = not kinds or {"array", "object"} & kinds
+            values[name] = json_or_text(value) if may_be_nested else value
+        return values
 
 
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
@@ -160,7 +162,10 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
         return Inputs(path, query, {DATA: {**FREE_OBJECT, **about}}, None, confirms=confirms)
     writable = writable_fields(serializer)
     others = {*path, *query, *(["confirm_token"] if confirms else [])}
-    names = {f"body_{name}" if name in others else name: name for name in writable}
+    names = {}
+    for name in writable:
+        argument = f"body_{name}" if name in others else name
+        names[argument] = name
     fields = {argument: serializer_schema(writable[name]) for argument, name in names.items()}
     partial = route.method == "patch"
     required = [argument for argument, name in names.items() if writable[name].required and not partial]

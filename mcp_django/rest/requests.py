@@ -101,7 +101,8 @@ def rest_request(
         "HTTP_ACCEPT": JSON,
     }
     if body is not None:
-        copy.META["CONTENT_TYPE"] = copy.content_type = JSON
+        copy.META["CONTENT_TYPE"] = JSON
+        copy.content_type = JSON
         copy.content_params = {}
     copy._stream = BytesIO(encoded)
     copy._read_started = False
@@ -143,7 +144,12 @@ class Unknown(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:
         self._refuse()
 
-    keys = values = items = pop = copy = __len__ = _refuse
+    keys = _refuse
+    values = _refuse
+    items = _refuse
+    pop = _refuse
+    copy = _refuse
+    __len__ = _refuse
 
 
 def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
@@ -158,15 +164,18 @@ def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data
     view.format_kwarg = None
     view.request = request
     view.headers = {}
-    asked = view.initialize_request(request)
-    asked._full_data = asked._data = data
-    view.request = asked
-    asked.accepted_renderer, asked.accepted_media_type = view.perform_content_negotiation(asked, force=True)
+    drf_request = view.initialize_request(request)
+    drf_request._data = data
+    drf_request._full_data = data
+    view.request = drf_request
+    renderer, media_type = view.perform_content_negotiation(drf_request, force=True)
+    drf_request.accepted_renderer = renderer
+    drf_request.accepted_media_type = media_type
     try:
-        asked.version, asked.versioning_scheme = view.determine_version(asked)
+        drf_request.version, drf_request.versioning_scheme = view.determine_version(drf_request)
     except (APIException, Http404):
-        asked.version = view.settings.DEFAULT_VERSION
-        asked.versioning_scheme = None
+        drf_request.version = view.settings.DEFAULT_VERSION
+        drf_request.versioning_scheme = None
     return view
 
 

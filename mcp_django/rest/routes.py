@@ -130,7 +130,11 @@ def routes_of(registration: Registration) -> list[Route]:
     chosen = [route for route in found if registration.actions is None or route.action in registration.actions]
     if not chosen:
         raise ImproperlyConfigured(f"{viewset.__name__} has no action that could be a tool.")
-    return sorted(chosen, key=lambda route: STANDARD.index(route.action) if route.is_standard else len(STANDARD))
+    return sorted(chosen, key=_place)
+
+
+def _place(route: Route) -> int:
+    return STANDARD.index(route.action) if route.is_standard else len(STANDARD)
 
 
 def _routes(registration: Registration, resolver: URLResolver, pattern: Any) -> Iterator[Route]:

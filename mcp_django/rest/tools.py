@@ -203,15 +203,10 @@ def _resource(tool: ViewSetTool, uri: str, query: Collection[str]) -> FunctionRe
         return payload
 
     first = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=str,
-            default="" if name in query else inspect.Parameter.empty,
-        )
-        for name in (*tool.route.parameters, *query)
-    ]
+    parameters = []
+    for name in (*tool.route.parameters, *query):
+        default = "" if name in query else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=str, default=default))
     read.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
     return FunctionResource(
         uri,

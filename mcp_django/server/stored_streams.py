@@ -14,7 +14,8 @@ ASKING     nobody: the client has to answer questions          RUNNING, in the w
 DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or to make room
 =========  ==================================================  =====================================================
 
-The reader of a stream ends it when it has timed out (``read_events(..., bury=True)``): nothing else checks streams.
+The reader of a stream ends it when it has timed out (``read_events(..., end_if_abandoned=True)``): nothing else checks
+streams.
 """
 
 import secrets
@@ -106,7 +107,7 @@ def open_stream(
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
         stream = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values)
-        (done, silent) = _horizons()
+        done, silent = _expiry_times()
         session.remember()
         columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
         if own_rows(_old_streams, using, *columns):
@@ -245,18 +246,19 @@ def answer_question(session: ClientSession, response: ClientResponse) -> Resumpt
         if not rows.update(alive=F("alive")):
             return None
         stream = rows.get()
-        asked = next((item for item in stream.questions if item["id"] == response.id and "result" not in item), None)
-        if asked is None:
+        unanswered = (item for item in stream.questions if "result" not in item)
+        question = next((item for item in unanswered if item["id"] == response.id), None)
+        if question is None:
             return None
-        asked["result"] = response.result if response.result is not None else {"error": response.error}
+        question["result"] = response.result if response.result is not None else {"error": response.error}
         if all("result" in item for item in stream.questions):
             stream.state = Stream.State.RUNNING
-        stream.alive = _sign_of_life() if stream.state == Stream.State.RUNNING else stream.alive
+            stream.alive = _sign_of_life()
         stream.save(update_fields=["questions", "state", "alive"])
     if stream.state != Stream.State.RUNNING:
         return None
-    given = {item["key"]: item["result"] for item in stream.questions}
-    return Resumption(stream.pk, stream.call.encode(), stream.version, Answers(given, stream.answers), stream.events)
+    results = {item["key"]: item["result"] for item in stream.questions}
+    return Resumption(stream.pk, stream.call.encode(), stream.version, Answers(results, stream.answers), stream.events)
 
 
 def cancel(session: ClientSession, request_id: Id) -> None:
@@ -269,23 +271,23 @@ def cancel(session: ClientSession, request_id: Id) -> None:
 # Reading streams
 
 
-def read_events(stream_id: str, after: int, *, bury: bool = False) -> Events:
+def read_events(stream_id: str, after: int, *, end_if_abandoned: bool = False) -> Events:
     """Read the messages of a stored stream after number ``after``; a stream that does not exist is over.
 
-    With ``bury``, a stream whose worker is silent ends with an error.
+    With ``end_if_abandoned``, a stream whose worker is silent ends with an error.
     """
     row = Stream.objects.filter(pk=stream_id).values_list("state", "events", "alive", "request_id").first()
     if row is None:
         return Events([], True)
     state, last, alive, request_id = row
     is_silent = state != Stream.State.DONE and not _is_alive(state, alive)
-    if is_silent and bury:
-        _bury(stream_id, state, request_id, after)
+    if is_silent and end_if_abandoned:
+        _end_abandoned(stream_id, state, request_id, after)
         return read_events(stream_id, after)
     if after >= last:
         return Events([], state == Stream.State.DONE, is_silent)
-    found = StreamEvent.objects.filter(stream_id=stream_id, number__gt=after).order_by("number")[:PAGE]
-    messages = [(number, data.encode()) for number, data in found.values_list("number", "data")]
+    rows = StreamEvent.objects.filter(stream_id=stream_id, number__gt=after).order_by("number")[:PAGE]
+    messages = [(number, data.encode()) for number, data in rows.values_list("number", "data")]
     is_complete = bool(messages) and messages[-1][0] >= last
     return Events(messages, state == Stream.State.DONE and (is_complete or not messages), is_silent)
 
@@ -305,7 +307,7 @@ def _error(request_id: Id, text: str) -> bytes:
     return encode(error_response(request_id, InternalError(text), modern=False))
 
 
-def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
+def _end_abandoned(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
     """End a stored stream whose worker is dead. ``after`` is the number of the last message that the client has."""
     with transaction.atomic(using=router.db_for_write(Stream)):
         dead = Stream.objects.filter(pk=stream_id, state=state)
@@ -335,7 +337,8 @@ def _is_old(state: Any, done: Any, silent: Any) -> Q:
     return is_done | Q(LessThan(F("alive"), silent))
 
 
-def _horizons() -> tuple[datetime, datetime]:
+def _expiry_times() -> tuple[datetime, datetime]:
+    """Return the times before which finished streams, and silent ones, are old enough to be deleted."""
     done = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
     return done, done - timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
 
@@ -347,7 +350,7 @@ def _old_streams(session: Expression, state: Expression, done: Expression, silen
 
 
 def _clear(streams: QuerySet[Stream]) -> int:
-    old = streams.filter(_is_old(Stream.State.DONE, *_horizons()))
+    old = streams.filter(_is_old(Stream.State.DONE, *_expiry_times()))
     return old.delete()[1].get(Stream._meta.label, 0)
 
 

@@ -98,7 +98,9 @@ class Bus:
         self._queue: deque[tuple[str, Any]] = deque()
         self._changes = Changes()
         # Whether _drain() is scheduled, whether _tell_changes() is, and whether the thread is serving.
-        self._scheduled = self._timed = self._is_serving = False
+        self._scheduled = False
+        self._timed = False
+        self._is_serving = False
         self._lost = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -201,8 +203,11 @@ class Bus:
             logger.warning("The last changes did not reach other processes")
         with self._lock:
             if self._thread is thread:
-                self._loop = self._thread = None
-                self._is_serving = self._scheduled = self._timed = False
+                self._loop = None
+                self._thread = None
+                self._is_serving = False
+                self._scheduled = False
+                self._timed = False
 
     # Methods for the bus's thread
 
@@ -235,11 +240,13 @@ class Bus:
         self._closing = asyncio.Event()
         # The last number received from each publisher; the operations of the layer that currently fail.
         self._last: OrderedDict[str, int] = OrderedDict()
-        self._heard_since = 0.0
-        # When this process last heard itself, through the group and on its own channel; the last echo sent and heard.
-        self._heard_at = self._echo_at = 0.0
-        self._echo_sent = self._echo_heard = 0
         self._troubled: set[str] = set()
+        # When this process last heard itself, through the group and on its own channel; the last echo sent and heard.
+        self._heard_since = 0.0
+        self._heard_at = 0.0
+        self._echo_at = 0.0
+        self._echo_sent = 0
+        self._echo_heard = 0
         self._channel: str | None = None
         self._sender: asyncio.Future[None] | None = None
         self._listener: asyncio.Future[None] | None = None
@@ -271,7 +278,8 @@ class Bus:
             logger.warning("The last changes did not reach other processes")
 
     def _make_layer(self) -> Any:
-        self.road = shared, _ = shared_layer(), group_name()
+        shared = shared_layer()
+        self.road = (shared, group_name())
         if shared is None:
             return None
         try:
@@ -306,14 +314,15 @@ class Bus:
         if not self._is_serving:
             return
         with self._lock:
-            news = list(self._queue)
+            queue = list(self._queue)
             lost = self._lost
             self._queue.clear()
-            self._scheduled = self._lost = False
+            self._scheduled = False
+            self._lost = False
         if lost:
             self._resync()
             self._count()
-        for topic, payload in news:
+        for topic, payload in queue:
             self._deliver(topic, payload)
             if self._layer is not None:
                 self._send(topic, payload)
@@ -434,7 +443,10 @@ class Bus:
         self._channel = await self._layer.new_channel()
         await self._layer.group_add(self._group, self._channel)
         self._last.clear()
-        self._heard_since = self._heard_at = self._echo_at = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        self._heard_since = now
+        self._heard_at = now
+        self._echo_at = now
         self._echo_heard = self._echo_sent
         # Resync first, so that a subscriber that waits for _heard does not get a late RESYNC.
         self._resync()
@@ -460,8 +472,9 @@ class Bus:
                 return
             for topic, payload in events:
                 if topic in (CHANGES, LISTS):
-                    topic, payload = CHANGES, Changes.read(topic, payload)
-                self._deliver(topic, payload)
+                    self._deliver(CHANGES, Changes.read(topic, payload))
+                else:
+                    self._deliver(topic, payload)
         except (KeyError, TypeError, ValueError):
             logger.warning("A message in the group %s is not from this app", self._group)
 

@@ -264,11 +264,11 @@ def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
     """Return changed rows of a model and its related models for a signal, by primary keys; None for unknown rows."""
     own = ("pk", model._meta.pk.attname)
     texts = None if pks is None else _texts(model, pks)
-    return [
-        (other._meta.label_lower, texts if attname in own else None)
-        for other, attname in same_rows(model)
-        if other in _exposed
-    ]
+    rows: Rows = []
+    for other, attname in same_rows(model):
+        if other in _exposed:
+            rows.append((other._meta.label_lower, texts if attname in own else None))
+    return rows
 
 
 def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:

@@ -76,7 +76,8 @@ class Notifier:
 
     def __init__(self) -> None:
         self.audience = SubscriptionIndex()
-        self.teller, self.checker = Worker("mcp-events", self.tell), Worker("mcp-sweep", self.check)
+        self.teller = Worker("mcp-events", self.tell)
+        self.checker = Worker("mcp-sweep", self.check)
         self._lock = threading.Lock()
         self._unsubscribe: Callable[[], Any] | None = None
         self._forget()

@@ -77,11 +77,18 @@ class Client:
 
     def entry(self, connection: Connection) -> dict[str, Any]:
         """Return the entry for the server in the client's configuration."""
-        rest = {key: connection.name if value == "NAME" else value for key, value in self.rest.items()}
+        entry: dict[str, Any] = {}
+        if self.kind:
+            entry["type"] = "stdio" if connection.command else self.kind
         if connection.command:
-            return ({"type": "stdio"} if self.kind else {}) | self.command(connection.command) | rest
-        headers = {self.headers_key: {"Authorization": f"Bearer {connection.token}"}} if connection.token else {}
-        return ({"type": self.kind} if self.kind else {}) | {self.url_key: connection.url} | headers | rest
+            entry |= self.command(connection.command)
+        else:
+            entry[self.url_key] = connection.url
+            if connection.token:
+                entry[self.headers_key] = {"Authorization": f"Bearer {connection.token}"}
+        for key, value in self.rest.items():
+            entry[key] = connection.name if value == "NAME" else value
+        return entry
 
     def text(self, connection: Connection) -> str:
         """Return the client's configuration for this server as text, "" if it has no configuration file."""

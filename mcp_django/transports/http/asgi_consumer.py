@@ -198,8 +198,10 @@ class MCPConsumer(AsyncConsumer):
         3. A worker thread authenticates the caller, parses the message and runs as much of the call as it can.
         4. The consumer sends the response, or lets a runner use the connection: a call, a batch or a stream.
         """
-        self.exchange = exchange = self.new_exchange(scope)
-        self.connection = connection = Connection(receive, send, scope.get("client"))
+        exchange = self.new_exchange(scope)
+        connection = Connection(receive, send, scope.get("client"))
+        self.exchange = exchange
+        self.connection = connection
         if not registry.watches_signals:
             registry.watch_signals()
         try:

@@ -295,7 +295,7 @@ class SessionCall(CallRunner):
         leave = registry.enter(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
         try:
             outcome: Reply | Asked | Later | None = self.outcome
-            unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.heard)
+            unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.on_message)
             try:
                 if isinstance(outcome, Later):
                     if self.holds_lock and self.stream_id is None:
@@ -326,10 +326,10 @@ class SessionCall(CallRunner):
     def write_row(self) -> None:
         stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
-    def heard(self, news: Any) -> None:
+    def on_message(self, message: Any) -> None:
         """Stop the runner when the client cancels the call or ends the session (basic/utilities/cancellation)."""
-        if isinstance(news, dict) and (
-            news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
+        if isinstance(message, dict) and (
+            message.get("ended") or ("cancelled" in message and message["cancelled"] == self.call.id)
         ):
             self.loop.call_soon_threadsafe(self.cancel)
 

@@ -132,7 +132,8 @@ async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
 
     A consumer that ends without a response has no client left to answer: the status is ``GONE``.
     """
-    start = message = await outgoing.get()
+    start = await outgoing.get()
+    message = start
     is_answer = any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
     body = b""
     while message["type"] != "done":

@@ -107,13 +107,13 @@ class SessionChanges:
         self.lease = Lease(session.id)
         self.subscription: Subscription | None = None
         # New lists of the session's subscribed resources, each with the token that the changing request waits for.
-        self.news: deque[tuple[Sequence[str], str]] = deque()
+        self.pending: deque[tuple[Sequence[str], str]] = deque()
         # Whether the list has to be read from the database again because the bus lost messages.
         self.is_stale = False
 
     @contextlib.asynccontextmanager
     async def followed(self, *, take_over: bool = False) -> AsyncIterator[None]:
-        unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.heard)
+        unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.on_message)
         try:
             await self.hold(take_over=take_over)
             uris = await in_thread("reads", self.session.stored_uris)
@@ -131,47 +131,57 @@ class SessionChanges:
         """Take or renew the lease; return whether this event stream sends the session's messages."""
         return await in_thread("reads", lambda: self.lease.hold(take_over=take_over))
 
-    def heard(self, news: Any) -> None:
-        """Receive a message about the session (ended, other resources) for its event stream; in the bus's thread."""
-        if not isinstance(news, dict):
+    def on_message(self, message: Any) -> None:
+        """Receive a message of the bus about the session: it has ended, or is subscribed to other resources.
+
+        This runs in the bus's thread.
+        """
+        if not isinstance(message, dict):
             # The subscription reports changes that it may have missed; its resources are read again.
             self.is_stale = True
-        elif news.get("ended"):
+        elif message.get("ended"):
             self.mailbox.end()
-        elif "uris" in news:
-            uris = news["uris"]
-            token = news["token"]
+        elif "uris" in message:
+            uris = message["uris"]
+            token = message["token"]
             # Drop waiting notifications of resources that the session is no longer subscribed to.
             self.mailbox.keep_only(uris)
-            self.news.append((uris, token))
+            self.pending.append((uris, token))
             if self.subscription is not None and set(uris).issubset(self.subscription.uris):
-                self.say_known(token)
+                self.confirm(token)
         self.mailbox.ring()
 
     async def catch_up(self) -> None:
-        """Bring this event stream up to date with its session's subscriptions, and queue updates it may have missed."""
-        if not (self.is_stale or self.news):
+        """Subscribe to the session's resources of now, and queue notifications of those that may have changed."""
+        if not (self.is_stale or self.pending):
             return
         assert self.subscription is not None
         self.is_stale = False
-        news = [self.news.popleft() for _ in range(len(self.news))]
-        uris = await in_thread("reads", self.session.stored_uris)
-        overtaken = set(uris).difference(news[-1][0]) if news else set()
-        if overtaken or not news:
-            self.mailbox.keep_only(uris)
-        await in_thread("reads", partial(self.subscription.set_uris, uris), owner=self.exchange.caller)
-        for uri in overtaken.intersection(self.subscription.uris):
-            self.mailbox.put(UPDATED, {"uri": uri})
-        for _, token in news:
-            self.say_known(token)
+        # The bus's thread can add more meanwhile.
+        pending = [self.pending.popleft() for _ in range(len(self.pending))]
 
-    def say_known(self, token: str) -> None:
-        """Confirm that the event stream has the session's new resources; the request that changed them waits for it."""
+        # The database has the newest list: another change may have followed the last message.
+        uris = await in_thread("reads", self.session.stored_uris)
+        added_meanwhile: set[str] = set()
+        if pending:
+            newest, _token = pending[-1]
+            added_meanwhile = set(uris).difference(newest)
+        if added_meanwhile or not pending:
+            self.mailbox.keep_only(uris)
+
+        await in_thread("reads", partial(self.subscription.set_uris, uris), owner=self.exchange.caller)
+        for uri in added_meanwhile.intersection(self.subscription.uris):
+            self.mailbox.put(UPDATED, {"uri": uri})
+        for _uris, token in pending:
+            self.confirm(token)
+
+    def confirm(self, token: str) -> None:
+        """Confirm that the stream has the session's new resources; the request that changed them waits for it."""
         if token:
             bus.publish(sessions.topic(self.session.id), {"known": token})
 
-    def tell_all(self) -> None:
-        """Notify the client on the event stream of everything that may have changed meanwhile."""
+    def notify_everything(self) -> None:
+        """Notify the client of everything that may have changed while this stream did not send."""
         for kind in sorted(LISTS):
             self.mailbox.put(f"notifications/{kind}/list_changed", {})
         for uri in self.subscription.uris if self.subscription is not None else ():
@@ -309,7 +319,7 @@ class SessionStream(ChangeStream):
             return True
         if self.missed:
             self.missed = False
-            self.changes.tell_all()
+            self.changes.notify_everything()
         return await super().deliver()
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
@@ -331,9 +341,14 @@ class CallLog:
         self.id = stream_id
         self.sends_first = sends_first
         # Numbers of the newest message, the newest stored, the newest that may be sent, and the newest dropped one.
-        self.last = self.stored = self.sendable = self.gone = last
+        self.last = last
+        self.stored = last
+        self.sendable = last
+        self.gone = last
         # Whether no message will be added, whether the log is closed, and whether the last message ends the stream.
-        self.is_complete = self.is_closed = self.is_over = False
+        self.is_complete = False
+        self.is_closed = False
+        self.is_over = False
         self.changed = asyncio.Event()
         self.has_row = asyncio.Event()
         self.followers: set[asyncio.Event] = set()
@@ -444,7 +459,9 @@ class Tail:
         self.after = after
         self.version = version
         self.log = log
-        self.is_leaving = self.is_taken = self.was_silent = False
+        self.is_leaving = False
+        self.is_taken = False
+        self.was_silent = False
         self.wake = asyncio.Event()
         # Newer connections have greater tokens: the bus may bring the message of an older one late.
         self.token = f"{time.time_ns():020d}.{secrets.token_hex(4)}"
@@ -461,20 +478,21 @@ class Tail:
         self.connection = connection
         self.loop = asyncio.get_running_loop()
         exchange = self.exchange
-        news = {"taken": self.token}
+        taken = {"taken": self.token}
         # Tell an older connection in this worker directly: the bus may be slower than the next message.
-        if before := registry.tails.get(self.stream_id):
-            before.heard(news)
+        if older := registry.tails.get(self.stream_id):
+            older.on_message(taken)
         registry.tails[self.stream_id] = self
-        bus.publish(stored_streams.topic(self.stream_id), news)
-        unsubscribe = bus.subscribe(stored_streams.topic(self.stream_id), self.heard)
+        bus.publish(stored_streams.topic(self.stream_id), taken)
+        unsubscribe = bus.subscribe(stored_streams.topic(self.stream_id), self.on_message)
         if hung_up is None:
             leave_registry = registry.enter(self.leave, OpenStream.of(exchange.request, exchange.session, "GET"))
         else:
             # The call runs in this worker: let it send that it was interrupted first.
             leave_registry = registry.enter(lambda: self.loop.call_later(LAST_WORDS + 0.8, self.leave))
-        happenings = [connection.closed, *([hung_up.wait] if hung_up is not None else [])]
-        watch = [asyncio.ensure_future(self.leave_after(happened)) for happened in happenings]
+        watch = [asyncio.ensure_future(self.leave_after(connection.closed))]
+        if hung_up is not None:
+            watch.append(asyncio.ensure_future(self.leave_after(hung_up.wait)))
         try:
             await connection.open_stream(exchange.cors())
             if self.version in PRIMED:
@@ -491,18 +509,19 @@ class Tail:
             for task in watch:
                 task.cancel()
 
-    async def leave_after(self, happened: Callable[[], Any]) -> None:
-        await happened()
+    async def leave_after(self, wait: Callable[[], Any]) -> None:
+        await wait()
         self.leave()
 
     def leave(self) -> None:
         self.is_leaving = True
         self.wake.set()
 
-    def heard(self, news: Any) -> None:
-        """Wake the event stream to read on, or end it in favour of a newer connection; in the bus's thread."""
-        if isinstance(news, dict) and news.get("taken", self.token) > self.token:
-            self.is_leaving = self.is_taken = True
+    def on_message(self, message: Any) -> None:
+        """Wake the stream to read on, or end it in favour of a newer connection; in the bus's thread."""
+        if isinstance(message, dict) and message.get("taken", self.token) > self.token:
+            self.is_taken = True
+            self.is_leaving = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
 
@@ -513,18 +532,19 @@ class Tail:
             self.wake.clear()
             if self.is_leaving:
                 return False
-            found = await self.read()
-            for number, data in found.messages:
+            events = await self.read()
+            for number, data in events.messages:
                 if self.is_taken:
                     return False
                 await self.connection.send_event(event(data, identifier=event_id(self.stream_id, number)))
-                self.after, quiet_since = number, self.loop.time()
-            if found.is_over:
+                self.after = number
+                quiet_since = self.loop.time()
+            if events.is_over:
                 return not self.is_taken
             # Where the worker is being replaced, only a call that runs in it keeps the connection.
-            if not found.messages and registry.has_stopped_listening and self.stream_id not in registry.logs:
+            if not events.messages and registry.has_stopped_listening and self.stream_id not in registry.logs:
                 return False
-            if not found.messages and not self.is_leaving:
+            if not events.messages and not self.is_leaving:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.wake.wait(), LOOK_EVERY)
             if self.loop.time() - quiet_since > KEEP_ALIVE_EVERY:
@@ -536,11 +556,10 @@ class Tail:
         self.log = registry.logs.get(self.stream_id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)
-            found = self.log.read(self.after)
-            if found is not None:
-                return found
-        stored = await in_thread(
-            "reads", partial(stored_streams.read_events, self.stream_id, self.after, bury=self.was_silent)
-        )
+            events = self.log.read(self.after)
+            if events is not None:
+                return events
+        read = partial(stored_streams.read_events, self.stream_id, self.after, end_if_abandoned=self.was_silent)
+        stored = await in_thread("reads", read)
         self.was_silent = stored.is_silent and not stored.messages
         return stored

@@ -165,7 +165,8 @@ def _as_caller(
     restore(request)
     context.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     count_call(caller_of(request))
-    context.off = off = switches.board.current()
+    off = switches.board.current()
+    context.off = off
     if off is not None:
         describe_caller(request, context.record)
         refuse_if_off(request)

@@ -325,7 +325,8 @@ class Exchange:
         request.META.pop("HTTP_AUTHORIZATION", None)
         if self.original is not None:
             # Middleware that kept Django's request may read the user from it when something is saved.
-            self.original.user = self.original._acached_user = request.user
+            self.original.user = request.user
+            self.original._acached_user = request.user
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
         restore(request)
@@ -341,9 +342,10 @@ class Exchange:
         if text is None:
             return
         try:
-            self.session = self.request.mcp.session = find_session(self.request, text)
+            self.session = find_session(self.request, text)
         except NotFound:
             raise SessionNotFound from None
+        self.request.mcp.session = self.session
 
     def take_notification(self, call: Call) -> None:
         """In an HTTP exchange of either transport, take a notification: ``notifications/cancelled`` cancels a call."""

@@ -173,7 +173,8 @@ class Registry:
         self.logs: dict[str, Any] = {}
         self.tails: dict[str, Any] = {}
         # Whether the worker is stopping and opens no more streams; whether the signal handlers are installed.
-        self.is_closing = self.watches_signals = False
+        self.is_closing = False
+        self.watches_signals = False
         self._previous: dict[int, Any] = {}
         self._open: dict[Entry, None] = {}
         self._lock = threading.Lock()

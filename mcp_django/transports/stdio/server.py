@@ -381,7 +381,8 @@ class StdioCall:
         self.request: MCPRequest = server.user.new_request()
         self.session = None if call.era.modern else server.session
         self.mailbox: Mailbox | None = None
-        self.is_asking = self.is_over = False
+        self.is_asking = False
+        self.is_over = False
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> bytes | None:
@@ -472,11 +473,10 @@ class StdioCall:
         finally:
             self.is_asking = False
             self.server.forget_questions(waiting)
-        given = {
-            question.key: response.result if response.result is not None else {"error": response.error}
-            for question, response in zip(asked.questions, responses, strict=True)
-        }
-        return Answers(given, state)
+        results: dict[str, Any] = {}
+        for question, response in zip(asked.questions, responses, strict=True):
+            results[question.key] = response.result if response.result is not None else {"error": response.error}
+        return Answers(results, state)
 
     # Subscriptions (2026-07-28, basic/patterns/subscriptions)
 
@@ -485,7 +485,8 @@ class StdioCall:
         assert self.call.id is not None
         identifier = self.call.id
         with streaming(self.server.caller):
-            self.mailbox = mailbox = Mailbox()
+            mailbox = Mailbox()
+            self.mailbox = mailbox
             subscription = await mailbox.subscribed(self.request, uris=wanted.uris, lists=wanted.lists)
             with contextlib.closing(subscription):
                 honoured = listen_messages.acknowledged(identifier, subscription.lists, subscription.uris)

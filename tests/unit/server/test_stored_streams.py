@@ -45,7 +45,7 @@ def question(key: str = "who") -> Question:
 
 
 def read(stream: str, after: int = 0) -> tuple[list[tuple[int, bytes]], bool]:
-    found = stored_streams.read_events(stream, after, bury=True)
+    found = stored_streams.read_events(stream, after, end_if_abandoned=True)
     return list(found.messages), found.is_over
 
 

@@ -671,7 +671,7 @@ async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(c
     await stream.message()
     stream_id = stream.last_id.split(".")[0]
     await Stream.objects.aupdate(alive=timezone.now() - timedelta(seconds=600))
-    found = await sync_to_async(stored_streams.read_events)(stream_id, 1, bury=True)
+    found = await sync_to_async(stored_streams.read_events)(stream_id, 1, end_if_abandoned=True)
     assert found.is_over
     release.set()
     await wait_for(stopped.is_set)
