@@ -32,11 +32,9 @@ from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsN
 from django.db.models.sql import Query
 from django.utils.tree import Node
 
-from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import among
-from .access import Link, access_of, has_every_row
+from .access import Link, ModelAccess, has_every_row
 from .compiled_queries import Bind, BoundIn, prepare
 from .fields import FieldPath, is_file_field, stored_field
 from .hidden_parts import WHOLE, as_shown, can_hide_parts, hides_parts, with_no_part_hidden
@@ -105,14 +103,14 @@ class Number(Subquery):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The scope in which conditions become a ``Q``: a caller's rows of one exposure, on the database ``using``.
+class QueryContext:
+    """The query that conditions become a ``Q`` for: on a model's rows that the caller may view, in a database.
 
-    ``params`` yields what the values of the conditions are bound to, such as slots; None for the values themselves.
+    ``using`` is the alias of the database. ``params`` yields what the values of the conditions are bound to, such as
+    slots; None for the values themselves.
     """
 
-    request: MCPRequest
-    exposure: ModelExposure
+    model: ModelAccess
     using: str
     params: Iterator[Any] | None = None
 
@@ -140,7 +138,7 @@ class Filter(ABC):
     places: int = 0
 
     @abstractmethod
-    def q(self, scope: Scope, inside: bool = False) -> Q:
+    def q(self, context: QueryContext, inside: bool = False) -> Q:
         """Return the condition as a ``Q``.
 
         ``inside`` says that the condition is below a ``not``, or below an ``or`` or a query on related rows that is not
@@ -209,12 +207,12 @@ class Condition(Filter):
         found = [prepare(self.path.field, value, using) for value in self.values]
         return found + found[-1:] * (self.places - len(found))
 
-    def q(self, scope: Scope, inside: bool = False) -> Q:
+    def q(self, context: QueryContext, inside: bool = False) -> Q:
         if self.path.many:
-            return self._through_many(scope, inside)
-        return self._on(self.path.column, scope, inside)
+            return self._through_many(context, inside)
+        return self._on(self.path.column, context, inside)
 
-    def _on(self, name: str, scope: Scope, inside: bool) -> Q:
+    def _on(self, name: str, context: QueryContext, inside: bool) -> Q:
         """Return the condition on one column as a ``Q``; column and comparison come from the model and a closed list.
 
         A value behind a hidden row counts as NULL: only ``isnull`` finds it.
@@ -226,12 +224,12 @@ class Condition(Filter):
             # A text is compared as it is shown, and no text is shown with this part.
             left = tuple(value for value in self.values if not hides_parts(value))
             if left:
-                return replace(self, values=left)._on(name, scope, inside)
+                return replace(self, values=left)._on(name, context, inside)
             return Q(pk__in=[])
         if is_null and (not path.many or is_file_field(path.field)):
             found = self._missing(column)
         elif path.expression is not None or (not path.many and _is_bindable(path.field, self.lookup)):
-            found = self._compared(column, scope.bound(self))
+            found = self._compared(column, context.bound(self))
         else:
             several = self.lookup.rpartition("__")[2] in ("in", "range")
             found = Q((f"{name}__{self.lookup}", list(self.values) if several else self.values[0]))
@@ -262,22 +260,23 @@ class Condition(Filter):
             return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
         return Q(_BOUND[self.lookup](column, Bind(params[0])))
 
-    def _through_many(self, scope: Scope, inside: bool) -> Q:
+    def _through_many(self, context: QueryContext, inside: bool) -> Q:
         """Return the condition on a many-to-many relation as a subquery, so that no row comes twice.
 
         Only related rows that the caller may view count.
         """
+        model = context.model
         root, _, rest = self.path.column.partition("__")
-        field = scope.exposure.opts.get_field(root)
-        access = access_of(scope.request)
-        related = access.exposure_of(field.related_model)
+        field = model.exposure.opts.get_field(root)
+        related = model.access.exposure_of(field.related_model)
         if related is None:
             return Q(pk__in=[])
-        inner = self._on(rest or "pk", scope, False)
+
+        inner = self._on(rest or "pk", context, False)
         if inside:
-            return Q(Exists(Link(root, field, access[related]).rows().filter(inner)))
-        targets = related.get_queryset(scope.request).order_by().filter(inner)
-        sources = scope.exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
+            return Q(Exists(Link(root, field, model.access[related]).rows().filter(inner)))
+        targets = related.get_queryset(model.request).order_by().filter(inner)
+        sources = model.exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
         return Q(pk__in=sources.values("pk"))
 
     def wording(self) -> list[Any]:
@@ -302,9 +301,9 @@ class Junction(Filter):
     def shape(self) -> Hashable:
         return self.connector, tuple(part.shape() for part in self.parts)
 
-    def q(self, scope: Scope, inside: bool = False) -> Q:
+    def q(self, context: QueryContext, inside: bool = False) -> Q:
         inside = inside or self.connector == "not" or (self.connector == "or" and not self.is_plannable)
-        return joined(self.connector, [part.q(scope, inside) for part in self.parts])
+        return joined(self.connector, [part.q(context, inside) for part in self.parts])
 
     def wording(self) -> list[Any]:
         return [self.connector, [part.wording() for part in self.parts]]
@@ -317,8 +316,10 @@ class Applied(Filter):
     source: NamedFilter
     values: Mapping[str, tuple[str, ...]]
 
-    def q(self, scope: Scope, inside: bool = False) -> Q:
-        return among(self.source.narrow(scope.exposure.get_queryset(scope.request).using(scope.using), self.values))
+    def q(self, context: QueryContext, inside: bool = False) -> Q:
+        model = context.model
+        rows = model.exposure.get_queryset(model.request).using(context.using)
+        return among(self.source.narrow(rows, self.values))
 
     def wording(self) -> list[Any]:
         return ["", sorted([name, *values] for name, values in self.values.items())]
@@ -355,14 +356,16 @@ class Quantified(Filter):
     def own_params(self, using: str) -> list[Any]:
         return list(self.values)
 
-    def q(self, scope: Scope, inside: bool = False) -> Q:
+    def q(self, context: QueryContext, inside: bool = False) -> Q:
         if self.quantifier == "every" and not self.parts:
             return TRUE
+
         rows = self.link.rows()
-        related = Scope(scope.request, self.link.exposure, scope.using, scope.params)
+        related = QueryContext(self.link.related, context.using, context.params)
         every = self.quantifier == "every"
         has_plan = self.is_plannable
         passes = related.all_of(self.parts, inside=every or not has_plan)
+
         # For "every", look for rows that fail. A row that compares with NULL fails too.
         if not every:
             rows = rows.filter(passes)
@@ -371,10 +374,11 @@ class Quantified(Filter):
         else:
             verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
             rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
+
         # A subquery, because a join would repeat rows.
         keys = rows.order_by().values("pk")
         if self.quantifier == "count":
-            return Q(COMPARISONS[self.lookup](Number(keys), Bind(scope.bound(self)[0])))
+            return Q(COMPARISONS[self.lookup](Number(keys), Bind(context.bound(self)[0])))
         if self.quantifier == "some":
             return Q(Some(keys))
         return ~Q(Some(keys))
@@ -394,7 +398,7 @@ class Comparison(Filter):
     parts: tuple[Filter, ...] = ()
     is_on_related: ClassVar[bool] = True
 
-    def q(self, scope: Scope, inside: bool = False) -> Q:
+    def q(self, context: QueryContext, inside: bool = False) -> Q:
         left, right = (as_shown(target.expression, target.column.field) for target in (self.left, self.right))
         found = Q(COMPARISONS[self.lookup](left, right))
         # Below a "not", a comparison with NULL must be false, not NULL.
@@ -479,15 +483,13 @@ def plannable_shapes(filters: Sequence[Filter], using: str) -> tuple[tuple[Hasha
     """Return the shapes of all the conditions, None if the SQL of one depends on its values, and their parameters."""
     params = plannable_params(filters, using)
     plannable = [item for item in filters if item.is_plannable]
-    return tuple([item.shape() for item in plannable]) if len(plannable) == len(filters) else None, params
+    if len(plannable) < len(filters):
+        return None, params
+    return tuple([item.shape() for item in plannable]), params
 
 
 def filtered(
-    request: MCPRequest,
-    exposure: ModelExposure,
-    queryset: QuerySet[Any],
-    filters: Sequence[Filter],
-    params: Iterable[Any],
+    model: ModelAccess, queryset: QuerySet[Any], filters: Sequence[Filter], params: Iterable[Any]
 ) -> QuerySet[Any]:
     """Return the rows that meet all conditions; ``params`` are slots for :func:`plannable_params`, or these values."""
     # Apply the project's filters first: they may run the queryset, which is possible only before it has slots.
@@ -496,12 +498,14 @@ def filtered(
             found = item.source.narrow(queryset, item.values)
             check_patterns(found, _texts(item))
             queryset = found if is_part_of(found, queryset) else queryset.filter(pk__in=keys_of(found))
-    planned = Scope(request, exposure, queryset.db, iter(params))
+
+    # Then the conditions: values are bound to parameters where the SQL is the same for all of them.
+    bound = QueryContext(model, queryset.db, iter(params))
     for item in filters:
         if item.is_plannable:
-            queryset = queryset.filter(item.q(planned))
+            queryset = queryset.filter(item.q(bound))
         elif not isinstance(item, Applied):
-            queryset = queryset.filter(item.q(Scope(request, exposure, queryset.db)))
+            queryset = queryset.filter(item.q(QueryContext(model, queryset.db)))
             check_patterns(queryset, _texts(item))
     return queryset
 

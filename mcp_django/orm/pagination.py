@@ -334,7 +334,7 @@ def _matching(
     """Narrow the rows to paginate to those that match the page's search and filters."""
     if _is_searched(model.exposure.get_listing(model.request), search):
         rows = searched(model, rows, search)
-    return filtered(model.request, model.exposure, rows, conditions, params)
+    return filtered(model, rows, conditions, params)
 
 
 # Cursors

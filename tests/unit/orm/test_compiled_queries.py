@@ -19,7 +19,7 @@ from mcp_django.orm.compiled_queries import (
     compile_values,
     prepare,
 )
-from mcp_django.orm.conditions import Junction, Scope
+from mcp_django.orm.conditions import Junction, QueryContext
 from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
 from tests.factories import make_book
@@ -41,7 +41,7 @@ def condition(text: str, lookup: str, value: Any) -> Any:
 
 def bound(found: Any, slots: list[Slot]) -> Any:
     nobody: Any = None
-    return found.q(Scope(nobody, nobody, "default", iter(slots)))
+    return found.q(QueryContext(nobody, "default", iter(slots)))
 
 
 def compiled_query(found: Any) -> CompiledQuery:
