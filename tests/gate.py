@@ -63,7 +63,7 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
     "Pages of the admin, for a user whom the admin has let in.": {"admin.py": 1, "console/": 9},
     "Looks at declarations, at the database or at the SQL of a query, and reads no row of the project.": {
         "checks/declarations.py": 3,
-        "orm/filter_parser.py": 2,
+        "orm/filter_parser.py": 1,
         "orm/ordering.py": 3,
         "tools/query_records.py": 1,
     },
