@@ -1,6 +1,7 @@
 """What is seen in the moving picture: two questions to the example shop, and what its server answers to each call.
 
-The questions and the calls are written here, as a person and a model would. The answers are the server's.
+The questions and the calls are written here, as a person and a model would, and so is what the model makes of an
+answer: its words are filled with the figures of the server.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -20,15 +21,24 @@ REFUND = {"reason": "damaged"}
 NAME = Implementation(name="Chat client", version="1.0")
 
 
+def of_carriers(answer: dict[str, Any]) -> str:
+    """Return what a model says of the shipments' average days by carrier."""
+    days = {carrier.upper(): average for carrier, _count, average in answer["rows"]}
+    slowest = max(days, key=lambda carrier: days[carrier])
+    others = sorted(average for carrier, average in days.items() if carrier != slowest)
+    return f"Yes: {slowest} takes {days[slowest]:.1f} days on average, the others {others[0]:.1f} to {others[-1]:.1f}."
+
+
 @dataclass
 class Step:
-    """A call: its tool and arguments, what the server asked meanwhile, and its answer."""
+    """A call: its tool and arguments, what the server asked meanwhile, its answer, and what the model says then."""
 
     tool: str
     arguments: dict[str, Any]
     answer: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Any] | None = None
     given: dict[str, Any] = field(default_factory=dict)
+    words: str = ""
 
 
 @dataclass
@@ -79,6 +89,7 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
                 group_by=["carrier"],
             )
         )
+        found.first[-1].words = of_carriers(found.first[-1].answer)
         orders = await call(
             "query_records",
             model="shop.order",
@@ -88,5 +99,7 @@ async def hold(server: Server, username: str = "admin") -> Conversation:
             limit=1,
         )
         found.second.append(orders)
-        found.second.append(await call("refund_shop_order", pks=[orders.answer["rows"][0][0]]))
+        [(pk, number, (_customer, name), total)] = orders.answer["rows"]
+        found.second.append(await call("refund_shop_order", pks=[pk]))
+        found.second[-1].words = f"Order {number} of {name} over {total} is refunded, with the reason “damaged”."
         return found

@@ -57,8 +57,9 @@ async function film(context) {
   };
   const { questions, first, second } = task.conversation;
   const said = [{ kind: 'user', text: questions[0] }];
-  for (const { tool, arguments: given, answer } of first) {
+  for (const { tool, arguments: given, answer, words } of first) {
     said.push({ kind: 'call', tool, arguments: given }, { kind: 'table', ...answer });
+    if (words) said.push({ kind: 'words', text: words });
   }
   const chat = (more, draft = '') => ({ title: CLIENT, caption: CAPTIONS.acts, said: [...said, ...more], draft });
   await shoot({ ...chat([]), caption: CAPTIONS.asks }, 4000);
@@ -70,7 +71,7 @@ async function film(context) {
   await shoot({ ...chat([], questions[1]), caption: CAPTIONS.asks }, 500);
   const parts = [{ kind: 'user', text: questions[1] }];
   await shoot(chat(parts), 500);
-  for (const { tool, arguments: given, answer, asked, given: filled } of second) {
+  for (const { tool, arguments: given, answer, asked, given: filled, words } of second) {
     parts.push({ kind: 'call', tool, arguments: given });
     await shoot(chat(parts), 600);
     if (asked) {
@@ -85,7 +86,9 @@ async function film(context) {
       form.pressed = true;
       await shoot({ ...chat([...parts, form]), pointer: [x, y] }, 250);
       parts.push(...answer.messages.map(({ text }) => ({ kind: 'done', text })));
-      await shoot(chat(parts), 2000);
+      await shoot(chat(parts), 900);
+      if (words) parts.push({ kind: 'words', text: words });
+      await shoot(chat(parts), 2200);
     } else {
       parts.push({ kind: 'table', ...answer });
       await shoot(chat(parts), 900);

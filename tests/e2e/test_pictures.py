@@ -20,6 +20,9 @@ def test_the_first_frame_shows_what_the_server_answered(
     (text,) = taken["texts"]
     for row in conversation.first[0].answer["rows"]:
         assert row[0] in text
+    # The model says what the rows mean.
+    assert conversation.first[0].words in text
+    assert "POST takes" in text
     refund = conversation.second[-1]
     assert refund.asked is not None
     assert "Refund orders" in refund.asked["message"]
