@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ..conf import settings
 from ..exceptions import Declined, InputRequired, ToolError
-from ..protocol.client_requests import ELICITATION, read_result, shape
+from ..protocol.client_requests import ELICITATION, ClientRequest
 from ..protocol.errors import InvalidParams
 from ..runtime.cache_and_rate_limits import required_cache
 from ..schema.consent import CONFIRM, YES, is_consent
@@ -48,7 +48,7 @@ STATE_ERROR: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(ClientRequest):
     """One question to the client (elicitation, sampling, roots) that a call waits for.
 
     ``key`` names the answer and is unique in a call: at most 64 of the characters A-Z, a-z, 0-9, "_", "." and "-".
@@ -59,8 +59,6 @@ class Question:
     """
 
     key: str
-    method: str
-    params: Mapping[str, Any]
     proof: bool = False
     about: str = ""
     reason: str = ""
@@ -95,7 +93,7 @@ class Question:
 
     def to_wire(self, version: str) -> dict[str, Any]:
         """Return the question as it is put to a client of this revision: ``method`` and ``params``."""
-        params = shape(self.method, self.params, version, as_text=self.as_text)
+        params = self.shape(version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
         return {"method": self.method, "params": params}
@@ -239,7 +237,7 @@ class Answers:
         if isinstance(answer, Mapping) and "error" in answer and "action" not in answer:
             # In the older era a question is a request to the client, which can answer with an error.
             raise ToolError("The client returned an error to our question. Nothing was changed.")
-        result = read_result(question.method, version, answer, question.params)
+        result = question.read_result(version, answer)
         if question.method != ELICITATION:
             return result
         if result["action"] != "accept":

@@ -18,7 +18,7 @@ from django.utils.datastructures import MultiValueDict
 
 from ..conf import settings
 from ..exceptions import Cancelled, InsufficientScope
-from ..protocol.client_requests import ELICITATION, KNOWN, ROOTS, SAMPLING, method_known, supports
+from ..protocol.client_requests import ELICITATION, KNOWN, ROOTS, SAMPLING, ClientRequest
 from ..protocol.headers import PARAM_PREFIX
 from .call_record import CallRecord
 
@@ -215,7 +215,8 @@ class MCPContext:
         the fact ``CONFIRM_BY_TOKEN`` no user is ever asked, because nobody is there to answer."""
         if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
             return False
-        return method_known(method, self.version, params) and supports(self.capabilities, method, params)
+        request = ClientRequest(method, params)
+        return request.is_known(self.version) and request.is_supported(self.capabilities)
 
     def ask(self, message: str, kind: Any = bool, *, key: str = "", default: Any = UNSET, proof: bool = False) -> Any:
         """``request.mcp.ask``: ask the client's user (elicitation) and return the answer to ``message``.
@@ -267,9 +268,9 @@ class MCPContext:
         Raises:
             InputRequired: see :meth:`ask`.
         """
-        from ..schema.sampling_and_roots import read_sample, sampling_params
+        from ..schema.sampling_and_roots import Sampled, sampling_params
 
-        return self.put(SAMPLING, sampling_params(messages, max_tokens, system, more), read_sample, key)
+        return self.put(SAMPLING, sampling_params(messages, max_tokens, system, more), Sampled.read, key)
 
     def roots(self, *, key: str = "") -> "list[Root]":
         """``request.mcp.roots``: ask the client for its roots, the directories and files that it works in.
@@ -279,9 +280,9 @@ class MCPContext:
         Raises:
             InputRequired: see :meth:`ask`.
         """
-        from ..schema.sampling_and_roots import read_roots
+        from ..schema.sampling_and_roots import Root
 
-        return self.put(ROOTS, {}, read_roots, key)
+        return self.put(ROOTS, {}, Root.read_all, key)
 
     def put(
         self,

@@ -31,66 +31,103 @@ BLOCKS_SINCE: Final[Mapping[str, str]] = {
 }
 
 
-def _is_url(method: str, params: Mapping[str, Any]) -> bool:
-    return method == ELICITATION and params.get("mode") == "url"
-
-
-def _has_tools(method: str, params: Mapping[str, Any]) -> bool:
-    return method == SAMPLING and bool(params.get("tools") or params.get("toolChoice"))
-
-
-def method_known(method: str, version: str, params: Mapping[str, Any] | None = None) -> bool:
-    """Return whether the revision has this request to the client, including URLs if ``params`` ask for one."""
-    since = MODES_SINCE if _is_url(method, params or {}) else SINCE.get(method)
+def _has_method(method: str, version: str) -> bool:
+    since = SINCE.get(method)
     return since is not None and is_at_least(version, since)
 
 
-def supports(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> bool:
-    """Return whether a client with these capabilities supports this client request (client/elicitation, Capabilities).
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """A request to the client (elicitation, sampling, roots), in the form of the newest revision."""
 
-    ``elicitation: {}`` means forms but no URLs, like ``{"form": {}}``; tools in sampling need ``sampling.tools``.
-    """
-    if method == ELICITATION and not _is_url(method, params):
-        modes = capabilities.get("elicitation")
-        return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or modes.get("url") is None)
-    return _covers(capabilities, required_capability(method, params))
+    method: str
+    params: Mapping[str, Any]
+
+    def is_known(self, version: str) -> bool:
+        """Return whether the revision has this request to the client, including URLs if the params ask for one."""
+        if self._is_url():
+            return is_at_least(version, MODES_SINCE)
+        return _has_method(self.method, version)
+
+    def is_supported(self, capabilities: Mapping[str, Any]) -> bool:
+        """Return whether a client with these capabilities supports this request (client/elicitation, Capabilities).
+
+        ``elicitation: {}`` means forms but no URLs, like ``{"form": {}}``; tools in sampling need ``sampling.tools``.
+        """
+        if self.method == ELICITATION and not self._is_url():
+            modes = capabilities.get("elicitation")
+            return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or modes.get("url") is None)
+        return _covers(capabilities, self.required_capability())
+
+    def required_capability(self) -> dict[str, Any]:
+        """Return the client's capabilities that the request needs, as ``data.requiredCapabilities`` lists them.
+
+        Raises:
+            ValueError: there is no such request to clients.
+        """
+        match self.method:
+            case "elicitation/create":
+                return {"elicitation": {"url" if self._is_url() else "form": {}}}
+            case "sampling/createMessage":
+                return {"sampling": {"tools": {}} if self._has_tools() else {}}
+            case "roots/list":
+                return {"roots": {}}
+        raise ValueError(f"{self.method!r} is not a request to a client")
+
+    def shape(self, version: str, *, as_text: bool = False) -> dict[str, Any]:
+        """Return the params in the form of the revision; with ``as_text`` a form asks for numbers as text.
+
+        Raises:
+            ValueError: the revision does not have this request (see :meth:`is_known`), or a form cannot have a field.
+        """
+        if not self.is_known(version):
+            raise ValueError(f"{version} does not have {self.method} like this")
+        match self.method:
+            case "elicitation/create":
+                if self._is_url():
+                    return _shape_url(self.params, version)
+                return _shape_form(self.params, version, as_text)
+            case "sampling/createMessage":
+                return _shape_sampling(self.params, version)
+        return dict(self.params)
+
+    def read_result(self, version: str, result: Any) -> dict[str, Any]:
+        """Read the client's answer to this request, without members that are null.
+
+        An answer to a form that was converted for an older revision is converted back. This method does not check
+        whether the values fit the form.
+
+        Raises:
+            ValueError: the result is not valid for the method in this revision; the text says briefly why.
+        """
+        if not isinstance(result, Mapping) or not _has_method(self.method, version):
+            raise ValueError("the answer is not a result of the method")
+        from mcp_types.methods import validate_client_result
+        from pydantic import ValidationError
+
+        try:
+            # The modern revision has the same results, although its servers do not send requests.
+            validate_client_result(self.method, LATEST_LEGACY, result)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = ".".join(map(str, first["loc"]))[:100]
+            raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None
+        found = {name: value for name, value in result.items() if value is not None}
+        if self.method == ELICITATION:
+            return _read_elicitation(found, version, self.params)
+        if self.method == SAMPLING:
+            _check_blocks(found["content"], version)
+        return found
+
+    def _is_url(self) -> bool:
+        return self.method == ELICITATION and self.params.get("mode") == "url"
+
+    def _has_tools(self) -> bool:
+        return self.method == SAMPLING and bool(self.params.get("tools") or self.params.get("toolChoice"))
 
 
 def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
     return isinstance(declared, Mapping) and all(_covers(declared.get(name), inner) for name, inner in needed.items())
-
-
-def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the client's capabilities that a request to the client needs, as ``data.requiredCapabilities`` lists them.
-    Raises ``ValueError`` if there is no such request to clients."""
-    match method:
-        case "elicitation/create":
-            return {"elicitation": {"url" if _is_url(method, params) else "form": {}}}
-        case "sampling/createMessage":
-            return {"sampling": {"tools": {}} if _has_tools(method, params) else {}}
-        case "roots/list":
-            return {"roots": {}}
-    raise ValueError(f"{method!r} is not a request to a client")
-
-
-def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Convert the params of a request to the client (elicitation, sampling, roots) to the revision.
-
-    With ``as_text`` a form asks for numbers as text.
-
-    Raises:
-        ValueError: the revision does not have this request (see :func:`method_known`), or a form cannot have a field.
-    """
-    if not method_known(method, version, params):
-        raise ValueError(f"{version} does not have {method} like this")
-    match method:
-        case "elicitation/create":
-            if _is_url(method, params):
-                return _shape_url(params, version)
-            return _shape_form(params, version, as_text)
-        case "sampling/createMessage":
-            return _shape_sampling(params, version)
-    return dict(params)
 
 
 def _shape_form(params: Mapping[str, Any], version: str, as_text: bool) -> dict[str, Any]:
@@ -136,42 +173,13 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 # Answers of the client
 
 
-def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Read the client's answer to a client request (elicitation, sampling, roots), without members that are null.
-
-    ``params`` are those of the question before :func:`shape`; with them, an answer to a form that was converted for an
-    older revision is converted back. This function does not check whether the values fit the form.
-
-    Raises:
-        ValueError: the result is not valid for the method in this revision; the text says briefly why.
-    """
-    if not isinstance(result, Mapping) or not method_known(method, version):
-        raise ValueError("the answer is not a result of the method")
-    from mcp_types.methods import validate_client_result
-    from pydantic import ValidationError
-
-    try:
-        # The modern revision has the same results, although its servers do not send requests.
-        validate_client_result(method, LATEST_LEGACY, result)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"]))[:100]
-        raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None
-    found = {name: value for name, value in result.items() if value is not None}
-    if method == ELICITATION:
-        return _read_elicitation(found, version, params)
-    if method == SAMPLING:
-        _check_blocks(found["content"], version)
-    return found
-
-
-def _read_elicitation(found: dict[str, Any], version: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+def _read_elicitation(found: dict[str, Any], version: str, params: Mapping[str, Any]) -> dict[str, Any]:
     if found["action"] != "accept":
         return {"action": found["action"]}
     content = {name: value for name, value in found.get("content", {}).items() if value is not None}
     if not is_at_least(version, MODES_SINCE) and any(isinstance(value, list) for value in content.values()):
         raise ValueError("the answer is not a result of the method: content: lists are not known to the revision")
-    if params is not None and "requestedSchema" in params:
+    if "requestedSchema" in params:
         content = restore(content, params["requestedSchema"], version)
     return {"action": "accept", "content": content}
 

@@ -14,6 +14,14 @@ class Sampled:
     model: str = ""
     stop_reason: str = ""
 
+    @classmethod
+    def read(cls, result: Mapping[str, Any]) -> "Sampled":
+        """Return what the client's model answered, from the result of ``sampling/createMessage``."""
+        content = result["content"]
+        blocks = tuple(content if isinstance(content, list) else [content])
+        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        return cls(text, blocks, result.get("model", ""), result.get("stopReason", ""))
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -21,6 +29,11 @@ class Root:
 
     uri: str
     name: str = ""
+
+    @classmethod
+    def read_all(cls, result: Mapping[str, Any]) -> "list[Root]":
+        """Return the roots of the client, from the result of ``roots/list``."""
+        return [cls(root["uri"], root.get("name") or "") for root in result["roots"]]
 
 
 def sampling_params(messages: Any, max_tokens: int, system: str, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,16 +56,3 @@ def _message(item: Any) -> Any:
     role, content = item if isinstance(item, tuple) else (item.role, item.content)
     block = {"type": "text", "text": content} if isinstance(content, str) else content.to_wire()
     return {"role": role, "content": block}
-
-
-def read_sample(result: Mapping[str, Any]) -> Sampled:
-    """Return what the client's model answered."""
-    content = result["content"]
-    blocks = tuple(content if isinstance(content, list) else [content])
-    text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
-    return Sampled(text, blocks, result.get("model", ""), result.get("stopReason", ""))
-
-
-def read_roots(result: Mapping[str, Any]) -> list[Root]:
-    """Return the roots of the client."""
-    return [Root(root["uri"], root.get("name") or "") for root in result["roots"]]

@@ -34,7 +34,7 @@ from ..exceptions import (
 )
 from ..operating.call_lifecycle import begin, counted, finish, underway
 from ..orm.access import access_of
-from ..protocol.client_requests import limits_of, required_capability
+from ..protocol.client_requests import limits_of
 from ..protocol.eras import INPUT_REQUIRED_METHODS, Call, Rejected
 from ..protocol.errors import (
     InternalError,
@@ -143,7 +143,7 @@ class Kernel:
         required: dict[str, Any] = {}
         for question in questions:
             if not mcp.takes(question.method, question.params):
-                for name, needed in required_capability(question.method, question.params).items():
+                for name, needed in question.required_capability().items():
                     required[name] = {**required.get(name, {}), **needed}
         if required:
             if call.era.modern:

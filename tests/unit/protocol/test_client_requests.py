@@ -10,11 +10,7 @@ from mcp_django.protocol.client_requests import (
     ELICITATION,
     ROOTS,
     SAMPLING,
-    method_known,
-    read_result,
-    required_capability,
-    shape,
-    supports,
+    ClientRequest,
 )
 from mcp_django.protocol.messages import encode, request
 from mcp_django.protocol.versions import SUPPORTED, is_at_least
@@ -62,18 +58,18 @@ NAMES = {ELICITATION: "ElicitRequest", SAMPLING: "CreateMessageRequest", ROOTS: 
 )
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_a_revision_knows_what_it_can_ask(method: str, params: Any, since: str, version: str) -> None:
-    assert method_known(method, version, params) is is_at_least(version, since)
+    assert ClientRequest(method, params).is_known(version) is is_at_least(version, since)
 
 
 @pytest.mark.parametrize("method", ["ping", "tools/call", "elicitation/Create", "", "__class__"])
 def test_nothing_else_is_asked(method: str) -> None:
-    assert not any(method_known(method, version) for version in SUPPORTED)
+    assert not any(ClientRequest(method, {}).is_known(version) for version in SUPPORTED)
     with pytest.raises(ValueError, match="is not a request to a client"):
-        required_capability(method, {})
+        ClientRequest(method, {}).required_capability()
     with pytest.raises(ValueError, match="does not have"):
-        shape(method, {}, MODERN)
+        ClientRequest(method, {}).shape(MODERN)
     with pytest.raises(ValueError, match="not a result"):
-        read_result(method, MODERN, {})
+        ClientRequest(method, {}).read_result(MODERN, {})
 
 
 @pytest.mark.parametrize(
@@ -93,9 +89,9 @@ def test_nothing_else_is_asked(method: str) -> None:
     ],
 )
 def test_77_forms_and_urls_are_declared_apart(capabilities: dict[str, Any], form: bool, url: bool) -> None:
-    assert supports(capabilities, ELICITATION, FORM) is form
-    assert supports(capabilities, ELICITATION, {"message": "m"}) is form
-    assert supports(capabilities, ELICITATION, URL) is url
+    assert ClientRequest(ELICITATION, FORM).is_supported(capabilities) is form
+    assert ClientRequest(ELICITATION, {"message": "m"}).is_supported(capabilities) is form
+    assert ClientRequest(ELICITATION, URL).is_supported(capabilities) is url
 
 
 @pytest.mark.parametrize(
@@ -113,9 +109,9 @@ def test_77_forms_and_urls_are_declared_apart(capabilities: dict[str, Any], form
 def test_77_sampling_tools_and_roots_are_declared_apart(
     capabilities: dict[str, Any], plain: bool, tools: bool, roots: bool
 ) -> None:
-    assert supports(capabilities, SAMPLING, SAMPLE) is plain
-    assert supports(capabilities, SAMPLING, WITH_TOOLS) is tools
-    assert supports(capabilities, ROOTS, {}) is roots
+    assert ClientRequest(SAMPLING, SAMPLE).is_supported(capabilities) is plain
+    assert ClientRequest(SAMPLING, WITH_TOOLS).is_supported(capabilities) is tools
+    assert ClientRequest(ROOTS, {}).is_supported(capabilities) is roots
 
 
 @pytest.mark.parametrize(
@@ -129,9 +125,9 @@ def test_77_sampling_tools_and_roots_are_declared_apart(
     ],
 )
 def test_77_the_capability_that_is_missing_is_the_one_that_would_do(method: str, params: Any, required: Any) -> None:
-    assert required_capability(method, params) == required
+    assert ClientRequest(method, params).required_capability() == required
     MissingRequiredClientCapabilityErrorData.model_validate({"requiredCapabilities": required})
-    assert supports(required, method, params)
+    assert ClientRequest(method, params).is_supported(required)
 
 
 # Wire forms
@@ -147,15 +143,20 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     (ELICITATION, {name: FORM[name] for name in ("message", "requestedSchema")}),
     (ELICITATION, URL),
 ]
-CASES = [(*question, version) for question in QUESTIONS for version in SUPPORTED if method_known(question[0], version)]
+CASES = [
+    (*question, version)
+    for question in QUESTIONS
+    for version in SUPPORTED
+    if ClientRequest(question[0], {}).is_known(version)
+]
 
 
 @pytest.mark.parametrize(
-    ("method", "params", "version"), [case for case in CASES if method_known(case[0], case[2], case[1])]
+    ("method", "params", "version"), [case for case in CASES if ClientRequest(case[0], case[1]).is_known(case[2])]
 )
 def test_every_question_is_one_of_the_revision(method: str, params: dict[str, Any], version: str) -> None:
     before = json.dumps(params)
-    wire = json.loads(encode(request("a.1", method, shape(method, params, version))))
+    wire = json.loads(encode(request("a.1", method, ClientRequest(method, params).shape(version))))
     check_wire(version, NAMES[method], wire)
     if version == MODERN:
         asked = {"resultType": "input_required", "inputRequests": {"a": {"method": method, "params": wire["params"]}}}
@@ -168,14 +169,14 @@ def test_every_question_is_one_of_the_revision(method: str, params: dict[str, An
 @pytest.mark.parametrize("version", SUPPORTED)
 @pytest.mark.parametrize(("method", "params"), [(ELICITATION, FORM), (ELICITATION, URL)])
 def test_what_a_revision_cannot_ask_is_not_asked(method: str, params: dict[str, Any], version: str) -> None:
-    if not method_known(method, version, params):
+    if not ClientRequest(method, params).is_known(version):
         with pytest.raises(ValueError, match="does not have"):
-            shape(method, params, version)
+            ClientRequest(method, params).shape(version)
 
 
 @pytest.mark.parametrize(("version", "mode"), [("2025-06-18", None), ("2025-11-25", "form"), (MODERN, "form")])
 def test_a_form_says_its_mode_to_those_who_know_modes(version: str, mode: str | None) -> None:
-    wire = shape(ELICITATION, FORM, version)
+    wire = ClientRequest(ELICITATION, FORM).shape(version)
     assert wire.get("mode") == mode
     assert wire["message"] == "Which?"
     assert wire["requestedSchema"]["required"] == ["name"]
@@ -183,17 +184,20 @@ def test_a_form_says_its_mode_to_those_who_know_modes(version: str, mode: str | 
 
 
 def test_a_url_has_an_identifier_in_the_one_revision_that_has_them() -> None:
-    first, again = shape(ELICITATION, URL, "2025-11-25"), shape(ELICITATION, URL, "2025-11-25")
-    other = shape(ELICITATION, {**URL, "url": "https://shop.example/other"}, "2025-11-25")
+    first, again = (
+        ClientRequest(ELICITATION, URL).shape("2025-11-25"),
+        ClientRequest(ELICITATION, URL).shape("2025-11-25"),
+    )
+    other = ClientRequest(ELICITATION, {**URL, "url": "https://shop.example/other"}).shape("2025-11-25")
     assert first == again
     assert first["elicitationId"] != other["elicitationId"]
-    assert shape(ELICITATION, {**URL, "elicitationId": "mine"}, "2025-11-25")["elicitationId"] == "mine"
-    assert shape(ELICITATION, {**URL, "elicitationId": "mine"}, MODERN) == URL
+    assert ClientRequest(ELICITATION, {**URL, "elicitationId": "mine"}).shape("2025-11-25")["elicitationId"] == "mine"
+    assert ClientRequest(ELICITATION, {**URL, "elicitationId": "mine"}).shape(MODERN) == URL
 
 
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_tools_of_sampling_are_for_those_who_know_them(version: str) -> None:
-    wire = shape(SAMPLING, WITH_TOOLS, version)
+    wire = ClientRequest(SAMPLING, WITH_TOOLS).shape(version)
     assert wire == (WITH_TOOLS if is_at_least(version, "2025-11-25") else SAMPLE)
 
 
@@ -210,8 +214,10 @@ def test_tools_of_sampling_are_for_those_who_know_them(version: str) -> None:
 )
 def test_blocks_of_a_message_are_messages_of_their_own_before_2025_11_25(version: str, contents: list[Any]) -> None:
     params = {**SAMPLE, "messages": [{"role": "user", "content": [TEXT, AUDIO, USE], "_meta": {"a": 1}}]}
-    assert shape(SAMPLING, params, version)["messages"] == [{"role": "user", "content": block} for block in contents]
-    assert shape(SAMPLING, params, "2025-11-25") == params
+    assert ClientRequest(SAMPLING, params).shape(version)["messages"] == [
+        {"role": "user", "content": block} for block in contents
+    ]
+    assert ClientRequest(SAMPLING, params).shape("2025-11-25") == params
 
 
 # Answers
@@ -234,11 +240,11 @@ ANSWER = {"role": "assistant", "content": TEXT, "model": "m"}
     ],
 )
 def test_an_answer_comes_as_the_client_gave_it(method: str, result: dict[str, Any], version: str) -> None:
-    if method_known(method, version):
-        assert read_result(method, version, result) == result
+    if ClientRequest(method, {}).is_known(version):
+        assert ClientRequest(method, {}).read_result(version, result) == result
     else:
         with pytest.raises(ValueError, match="not a result"):
-            read_result(method, version, result)
+            ClientRequest(method, {}).read_result(version, result)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +259,7 @@ def test_an_answer_comes_as_the_client_gave_it(method: str, result: dict[str, An
     ],
 )
 def test_78_what_means_nothing_is_left_out(method: str, result: dict[str, Any], found: dict[str, Any]) -> None:
-    assert read_result(method, MODERN, result) == found
+    assert ClientRequest(method, {}).read_result(MODERN, result) == found
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
@@ -279,13 +285,13 @@ def test_78_what_means_nothing_is_left_out(method: str, result: dict[str, Any], 
 )
 def test_78_another_answer_is_refused_in_a_few_words(method: str, result: Any, version: str) -> None:
     with pytest.raises(ValueError, match="the answer is not a result of the method") as caught:
-        read_result(method, version, result)
+        ClientRequest(method, {}).read_result(version, result)
     assert len(str(caught.value)) < 300
 
 
 def test_78_the_refusal_repeats_no_value() -> None:
     with pytest.raises(ValueError, match="roots") as caught:
-        read_result(ROOTS, MODERN, {"roots": ["s3cret"]})
+        ClientRequest(ROOTS, {}).read_result(MODERN, {"roots": ["s3cret"]})
     assert "s3cret" not in str(caught.value)
 
 
@@ -301,15 +307,21 @@ def test_78_the_refusal_repeats_no_value() -> None:
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN])
 def test_78_an_answer_of_a_newer_revision_is_refused(method: str, result: Any, since: str, version: str) -> None:
     if is_at_least(version, since):
-        assert read_result(method, version, result) == result
+        assert ClientRequest(method, {}).read_result(version, result) == result
     else:
         with pytest.raises(ValueError, match="not a result"):
-            read_result(method, version, result)
+            ClientRequest(method, {}).read_result(version, result)
 
 
 def test_an_answer_to_a_form_comes_in_the_form_that_was_meant() -> None:
     result = {"action": "accept", "content": {"name": "a", "colours": "Red, Green"}}
-    assert read_result(ELICITATION, "2025-06-18", result, FORM)["content"] == {"name": "a", "colours": ["r", "g"]}
-    assert read_result(ELICITATION, "2025-06-18", result)["content"]["colours"] == "Red, Green"
-    assert read_result(ELICITATION, MODERN, result, FORM)["content"]["colours"] == "Red, Green"
-    assert read_result(ELICITATION, MODERN, {"action": "accept"}, URL) == {"action": "accept", "content": {}}
+    assert ClientRequest(ELICITATION, FORM).read_result("2025-06-18", result)["content"] == {
+        "name": "a",
+        "colours": ["r", "g"],
+    }
+    assert ClientRequest(ELICITATION, {}).read_result("2025-06-18", result)["content"]["colours"] == "Red, Green"
+    assert ClientRequest(ELICITATION, FORM).read_result(MODERN, result)["content"]["colours"] == "Red, Green"
+    assert ClientRequest(ELICITATION, URL).read_result(MODERN, {"action": "accept"}) == {
+        "action": "accept",
+        "content": {},
+    }

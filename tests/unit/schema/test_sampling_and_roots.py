@@ -4,7 +4,7 @@ import pytest
 from mcp_types import CreateMessageRequestParams
 
 from mcp_django import Image, Message
-from mcp_django.schema.sampling_and_roots import Root, read_roots, read_sample, sampling_params
+from mcp_django.schema.sampling_and_roots import Root, Sampled, sampling_params
 from tests.question_rounds import sampled
 
 TEXT = {"type": "text", "text": "Hello"}
@@ -35,13 +35,13 @@ def test_blocks_are_content_too():
 
 def test_an_answer_of_several_blocks_is_their_text():
     content = [TEXT, {"type": "image", "data": "", "mimeType": "image/png"}, TEXT]
-    found = read_sample({**sampled(""), "content": content})
+    found = Sampled.read({**sampled(""), "content": content})
     assert (found.text, len(found.content)) == ("Hello\nHello", 3)
-    assert read_sample({"role": "assistant", "content": TEXT}).model == ""
+    assert Sampled.read({"role": "assistant", "content": TEXT}).model == ""
 
 
 def test_roots_have_names_where_they_have_names():
-    assert read_roots({"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}) == [
+    assert Root.read_all({"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}) == [
         Root("file:///a", "A"),
         Root("file:///b"),
     ]
