@@ -1,5 +1,6 @@
 """What the sign-in at the consent page leaves with the tokens, and what a new password takes away."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.orm.access import access_of
-from mcp_django.signin import CREDENTIAL, SignInChoice, SignInFact, credential_of, is_current
+from mcp_django.signin import CREDENTIAL, OTPDevice, SignInChoice, SignInFact, credential_of, is_current
 from mcp_django.subscriptions import notifier
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser, make_user
@@ -302,3 +303,46 @@ def test_who_has_nothing_to_choose_is_not_asked(tenants: list[Any]) -> None:
     assert "fact_tenant" not in flow.ask().text
     look_with(flow.tokens()["access_token"])
     assert tenants[0][0] is None
+
+
+# A second factor
+
+
+class Device:
+    """What django-otp keeps of a device."""
+
+    def __init__(self, user_id: Any, confirmed: bool) -> None:
+        self.user_id, self.confirmed = user_id, confirmed
+
+
+@pytest.mark.parametrize(
+    ("kept", "verified"),
+    [
+        ("own", True),
+        ("unconfirmed", False),
+        ("of another user", False),
+        ("gone", False),
+        (None, False),
+        (5, False),
+    ],
+)
+def test_a_device_verifies_its_user_as_long_as_it_is_there_and_confirmed(
+    kept: Any, verified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user: Any = make_user("ada")
+    devices = {
+        "own": Device(user.pk, True),
+        "unconfirmed": Device(user.pk, False),
+        "of another user": Device(user.pk + 1, True),
+    }
+    model = SimpleNamespace(from_persistent_id=devices.get)
+    monkeypatch.setattr("mcp_django.signin._has_otp", lambda: True)
+    monkeypatch.setattr("mcp_django.signin.import_string", {"django_otp.models.Device": model}.get)
+    request = request_of(user)
+    OTPDevice().restore(request, kept)
+    assert user.is_verified() is verified
+    assert user.otp_device is (devices["own"] if verified else None)
+
+
+def test_a_mark_says_nothing_of_users_without_passwords() -> None:
+    assert is_current(object(), {CREDENTIAL: "a mark"})

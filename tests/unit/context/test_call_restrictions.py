@@ -399,3 +399,37 @@ def test_a_narrowed_call_that_lacks_a_scope_names_all_that_the_token_has(tools: 
     answer = at("read_only=1", make_superuser()).send("tools/call", {"name": "audit", "arguments": {}})
     assert answer.status_code == 403
     assert 'scope="mcp:read mcp:write mcp:admin"' in answer["WWW-Authenticate"]
+
+
+# The rules, one by one
+
+
+@pytest.mark.parametrize(("labels", "admitted"), [(["testapp.book", "testapp.tag"], True), (["testapp.book"], False)])
+def test_a_table_of_links_is_admitted_with_both_of_its_models(labels: list[str], admitted: bool) -> None:
+    assert Narrowing(frozenset(labels)).admits(Book.tags.through) is admitted
+
+
+def test_an_app_brings_the_permissions_of_its_models() -> None:
+    user = narrowed(make_superuser(), "testapp")
+    assert user.has_perm("testapp.view_author")
+    assert not user.has_perm("auth.view_user")
+    assert Narrowing(read_only=True).admits_permission("auth.view_user")
+
+
+def test_a_token_without_a_restriction_narrows_nothing() -> None:
+    user = make_superuser()
+    request = SimpleNamespace(user=user, mcp=SimpleNamespace(facts={}, narrowing=None))
+    narrow(request)
+    assert request.user is user
+    assert request.mcp.narrowing is None
+
+
+def test_a_user_without_some_of_djangos_methods_is_narrowed_in_the_others() -> None:
+    class Robot:
+        def has_perm(self, name: str) -> bool:
+            return True
+
+    robot = narrowed(Robot(), "testapp.book")
+    assert robot.has_perm("testapp.view_book")
+    assert not robot.has_perm("testapp.view_author")
+    assert not hasattr(robot, "has_module_perms")

@@ -7,12 +7,24 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import RequestFactory
+from django.urls import clear_script_prefix, set_script_prefix
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, set_token_value
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import APIException
 
 from mcp_django.exceptions import AuthenticationFailed
-from mcp_django.oauth.bearer import BearerAuthentication, Token, challenge, plannable, verify
+from mcp_django.oauth.bearer import (
+    AMBIGUOUS,
+    BearerAuthentication,
+    Token,
+    authenticate,
+    challenge,
+    plannable,
+    verify,
+)
 from mcp_django.oauth.validator import MCPValidator
+from mcp_django.problems import NOT_ACTIVE
 from tests.oauth_flow import RESOURCE
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -315,3 +327,93 @@ class ElsewhereValidator(MCPValidator):
         row.pk = None
         request.access_token = row
         return True
+
+
+class Unparsable(MCPValidator):
+    """Stores something that is no list of URLs."""
+
+    def validate_bearer_token(self, token: str, scopes: Any, request: Any) -> bool:
+        raise ValueError(token)
+
+
+def test_a_stored_resource_that_cannot_be_read_is_no_endpoint(settings: Any) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
+        "OAUTH2_VALIDATOR_CLASS": "tests.unit.oauth.test_bearer.Unparsable"
+    }
+    make()
+    assert verdict(request()) == "invalid"
+
+
+# The project's own classes
+
+
+class Refusing(BaseAuthentication):
+    def authenticate(self, request: Any) -> Any:
+        raise APIException("Not today.", "closed")
+
+
+class Silent(BaseAuthentication):
+    def authenticate(self, request: Any) -> Any:
+        return None
+
+
+class Knowing(BaseAuthentication):
+    def authenticate(self, request: Any) -> Any:
+        return get_user_model().objects.get(username=request.META["HTTP_X_USER"]), "no token of ours"
+
+
+def refused(asked: Any) -> AuthenticationFailed:
+    with pytest.raises(AuthenticationFailed) as caught:
+        authenticate(asked, "/mcp")
+    return caught.value
+
+
+@pytest.fixture
+def with_classes(settings: Any) -> Callable[..., None]:
+    def use(*classes: type) -> None:
+        names = [f"{found.__module__}.{found.__qualname__}" for found in classes]
+        settings.MCP_DJANGO = settings.MCP_DJANGO | {"AUTHENTICATION_CLASSES": names}
+
+    return use
+
+
+def test_a_class_that_refuses_is_not_followed_by_another(with_classes: Callable[..., None]) -> None:
+    with_classes(Refusing, BearerAuthentication)
+    make()
+    failure = refused(request())
+    assert failure.invalid
+    assert "Refusing refuses the credentials: closed" in str(failure.reason)
+
+
+def test_a_caller_whom_no_class_knows_is_refused(with_classes: Callable[..., None]) -> None:
+    with_classes(Silent)
+    assert refused(request()).invalid
+    assert not refused(request(None)).invalid
+
+
+def test_a_user_of_another_class_has_all_scopes_and_has_to_be_active(with_classes: Callable[..., None]) -> None:
+    with_classes(Silent, Knowing)
+    user = get_user_model().objects.create_user("ada")
+    asked = request(None, HTTP_X_USER="ada")
+    authenticate(asked, "/mcp")
+    assert asked.user == user
+    assert asked.mcp.scopes == {"mcp:read", "mcp:write", "mcp:admin"}
+    assert (asked.mcp.client_id, asked.mcp.facts, asked.mcp.resource) == ("", {}, RESOURCE)
+    get_user_model().objects.update(is_active=False)
+    assert refused(request(None, HTTP_X_USER="ada")).reason is NOT_ACTIVE
+
+
+def test_without_a_class_everybody_is_a_stranger(with_classes: Callable[..., None]) -> None:
+    with_classes()
+    asked = request()
+    authenticate(asked, "/mcp")
+    assert asked.user.is_anonymous
+
+
+def test_a_prefix_that_makes_one_endpoint_of_another_is_refused(settings: Any) -> None:
+    settings.ROOT_URLCONF = "tests.unit.test_asgi"
+    set_script_prefix("/front")
+    try:
+        assert refused(request()).reason is AMBIGUOUS
+    finally:
+        clear_script_prefix()

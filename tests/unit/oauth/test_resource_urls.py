@@ -6,6 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import RequestFactory, override_settings
 from django.urls import clear_script_prefix, set_script_prefix
 
+from mcp_django.oauth.bearer import BearerAuthentication
 from mcp_django.oauth.resource_urls import (
     canonical,
     default_resource,
@@ -17,6 +18,7 @@ from mcp_django.oauth.resource_urls import (
     own_resource,
     resource_url,
     same_resource,
+    uses_oauth,
 )
 
 
@@ -124,3 +126,60 @@ def test_a_mount_with_parameters_is_below_the_prefix_too(prefix: None) -> None:
 def test_a_prefix_makes_no_endpoint_another_one(prefix: None) -> None:
     assert own_resource(RequestFactory().get("/"), "/mcp") is None
     assert own_resource(RequestFactory().get("/"), "/front/mcp") is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("localhost:9000", "http://localhost:8000"),
+        ("shop.example:8000", "http://localhost:8000"),
+        ("evil.example", "http://localhost:8000"),
+    ],
+)
+def test_while_developing_a_request_may_name_this_machine_in_any_way(settings: Any, host: str, expected: str) -> None:
+    settings.DEBUG = True
+    settings.ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", "shop.example"]
+    settings.MCP_DJANGO = {"BASE_URL": "http://localhost:8000"}
+    assert origin(RequestFactory().get("/", HTTP_HOST=host)) == expected
+
+
+def test_only_names_of_this_machine_are_one_host_while_developing(settings: Any) -> None:
+    settings.DEBUG = True
+    assert same_resource("http://localhost:8000/mcp", "http://127.0.0.1:8000/mcp")
+    assert not same_resource("http://localhost:8000/mcp", "http://127.0.0.1:8000/other")
+    assert not same_resource("http://localhost/mcp", "http://shop.example/mcp")
+
+
+class OwnBearer(BearerAuthentication):
+    """What a project might derive."""
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        (None, True),
+        ([], False),
+        (["mcp_django.oauth.bearer.BearerAuthentication"], True),
+        (["rest_framework.authentication.SessionAuthentication"], False),
+        (["tests.unit.oauth.test_resource_urls.OwnBearer"], True),
+        ([OwnBearer], True),
+        (["tests.no_such_module.Class", "tests.unit.oauth.test_resource_urls.OwnBearer"], True),
+        (["tests.no_such_module.Class"], False),
+    ],
+)
+def test_an_endpoint_is_an_oauth_resource_if_it_takes_bearer_tokens(
+    settings: Any, classes: list[Any] | None, expected: bool
+) -> None:
+    settings.MCP_DJANGO = {} if classes is None else {"AUTHENTICATION_CLASSES": classes}
+    assert uses_oauth() is expected
+
+
+def test_a_class_that_needs_the_toolkit_is_one_of_oauth(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise RuntimeError(f"{name} is not in INSTALLED_APPS")
+
+    settings.MCP_DJANGO = {"AUTHENTICATION_CLASSES": ["shop.signin.Own"]}
+    monkeypatch.setattr("mcp_django.oauth.resource_urls.import_string", missing)
+    assert uses_oauth()

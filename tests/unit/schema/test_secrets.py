@@ -18,16 +18,18 @@ from mcp_django import MCPSite
 from mcp_django.orm.labels import plain_label
 from mcp_django.schema.secrets import (
     HIDDEN,
+    _of_auth,
     has_secret_key,
     holds_hidden,
     is_sensitive,
     members,
+    without_likely_secrets,
     without_new_secrets,
     without_secrets,
 )
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_superuser
-from tests.testapp.models import Author, Profile
+from tests.testapp.models import Author, Note, Profile
 
 
 def model_of(name: str, **fields: Any) -> type[models.Model]:
@@ -357,3 +359,35 @@ def test_row_129_models_of_sessions_and_of_secret_keys_are_closed() -> None:
     gate.register([Visit, Door, Author], VisitAdmin)
     assert list(MCPSite("gate", admin_site=gate, history=False).exposures) == [Author]
     assert not MCPSite("gate too", admin_site=gate).may_show(Door)
+
+
+def test_a_relation_to_any_model_is_no_secret() -> None:
+    assert not is_sensitive("target", Note)
+
+
+def test_without_djangos_users_there_are_no_classes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(_of_auth("AbstractUser", "Group")) == 2
+    monkeypatch.setattr("django.apps.apps.is_installed", lambda name: False)
+    assert _of_auth("AbstractUser", "Group") == ()
+
+
+def test_a_long_word_without_a_digit_is_no_new_secret() -> None:
+    assert without_new_secrets("Your password is unchangeable-as-ever") == "Your password is unchangeable-as-ever"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (5, 5),
+        (4111111111111111, HIDDEN),
+        (4111111111111112, 4111111111111112),
+        (None, None),
+        ([1], [1]),
+        ("paid with 4111 1111 1111 1111 today", f"paid with {HIDDEN} today"),
+        ("paid with 4111 1111 1111 1112 today", "paid with 4111 1111 1111 1112 today"),
+        ("use aB3dE5gH7jK9mN1pQ3 for it", f"use {HIDDEN} for it"),
+        ("an unremarkable-sentence-of-words", "an unremarkable-sentence-of-words"),
+    ],
+)
+def test_row_129_what_is_likely_a_secret_is_hidden(given: Any, shown: Any) -> None:
+    assert without_likely_secrets(given) == shown
