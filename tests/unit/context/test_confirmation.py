@@ -3,14 +3,22 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.test import override_settings
 
-from mcp_django import MCPSite, ToolError
-from mcp_django.context.confirmation import REFUSED, Confirmation, identify, open_state, seal_state
+from mcp_django import Declined, MCPSite, ToolError
+from mcp_django.context.confirmation import (
+    REFUSED,
+    Confirmation,
+    identify,
+    open_state,
+    seal_state,
+    settle,
+)
 from mcp_django.context.questions import STATE_ERROR
 from mcp_django.protocol.errors import InvalidParams
 from tests.factories import make_author, make_user
@@ -252,3 +260,21 @@ def test_objects_are_identified_in_any_order():
     one, two = make_author(), make_author()
     assert identify([one, two, "x"]) == identify(["x", two, one])
     assert len({identify([]), identify([one]), identify([two]), identify([one, two]), identify([str(one.pk)])}) == 5
+
+
+# The answer of a person
+
+
+def answering(content):
+    return SimpleNamespace(settle=lambda question, version, read: read(content))
+
+
+def test_only_a_yes_confirms():
+    user = make_user("ann")
+    question = Confirmation(request_of(user), "delete", ARGUMENTS, [1]).question("sure", "Delete it?")
+    assert settle(request_of(user, answers=answering({"_confirm": "yes", "reason": "old"})), question) == {
+        "reason": "old"
+    }
+    for content in ({"_confirm": "no"}, {}):
+        with pytest.raises(Declined):
+            settle(request_of(user, answers=answering(content)), question)

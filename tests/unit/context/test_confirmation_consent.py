@@ -2,9 +2,9 @@
 
 import pytest
 
-from mcp_django.context.confirmation import Confirmation, can_ask, listed, quoted, settle
+from mcp_django.context.confirmation import Confirmation, can_ask, check_asked, listed, quoted, settle
 from mcp_django.context.questions import Answers
-from mcp_django.exceptions import Declined, InputRequired
+from mcp_django.exceptions import Declined, InputRequired, NotConfirmed
 from tests.factories import make_author, make_user
 from tests.question_rounds import DECLINE, ELICITS, YES, accept
 from tests.tool_calls import request_of
@@ -92,3 +92,10 @@ def test_what_was_entered_is_the_answer(user):
     question = rows_question([], "?", {"type": "object", "properties": {"a": {"type": "string"}}})
     answers = Answers({"k": accept(a="x", _confirm="yes")}, Answers().state([question]))
     assert settle(asker(user, answers), question) == {"a": "x"}
+
+
+def test_a_form_that_nobody_filled_in_confirms_nothing_where_a_person_can_be_asked(user):
+    check_asked(asker(user, capabilities={}))
+    with pytest.raises(NotConfirmed) as error:
+        check_asked(asker(user))
+    assert "Nobody filled in the form" in error.value.message

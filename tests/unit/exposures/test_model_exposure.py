@@ -1,9 +1,11 @@
 import pytest
+from django.contrib import admin
 from django.db.models import Manager
 from django.forms import CharField, ModelForm
 
 from mcp_django import MCPSite, ModelExposure, action
 from mcp_django.context.request import MCPContext, MCPRequest
+from mcp_django.exposures.model_exposure import InlineExposure
 from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from tests import tool_calls
@@ -152,3 +154,81 @@ def test_R22_the_columns_of_a_page_are_those_that_fit_into_a_line_where_none_are
     site.register(Book, ModelExposure, fields=["title", "data", "blob", "price"])
     exposure = site.exposures[Book]
     assert exposure.get_list_display(request_of(make_superuser(), site)) == ["id", "title", "price"]
+
+
+def test_a_field_that_the_exposure_leaves_out_is_known_to_be_left_out(site):
+    site.register(Book, ModelExposure, fields="__all__", exclude=["isbn"])
+    options = site.exposures[Book].options
+    assert options.leaves_out("isbn")
+    assert not options.leaves_out("title")
+    assert site.exposures[Author].options.leaves_out("email")
+    assert not site.exposures[Author].options.leaves_out("initial")
+
+
+def test_an_exposure_may_name_the_inlines_that_it_shows():
+    class Loans(admin.TabularInline):
+        model = Loan
+
+    class Other(admin.TabularInline):
+        model = Loan
+
+    class Inlined(ModelExposure):
+        inlines = [Loans]
+
+    own = MCPSite("own")
+    own.register(Book, Inlined)
+    options = own.exposures[Book].options
+    assert options.shows_inline(Loans(Book, admin.site))
+    assert not options.shows_inline(Other(Book, admin.site))
+
+
+def test_a_search_in_hidden_paths_alone_finds_nothing():
+    own = MCPSite("own")
+    own.register(Author, AuthorExposure)
+    own.register(Book, ModelExposure, fields=["title"], search_fields=["author__name"])
+    book = make_book(author=make_author("Ada"))
+    for user, expected in ((make_superuser(), [book]), (make_user("u", "testapp.view_book"), [])):
+        found, _ = own.exposures[Book].get_search_results(request_of(user, own), Book.objects.all(), "Ada")
+        assert list(found) == expected
+
+
+def test_inlines_are_those_that_a_hook_of_the_admin_gives():
+    class Loans(admin.TabularInline):
+        model = Loan
+
+    class Odd(admin.ModelAdmin):
+        inlines = [Loans]
+
+        def get_formsets_with_inlines(self, request, obj=None):
+            for formset, inline in super().get_formsets_with_inlines(request, obj):
+                if obj is not None:
+                    yield formset, inline
+
+    pages = admin.AdminSite("pages")
+    pages.register(Book, Odd)
+    pages.register(Loan)
+    own = MCPSite("own", admin_site=pages)
+    request = request_of(make_superuser(), own)
+    assert own.exposures[Book].get_inlines(request) == []
+    assert [type(inline) for inline in own.exposures[Book].get_inlines(request, make_book())] == [Loans]
+
+
+def test_columns_of_an_inlines_rows_are_made_by_the_inline_of_their_page():
+    class Loans(admin.TabularInline):
+        model = Loan
+        readonly_fields = [lambda loan: "first"]
+
+        def late(self, loan):
+            return f"{self.word} {loan.borrower}"
+
+        word = "by"
+
+    Loans.readonly_fields[0].__name__ = "first"
+    inline = Loans(Book, admin.site)
+    exposure = InlineExposure(Loan, MCPSite("own"), inline)
+    assert exposure.get_computed("borrower") is None
+    assert exposure.get_computed("first")(None) == "first"
+    loan = Loan(borrower="Ann")
+    loan.mcp_inline = inline
+    assert exposure.get_computed("late")(loan) == "by Ann"
+    assert exposure.get_computed("nothing") is None

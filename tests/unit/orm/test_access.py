@@ -7,7 +7,16 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import User
-from django.db.models import Count, IntegerField, Model, QuerySet
+from django.db.models import (
+    CASCADE,
+    CharField,
+    CompositePrimaryKey,
+    Count,
+    IntegerField,
+    Model,
+    OneToOneField,
+    QuerySet,
+)
 from django.test.utils import isolate_apps
 from rest_framework import serializers
 
@@ -511,3 +520,36 @@ def test_hidden_relations_to_a_model_are_no_links() -> None:
     hidden = [rel for rel in User._meta.related_objects if rel.hidden and rel.related_model is Task]
     assert hidden
     assert all(model.link(rel.name) is None for rel in hidden)
+
+
+@pytest.mark.django_db
+def test_a_relation_into_another_database_is_no_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = site_with(Book, Author)
+    model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
+    assert model.to_one("author") is Book._meta.get_field("author")
+    monkeypatch.setattr(access, "is_joinable", lambda field: False)
+    assert model.to_one("author") is None
+
+
+@pytest.mark.django_db
+@isolate_apps("tests.testapp")
+def test_the_other_end_of_a_one_to_one_field_is_no_hop_if_its_key_has_several_columns() -> None:
+    class Room(Model):
+        name = CharField(max_length=10)
+
+        class Meta:
+            app_label = "testapp"
+
+    class Plaque(Model):
+        pk = CompositePrimaryKey("floor", "number")
+        floor = IntegerField()
+        number = IntegerField()
+        room = OneToOneField(Room, CASCADE, related_name="plaque")
+
+        class Meta:
+            app_label = "testapp"
+
+    own = site_with(Room, Plaque)
+    model = access_of(request_of(make_superuser(), own))[own.exposures[Room]]
+    assert model.link("plaque") is not None
+    assert model.to_one("plaque") is None

@@ -14,8 +14,9 @@ from mcp_django.orm.allowed_filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
+from tests.fieldapp.models import Guest, Passport
 from tests.fileapp.models import Manual, Page
-from tests.testapp.models import AudioBook, Author, Book, Loan
+from tests.testapp.models import AudioBook, Author, Book, Loan, Tag
 from tests.tool_calls import call, request_of, site_with
 
 pytestmark = pytest.mark.postgresql
@@ -175,3 +176,44 @@ def test_records_without_a_file_are_found_also_through_relations(hidden: bool) -
     assert without == set(numbers({"manual.picture": None}))
     drawn = len(numbers({"picture__isnull": False}, "manual"))
     assert (drawn, len(numbers({"picture": None}, "manual"))) == (len(with_picture), 1)
+
+
+@pytest.mark.django_db
+class TestDeclaredPaths:
+    """What a project declares is open as far as rows can be joined and no hook keeps anything from the caller."""
+
+    def test_only_its_first_relation_may_lead_to_several_rows(self) -> None:
+        own = site_with(Author, Loan)
+        names = ("author__name", "loans__borrower", "author__books__title")
+        declared = {name: ["exact"] for name in names}
+        own.register(Book, ModelExposure, fields="__all__", filter_fields=declared)
+        model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
+        assert [name for name in declared if find_filter(model, name)] == ["author__name", "loans__borrower"]
+
+    def test_links_into_another_database_are_not_followed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = site_with(Book, Tag, fields=["id", "tags"])
+        model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
+        assert find_filter(model, "tags") is not None
+        monkeypatch.setattr("mcp_django.orm.allowed_filters.is_joinable", lambda field: False)
+        assert find_filter(model, "tags") is None
+
+    def test_a_field_that_a_hook_keeps_from_the_caller_is_no_filter(self) -> None:
+        class Discreet(ModelExposure):
+            fields = "__all__"
+
+            def get_fields(self, request: Any, obj: Any = None) -> Sequence[str]:
+                return [name for name in super().get_fields(request, obj) if name != "email"]
+
+        own = MCPSite()
+        own.register(Author, Discreet)
+        own.register(
+            Book, ModelExposure, fields="__all__", filter_fields={"author__email": ["exact"], "author__name": ["exact"]}
+        )
+        model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
+        assert find_filter(model, "author__name") is not None
+        assert find_filter(model, "author__email") is None
+
+    def test_a_path_from_the_key_is_none_from_a_field(self) -> None:
+        own = site_with(Guest)
+        own.register(Passport, ModelExposure, fields="__all__", filter_fields={"pk__name": ["exact"]})
+        assert find_filter(access_of(request_of(make_superuser(), own))[own.exposures[Passport]], "pk__name") is None

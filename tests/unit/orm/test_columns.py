@@ -21,8 +21,9 @@ from mcp_django.orm.fields import choices_of
 from mcp_django.schema.secrets import clean_text
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from tests.factories import make_superuser
+from tests.fieldapp.models import Guest
 from tests.library import reader, site_with
-from tests.testapp.models import Book, Loan, Note
+from tests.testapp.models import Book, Loan, Note, Tag
 from tests.tool_calls import call
 
 pytestmark = pytest.mark.postgresql
@@ -234,3 +235,29 @@ def test_a_value_that_its_kind_does_not_know_is_its_text(field: Any, caplog: pyt
 
 def test_a_value_without_a_text_is_null() -> None:
     assert render_column("x", field_renderer(models.DecimalField(), 100, ""), [Mute(), None]) == ([None, None], 1)
+
+
+def test_an_attribute_is_read_and_a_method_is_called() -> None:
+    exposure = ModelExposure(Book, SITE)
+    book = Book(price=Decimal(10), pages=5, status="draft")
+    for name, value in (("price_per_page", Decimal(2)), ("get_status_display", "In preparation")):
+        column = resolve_column(exposure, name)
+        assert column is not None
+        assert column.compute is not None
+        assert column.compute(book) == value
+
+
+def test_links_are_a_column_from_both_ends_and_none_behind_another_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = resolve_column(ModelExposure(Tag, SITE), "books")
+    assert column is not None
+    assert column.kind == "many"
+    assert resolve_column(ModelExposure(Loan, SITE), "book__tags") is None
+    # The links of a class of its own can only be read from the end that declares it.
+    monkeypatch.setattr("mcp_django.orm.columns.linked_reader", lambda field: list)
+    assert resolve_column(ModelExposure(Tag, SITE), "books") is None
+
+
+def test_rows_that_refer_to_any_model_are_a_column_of_the_one_that_declares_them() -> None:
+    column = resolve_column(ModelExposure(Guest, SITE), "remarks")
+    assert column is not None
+    assert (column.kind, column.path) == ("reverse", "id")

@@ -1,6 +1,7 @@
 """What packages put in the place of Django's own: attributes, relations, querysets."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +11,15 @@ from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
 
-from mcp_django.orm.columns import is_replaced, linked_reader
+from mcp_django.orm.columns import as_written, is_replaced, linked_reader
 from mcp_django.orm.row_reading import plain_rows
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
+from tests.oddapp.fields import Money
+from tests.oddapp.models import Page
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call, refusal, request_of, site_with
 
@@ -171,3 +174,26 @@ def test_reading_never_calls_a_method_that_alters_data(name: str, monkeypatch: p
     assert call(QueryRecords(), request, model="testapp.author")["columns"] == ["id", "name"]
     assert call(GetRecord(), request, model="testapp.author", pk=str(author.pk))["fields"]["name"] == "Ada"
     assert Author.objects.filter(pk=author.pk).exists()
+
+
+def test_a_value_is_written_as_a_form_would_take_it() -> None:
+    price, title = (Page._meta.get_field(name) for name in ("price", "title"))
+    page = Page(title="Home", price=Money(Decimal("12.50"), "EUR"))
+    assert as_written(title, page) == "Home"
+    assert as_written(price, page) == [Decimal("12.50"), "EUR"]
+    page.title = Currency("EUR")  # type: ignore[assignment]
+    assert as_written(title, page) == "Dollar EUR"
+    page.price = None
+    assert as_written(price, page) is None
+    page.price = Money(Decimal(1), Currency("USD"))  # type: ignore[arg-type]
+    assert as_written(price, page) == [Decimal(1), "Dollar USD"]
+
+
+class Currency:
+    """A part of a value that is an object itself."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"Dollar {self.code}"

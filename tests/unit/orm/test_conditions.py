@@ -4,15 +4,32 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.models import F
 
-from mcp_django.orm.conditions import Applied, Condition, Junction, conditions_of, in_fixed_order, is_moving
+from mcp_django import ToolError
+from mcp_django.orm.columns import resolve_column
+from mcp_django.orm.conditions import (
+    Applied,
+    Comparison,
+    Condition,
+    Junction,
+    conditions_of,
+    filtered,
+    in_fixed_order,
+    is_moving,
+)
 from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.named_filters import NamedFilter
-from tests.filterapp.models import Film
+from mcp_django.orm.path import Target
+from tests.factories import make_superuser
+from tests.filterapp.models import Film, Studio
+from tests.tool_calls import request_of, site_with
 
 pytestmark = pytest.mark.postgresql
 
+SITE = site_with(Film)
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 LATER = datetime(2026, 2, 28, tzinfo=UTC)
 
@@ -67,3 +84,55 @@ def test_the_order_is_that_of_the_wording_and_not_of_the_client() -> None:
     source: NamedFilter | None = None
     parts = [condition("title", "exact", "a"), some(source), Junction("or", (condition("year", "gt", 1),))]
     assert in_fixed_order(parts) == in_fixed_order(parts[::-1])
+
+
+def test_a_condition_of_the_project_has_no_plan() -> None:
+    assert not some().is_plannable
+    assert some().shape() == ()
+    assert some().params("default") == []
+
+
+def test_a_question_for_nothing_has_no_value_to_bind() -> None:
+    missing = condition("note", "isnull", True)
+    assert missing.places == 0
+    assert missing.shape() == ("note", "isnull", True)
+
+
+def test_conditions_on_related_rows_are_left_out_where_only_a_rows_own_count() -> None:
+    inner = condition("rating", "gte", 1)
+    column = resolve_column(SITE.exposures[Film], "rating")
+    assert column is not None
+    target = Target("rating", column, F("rating"))
+    comparison = Comparison(target, "lt", target, (inner,))
+    assert comparison.wording() == ["rating", "lt", "rating", ["rating", "gte", ["1"]]]
+    tree = [Junction("and", (comparison, some()))]
+    assert list(conditions_of(tree)) == [inner, some()]
+    assert list(conditions_of(tree, related=False)) == [some()]
+
+
+@pytest.mark.django_db
+def test_a_text_with_a_hidden_part_is_not_among_those_that_are_found() -> None:
+    secret = "https://ann:s3cret@shop.example"
+    for title in (secret, "Solaris", "Stalker"):
+        Film.objects.create(title=title, studio=Studio.objects.create(name="Mosfilm"))
+    request = request_of(make_superuser(), SITE)
+    for lookup, values, expected in (
+        ("in", (secret, "Solaris"), ["Solaris"]),
+        ("in", (secret,), []),
+        ("exact", (secret,), []),
+    ):
+        path = resolve_path(Film, "title")
+        assert path is not None
+        conditions = [Condition(path, lookup, values)]
+        found = filtered(request, SITE.exposures[Film], Film.objects.all(), conditions, values)
+        assert [film.title for film in found] == expected
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="The server of the database matches the pattern.")
+def test_a_costly_pattern_is_refused_before_it_is_matched() -> None:
+    path = resolve_path(Film, "title")
+    assert path is not None
+    costly = Junction("not", (Condition(path, "regex", ("(a+)+$",)),))
+    with pytest.raises(ToolError, match="simple regular expressions"):
+        filtered(request_of(make_superuser(), SITE), SITE.exposures[Film], Film.objects.all(), [costly], [])

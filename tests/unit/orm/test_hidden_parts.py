@@ -12,9 +12,9 @@ from tests.testapp.models import Book
 @pytest.mark.parametrize(
     ("vendor", "has_one", "matches", "backslashes"),
     [
-        ("postgresql", "STRPOS(\"title\", '@') > 0", "\"title\" ~* '", 1),
-        ("mysql", "INSTR(\"title\", '@') > 0", "\"title\" REGEXP '(?i)", 2),
-        ("sqlite", "INSTR(\"title\", '@') > 0", "\"title\" REGEXP '(?i)", 1),
+        ("postgresql", "STRPOS(\"title\", '@') > 0", '"title" ~* \'', 1),
+        ("mysql", "INSTR(\"title\", '@') > 0", '"title" REGEXP \'(?i)', 2),
+        ("sqlite", "INSTR(\"title\", '@') > 0", '"title" REGEXP \'(?i)', 1),
     ],
 )
 def test_each_database_looks_for_a_character_before_it_looks_for_a_pattern(

@@ -12,7 +12,7 @@ from mcp_django import MCPSite, ModelExposure, ToolError, site
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
 from mcp_django.orm.columns import Column
-from mcp_django.orm.path import target_of
+from mcp_django.orm.path import guards_on, target_of
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
@@ -456,3 +456,21 @@ def test_a_model_whose_rows_cannot_be_read_leaves_its_neighbours_readable(caplog
     assert call(QueryRecords(), request, model="testapp.book", fields=["title"])["rows"] == [[book.pk, "Emma"]]
     assert call(GetRecord(), request, model="testapp.book", pk=str(book.pk))["fields"]["title"] == "Emma"
     assert "get_queryset of testapp.author failed" in caplog.text
+
+
+def test_a_declared_path_ends_where_rows_cannot_be_joined_or_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(ModelExposure):
+        fields = "__all__"
+
+        def get_queryset(self, request: Any) -> Any:
+            raise RuntimeError
+
+    root = make_superuser()
+    access = access_of(reader(root, site_with(Book, Loan)))
+    assert guards_on(access, Loan, "book__title") == ()
+    monkeypatch.setattr("mcp_django.orm.path.is_joinable", lambda relation: False)
+    assert guards_on(access, Loan, "book__title") is None
+    monkeypatch.undo()
+    own = site_with(Loan)
+    own.register(Book, Failing)
+    assert guards_on(access_of(reader(root, own)), Loan, "book__title") is None

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
+from mcp_django.exceptions import Unreadable
 from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient
 from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
@@ -214,3 +215,35 @@ def test_functions_and_prompts_take_rows_by_name() -> None:
     make_book("Solaris")
     assert f"by key: {book.pk}: Solaris" in refusal(tool, request, book="Solaris")
     assert "by key" not in refusal(tool, request, book="nothing")
+
+
+def test_more_rows_than_can_be_compared_have_no_names(root: MCPRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Lem", "Le Guin"):
+        Profile.objects.create(author=make_author(name))
+    assert "fields" in call(GET, root, model="testapp.profile", pk="profile of lem")
+    monkeypatch.setattr("mcp_django.orm.row_finder.MAX_COMPARED", 1)
+    assert refusal(GET, root, model="testapp.profile", pk="profile of lem") == RECORD_NOT_FOUND
+
+
+def test_rows_that_cannot_be_read_have_no_names(root: MCPRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*given: Any) -> Any:
+        raise Unreadable
+
+    make_book("Solaris")
+    monkeypatch.setattr("mcp_django.orm.row_finder.RowFinder._read", unreadable)
+    assert refusal(GET, root, **BOOK, pk="Solaris") == RECORD_NOT_FOUND
+
+
+def test_a_unique_field_that_the_project_does_not_let_them_look_up_is_no_name() -> None:
+    class Guarded(ModelExposure):
+        fields = "__all__"
+
+        def lookup_allowed(self, request: Any, lookup: str, value: str) -> bool:
+            return not lookup.startswith("isbn")
+
+    own = MCPSite()
+    own.register(Book, Guarded)
+    request = reader(make_superuser(), own)
+    book = make_book("Solaris", isbn="978-1")
+    assert call(GET, request, **BOOK, pk=str(book.uuid))["pk"] == book.pk
+    assert refusal(GET, request, **BOOK, pk="978-1") == RECORD_NOT_FOUND
