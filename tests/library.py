@@ -78,7 +78,7 @@ def query_of(
     """Return a query of the first page, of all visible columns where none is named."""
     columns = columns_of(exposure, access_of(request)[exposure].fields if names is None else names)
     ordering = options.pop("ordering", None) or default_ordering(access_of(request)[exposure])
-    return PageQuery(request, exposure, columns, ordering, options.pop("limit", 50), **options)
+    return PageQuery(access_of(request)[exposure], columns, ordering, options.pop("limit", 50), **options)
 
 
 def read(query: PageQuery, road: str) -> Page:

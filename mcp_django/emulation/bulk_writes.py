@@ -73,7 +73,7 @@ class Selection:
                 "Say which rows: give pks, or filters or search for all rows that match. Nothing was changed."
             )
         asked = RowArguments(model, arguments)
-        queryset = narrowed(model.request, exposure, asked.filters(), asked.search())
+        queryset = narrowed(model, asked.filters(), asked.search())
         most = settings.MAX_BULK_ROWS
         keys = list(dict.fromkeys(queryset.order_by("pk").values_list("pk", flat=True)[: most + 1]))
         if len(keys) > most:

@@ -244,7 +244,8 @@ class PageInlines:
         for item in found:
             admin = item.inline.admin
             name = item.inline.name
-            page = show_rows(request, exposure.options.of_inline(admin), item.rows, item.columns, settings.TEXT_CHARS)
+            inline = access_of(request)[exposure.options.of_inline(admin)]
+            page = show_rows(inline, item.rows, item.columns, settings.TEXT_CHARS)
             kept = shown[name] = []
             for key, *values in page.rows:
                 row = dict(zip(["pk", *page.names[1:]], [plain_key(key), *values], strict=True))

@@ -299,7 +299,7 @@ class PageSaving(Saving):
         if column is None or not (is_told or column.by_instance) or holds_hidden(value):
             return False
         assert self.obj is not None
-        shown = show_rows(self.request, self.exposure, [self.obj], (column,)).rows[0][0]
+        shown = show_rows(self.model, [self.obj], (column,)).rows[0][0]
         if is_key:
             # Only for hidden rows: the form has to validate visible ones, which it may no longer offer.
             return bool(shown) and shown[1] is None and str(bare_key(value)) == str(shown[0])

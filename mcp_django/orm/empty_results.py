@@ -93,7 +93,7 @@ def _near(model: ModelAccess, column: Any, value: str) -> list[str]:
     # An accent may be in the first letters or in the others.
     likely = Q(mcp_near__istartswith=text[:2]) | Q(mcp_near__icontains=text[2:] if len(text) > 4 else text)
     with read_limits(TIME_SHARE):
-        rows = narrowed(model.request, model.exposure, (), "").annotate(mcp_near=column)
+        rows = narrowed(model, (), "").annotate(mcp_near=column)
         rows = rows.filter(with_no_part_hidden("mcp_near"))
         read = rows.filter(likely).order_by("mcp_near").values_list("mcp_near", flat=True).distinct()[:MAX_COMPARED]
         known = [other for other in read if isinstance(other, str)]

@@ -27,9 +27,9 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal_briefly, unseal_brief
 from ..exceptions import ToolError
-from ..exposures.model_exposure import Listing, ModelExposure
+from ..exposures.model_exposure import Listing
 from ..protocol.errors import InvalidParams
-from .access import ModelAccess, access_of
+from .access import ModelAccess
 from .columns import Column
 from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, cached_query, with_slots
 from .conditions import Filter, filtered, plannable_params, plannable_shapes
@@ -168,7 +168,7 @@ def _after(
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """The query of one page: ``limit`` rows with these columns, after the sort values ``after``, for one caller.
+    """The query of one page: ``limit`` rows of a model with these columns, after the sort values ``after``.
 
     The sort values are those of :attr:`key_names`, as stored: see :class:`~mcp_django.orm.compiled_queries.AsStored`.
     ``text_limit`` is the number of characters at which texts are cut, None for no limit. ``moment`` is the time from
@@ -178,8 +178,7 @@ class PageQuery:
     Arguments named ``params`` are the values of :meth:`compiled_key`, or slots in their place.
     """
 
-    request: MCPRequest
-    exposure: ModelExposure
+    model: ModelAccess
     columns: tuple[Column, ...]
     ordering: tuple[OrderKey, ...]
     limit: int
@@ -200,7 +199,7 @@ class PageQuery:
         params += self.after or ()
         # The SQL of a guarded key depends on which related rows the caller may see.
         guarded = [key for key in self.ordering if key.path.startswith(GUARDED)]
-        listing = self.exposure.get_listing(self.request)
+        listing = self.model.exposure.get_listing(self.model.request)
         if shapes is None or self.guarded or guarded or _is_searched(listing, self.search):
             return None, params
         order = tuple([(key.path, key.descending, key.nulls_last) for key in self.ordering])
@@ -229,8 +228,7 @@ class PageQuery:
 
     def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
         """Return the rows that match, on all pages."""
-        model = access_of(self.request)[self.exposure]
-        return _matching(model, self.with_values(queryset), self.conditions, self.search, params)
+        return _matching(self.model, self.with_values(queryset), self.conditions, self.search, params)
 
     def segments(self, using: str) -> Sequence[Segment]:
         """Return the pagination segments from which the page is read, one after the other until it is full."""
@@ -292,7 +290,7 @@ class PageQuery:
 
     def count(self) -> int:
         """Count the matching rows of all pages; return one more than ``COUNT_CAP`` for any number beyond it."""
-        rows = narrowed(self.request, self.exposure, self.conditions, self.search)
+        rows = narrowed(self.model, self.conditions, self.search)
         return rows.values("pk")[: COUNT_CAP + 1].count()
 
 
@@ -307,11 +305,11 @@ def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
     return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
 
 
-def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
-    """Return all rows that match, in no order and on no page."""
-    rows = exposure.get_queryset(request).order_by()
+def narrowed(model: ModelAccess, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
+    """Return all rows of a model that match, in no order and on no page."""
+    rows = model.exposure.get_queryset(model.request).order_by()
     params = plannable_params(conditions, rows.db)
-    return _matching(access_of(request)[exposure], rows, conditions, search, params).order_by()
+    return _matching(model, rows, conditions, search, params).order_by()
 
 
 def _is_hashable(expressions: Hashable) -> bool:

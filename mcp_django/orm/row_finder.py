@@ -145,7 +145,7 @@ class RowFinder:
                 rows = rows.filter(Q((f"{label}__icontains", text)))
             else:
                 check_searchable(self.model)
-                rows = narrowed(request, self.exposure, (), text)
+                rows = narrowed(self.model, (), text)
         except ToolError:
             return []
         return self._read(rows.order_by("pk"))

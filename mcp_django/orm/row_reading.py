@@ -17,13 +17,12 @@ from typing import Any, Final
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
-from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import with_loaded
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import clean_text, is_sensitive
-from .access import access_of, columns_of, has_every_row, parse_pk
+from .access import ModelAccess, columns_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text, render, render_columns, texts, trimmed
 from .columns import Column, as_written
 from .compiled_queries import (
@@ -168,8 +167,8 @@ def read_page(query: PageQuery) -> Page:
 
 def read_tuples(query: PageQuery) -> Page:
     """Read a page of plain columns."""
-    request = query.request
-    exposure = query.exposure
+    request = query.model.request
+    exposure = query.model.exposure
     joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
     layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
     queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
@@ -218,7 +217,7 @@ def read_tuples(query: PageQuery) -> Page:
         if not is_undecodable(error):
             raise
         return read_instances(query)
-    return _PageBuilder(request, exposure, layout, found, (), query.limit).page()
+    return _PageBuilder(query.model, layout, found, (), query.limit).page()
 
 
 # Instances
@@ -231,8 +230,8 @@ def plain_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
-    request = query.request
-    exposure = query.exposure
+    request = query.model.request
+    exposure = query.model.exposure
     layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
     queryset = exposure.get_queryset(request)
     (needed, loaded) = _instance_loader(query, layout)
@@ -256,12 +255,11 @@ def read_instances(query: PageQuery) -> Page:
         computed = (*query.computed, *query.key_names)
         instances = salvaged_rows(rows(), query.with_values(queryset), query.limit + 1, computed)
     read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
-    return _PageBuilder(request, exposure, layout, read, instances, query.limit).page()
+    return _PageBuilder(query.model, layout, read, instances, query.limit).page()
 
 
 def show_rows(
-    request: MCPRequest,
-    exposure: ModelExposure,
+    model: ModelAccess,
     rows: Sequence[Model],
     columns: tuple[Column, ...],
     text_limit: int | None = None,
@@ -273,11 +271,11 @@ def show_rows(
     """
     joins: list[str | None] = [None] * len(columns)
     if labels:
-        paths = [joined_label(request, column) if column.kind == "relation" else None for column in columns]
+        paths = [joined_label(model.request, column) if column.kind == "relation" else None for column in columns]
         joins = [path if path in labels else None for path in paths]
-    layout = layout_of(exposure, columns, (), tuple(joins), text_limit)
+    layout = layout_of(model.exposure, columns, (), tuple(joins), text_limit)
     read: Columns = [[labels[path]] if path in labels else list(map(_getter(path), rows)) for path in layout.paths]
-    return _PageBuilder(request, exposure, layout, read, rows, len(rows)).page()
+    return _PageBuilder(model, layout, read, rows, len(rows)).page()
 
 
 def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
@@ -285,8 +283,8 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
 
     The key is what the SQL depends on, None if the function takes more than one query.
     """
-    request = query.request
-    exposure = query.exposure
+    request = query.model.request
+    exposure = query.model.exposure
     columns = query.columns
     ask = exposure.get_list_select_related
     followed: Any = call_hook(exposure.label, "get_list_select_related", ask, request, default=False)
@@ -307,7 +305,7 @@ def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callab
         learnt = learned(exposure, {SERIALIZER if column.kind == "serialized" else column.name for column in columns})
         relations.update(learnt - paths)
         paths.update(learnt)
-    shown = access_of(request)[exposure].fields
+    shown = query.model.fields
     hidden = [field for field in exposure.opts.concrete_fields if field.name not in shown]
     left = [field.attname for field in hidden if is_sensitive(field.name, field.model)]
     many = [column.name for column in columns if column.kind == "computed" and column.field is not None]
@@ -334,7 +332,7 @@ def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, 
     shape = shape_of_instances(queryset, using) if key is not None else None
     if shape is None:
         return None
-    key = ("instances", query.exposure, using, needed, key)
+    key = ("instances", query.model.exposure, using, needed, key)
     values = [*params, *shape.values]
 
     def select(rows: QuerySet[Any]) -> CompiledQuery:
@@ -380,15 +378,15 @@ class _PageBuilder:
 
     def __init__(
         self,
-        request: MCPRequest,
-        exposure: ModelExposure,
+        model: ModelAccess,
         layout: Layout,
         read: Columns,
         instances: Sequence[Any],
         limit: int,
     ) -> None:
-        self.request = request
-        self.exposure = exposure
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.layout = layout
         self.more = bool(read) and len(read[0]) > limit
         self.read = [values[:limit] for values in read] if self.more else read
@@ -487,7 +485,7 @@ class _PageBuilder:
     def finished(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
         """Finish a column of the rows that were read: files become URIs, foreign keys ``[key, label]`` pairs."""
         if cell.is_file:
-            address = Address(access_of(self.request)[self.exposure])
+            address = Address(self.model)
             places = [address.file(pk, cell.column.name) for pk in self.pks]
             return [place if name else None for place, name in zip(places, values, strict=True)]
         stored = self.read[cell.position]
@@ -506,9 +504,7 @@ class _PageBuilder:
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
         """Return labels for related rows that row reading loaded with the page, if the caller may see all of these."""
         related = (
-            access_of(self.request).exposure_of(column.field.related_model)
-            if self.instances and not column.through
-            else None
+            self.model.access.exposure_of(column.field.related_model) if self.instances and not column.through else None
         )
         if related is None or not has_every_row(related):
             return None
@@ -534,21 +530,23 @@ class FoundRow:
     labels: Mapping[str, str | None]
 
 
-def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
+def find_row(model: ModelAccess, pk: Any) -> FoundRow:
     """Read one row by its primary key, with the labels of the rows to which its foreign keys point.
 
     It comes from a compiled query, if these are on and the exposure's rows are all rows of the table. Otherwise the
     exposure's own queryset gives it, which may have annotations and classes that a compiled query does not know.
     """
+    request = model.request
+    exposure = model.exposure
     manager: Any = exposure.model._default_manager
     if not is_on() or not has_every_row(exposure) or manager._queryset_class is not QuerySet:
-        return FoundRow(whole_row(request, exposure, pk), {})
+        return FoundRow(whole_row(model, pk), {})
     using = str(manager.db)
     try:
         params = key_params(exposure.opts, parse_pk(exposure, pk), using)
     except ToolError:
         raise NotFound from None
-    columns = columns_of(exposure, access_of(request)[exposure].fields)
+    columns = columns_of(exposure, model.fields)
     names = [field.attname for field in exposure.opts.concrete_fields]
     labels = [joined_label(request, column) for column in columns if column.kind == "relation"]
     joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
@@ -565,20 +563,21 @@ def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
             raise
         found = []
     if not found:
-        return FoundRow(whole_row(request, exposure, pk), {})
+        return FoundRow(whole_row(model, pk), {})
     row = exposure.model.from_db(using, names, found[0][: len(names)])
-    if not access_of(request)[exposure].may_row("view", row):
+    if not model.may_row("view", row):
         raise NotFound
     return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
 
 
-def whole_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> Model:
+def whole_row(model: ModelAccess, pk: Any) -> Model:
     """Read one row by its primary key from the exposure's own queryset, or as much of the row as can be decoded."""
     try:
-        return access_of(request)[exposure].get_row(pk)
+        return model.get_row(pk)
     except Unreadable:
-        rows = exposure.get_queryset(request).filter(pk=parse_pk(exposure, pk))
+        exposure = model.exposure
+        rows = exposure.get_queryset(model.request).filter(pk=parse_pk(exposure, pk))
         row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
-        if row is None or not access_of(request)[exposure].may_row("view", row):
+        if row is None or not model.may_row("view", row):
             raise NotFound from None
         return row

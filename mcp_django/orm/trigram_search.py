@@ -15,7 +15,7 @@ from django.db.models import Case, F, FloatField, Func, QuerySet, Value, When
 from django.db.models.functions import Greatest
 
 from ..exceptions import ToolError
-from .access import ModelAccess, access_of
+from .access import ModelAccess
 from .conditions import Applied
 from .fields import kind_of, resolve_path
 from .hidden_parts import with_no_part_hidden
@@ -38,17 +38,16 @@ def similar_query(query: PageQuery) -> PageQuery | None:
 
     Returns None if there are no such rows, or if the database cannot search by trigrams.
     """
-    request = query.request
     words = [word for part in query.search.split() if (word := part.strip("\"'"))]
-    paths = list(_text_paths(access_of(request)[query.exposure]))
+    paths = list(_text_paths(query.model))
     if not words or not paths:
         return None
     try:
         with read_limits(TIME_SHARE):
-            rows = narrowed(request, query.exposure, query.conditions, "")
+            rows = narrowed(query.model, query.conditions, "")
             if not can_compare(rows.db, int(monotonic() // KNOWN_FOR)):
                 return None
-            keys = _most_similar(*search_paths(request, rows, paths), words, query.limit)
+            keys = _most_similar(*search_paths(query.model.request, rows, paths), words, query.limit)
     except ToolError:
         # The exact search was answered in time and found nothing: keep that answer.
         return None

@@ -178,13 +178,12 @@ class ModelValues:
         return capped(keys())
 
     def _rows(self, text: str, conditions: Sequence[Condition]) -> Iterator[QuerySet[Any]]:
-        request = self.request
         exposure = self.exposure
         ordering = []
         for order in default_ordering(self.access):
             if order.expression is None:
                 ordering.append(f"-{order.path}" if order.descending else order.path)
-        rows = narrowed(request, exposure, conditions, "")
+        rows = narrowed(self.access, conditions, "")
         if not text:
             yield rows.order_by(*ordering)
             return
@@ -201,7 +200,7 @@ class ModelValues:
             # There is no search, or it does not accept this text.
             term = ""
         if term:
-            yield narrowed(request, exposure, conditions, term).order_by(*ordering)
+            yield narrowed(self.access, conditions, term).order_by(*ordering)
         elif label is not None:
             yield labelled.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
@@ -248,7 +247,7 @@ class ModelValues:
         return capped(self._column(found[0], text.strip()))
 
     def _column(self, of: FieldPath, text: str) -> Iterator[str]:
-        rows = narrowed(self.request, self.exposure, (), "")
+        rows = narrowed(self.access, (), "")
         path = of.column
         field = of.field
         if of.expression is not None:

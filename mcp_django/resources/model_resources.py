@@ -165,8 +165,9 @@ class ModelResource:
             # Put it before the rows, because some clients cut off the end of long texts.
             following_page = Address(access_of(request)[exposure]).page(cursor=following, **query)
             return {"next": following_page, **payload}
-        found = find_row(request, exposure, pk)
-        return Record(access_of(request)[exposure], found.row, found.labels).payload()
+        model = access_of(request)[exposure]
+        found = find_row(model, pk)
+        return Record(model, found.row, found.labels).payload()
 
 
 # Files of rows: read through the storage, up to a maximum size, and never by a path from the client

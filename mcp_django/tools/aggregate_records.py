@@ -541,7 +541,7 @@ class AggregateRecords(RecordTool):
         conditions = call.filters()
         search = call.search()
         try:
-            rows = narrowed(request, exposure, conditions, search)
+            rows = narrowed(call.model, conditions, search)
             query = rows.query
             joined = sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1
             if joined or query.annotations or query.distinct or query.combinator or query.is_sliced or query.extra:

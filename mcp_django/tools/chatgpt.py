@@ -81,7 +81,7 @@ def _rows(model: ModelAccess, text: str) -> list[Model]:
     for term in _terms(exposure, text):
         try:
             with all_readable():
-                rows = list(narrowed(request, exposure, (), term).order_by("pk")[:MAX_ROWS])
+                rows = list(narrowed(model, (), term).order_by("pk")[:MAX_ROWS])
         except ToolError:
             # The search of this model refuses these words.
             continue

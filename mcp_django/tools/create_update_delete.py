@@ -125,20 +125,19 @@ class WriteTool(Tool):
     def _locked(self, model: ModelAccess, pk: Any) -> Model:
         """Return the row to write, locked if the database can lock rows: by one query where all rows of the table may
         be written, or else by a query that locks between two that read."""
-        request = model.request
         exposure = model.exposure
         using = router.db_for_write(exposure.model)
         is_plain = has_every_row(exposure) and not exposure.opts.parents and not router.routers
         if is_plain and connections[using].features.has_select_for_update:
             with suppress(Unreadable):
                 return model.get_row(pk, lock=True)
-        row = whole_row(request, exposure, pk)
+        row = whole_row(model, pk)
         using = router.db_for_write(exposure.model, instance=row)
         if connections[using].features.has_select_for_update:
             rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
             list(rows.select_for_update().values_list("pk"))
             try:
-                row = whole_row(request, exposure, pk)
+                row = whole_row(model, pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
         return row
@@ -158,7 +157,7 @@ class WriteTool(Tool):
         go_to(request, exposure, "change", row.pk)
         try:
             # Read the row again as the caller sees it, with the annotations of the queryset.
-            found = find_row(request, exposure, pk_text(row.pk))
+            found = find_row(saving.model, pk_text(row.pk))
         except NotFound:
             head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
             return ToolResult(structured=head)

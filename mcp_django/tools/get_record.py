@@ -87,7 +87,7 @@ class Record:
         row = self.row
         off = self.request.mcp.off
         names = access.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
-        page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
+        page = show_rows(access, [row], columns_of(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
         payload: dict[str, Any] = {
             "model": exposure.label,
@@ -151,7 +151,6 @@ class Record:
         """Return the record for ``get_record`` with only the fields in ``value``, also of related rows and inlines."""
         if value is None:
             return self.full()
-        request = self.request
         exposure = self.exposure
         row = self.row
         shown = self.access.fields_of(row)
@@ -170,13 +169,12 @@ class Record:
             key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
             guarded = guarded_values(self.access, through)
             order = total_order(exposure, ())
-            page = read_page(PageQuery(request, exposure, through, order, 1, tuple(key), guarded=guarded))
+            page = read_page(PageQuery(self.access, through, order, 1, tuple(key), guarded=guarded))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
 
     def related(self, value: Any) -> dict[str, Any]:
         """Return the first related rows of the record for each relation in ``related``, with their number."""
-        request = self.request
         found = dict[str, Any]()
         for text in names_argument(value, "related", MAX_RELATIONS):
             name, _, number = text.partition(":")
@@ -189,7 +187,7 @@ class Record:
             columns = RowArguments(link.related, {}).columns()
             order = default_ordering(link.related)
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
-            query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
+            query = PageQuery(link.related, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
             page = read_page(query)
             count = query.count()
             total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
@@ -281,12 +279,12 @@ class GetRecord(RecordTool):
         key = bare_pk(exposure, key)
         go_to(request, exposure, "change", key)
         try:
-            return model, find_row(request, exposure, key)
+            return model, find_row(model, key)
         except NotFound:
             pass
         key = RowFinder(model).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
-        return model, find_row(request, exposure, key)
+        return model, find_row(model, key)
 
 
 def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRow]:
@@ -297,4 +295,5 @@ def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRo
     if address.pk is None or address.field_name is not None:
         raise NotFound
     go_to(request, exposure, "change", address.pk)
-    return access_of(request)[exposure], find_row(request, exposure, address.pk)
+    model = access_of(request)[exposure]
+    return model, find_row(model, address.pk)

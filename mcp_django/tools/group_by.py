@@ -302,7 +302,7 @@ def _shared(model: ModelAccess, label: str, values: Collection[str]) -> int:
     """Return how many of the values of a ``group_by`` are labels of several rows; 0 if there is no time to count."""
     try:
         with read_limits(TIME_SHARE):
-            rows = narrowed(model.request, model.exposure, (), "").filter(**{f"{label}__in": list(values)})
+            rows = narrowed(model, (), "").filter(**{f"{label}__in": list(values)})
             return rows.values(label).annotate(mcp_rows=Count("pk")).filter(mcp_rows__gt=1).count()
     except ToolError:
         return 0

@@ -18,7 +18,6 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import SEARCH
 from ..exceptions import ToolError
-from ..orm.access import access_of
 from ..orm.column_values import plain_key
 from ..orm.conditions import is_moving, opening_hint
 from ..orm.empty_results import empty_hints
@@ -66,7 +65,7 @@ def _cursor(query: PageQuery) -> Cursor:
     order: list[Any] = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
     order += [str(key.expression) for key in query.ordering if key.path.startswith(COMPUTED)]
     digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
-    return Cursor(query.request, f"{query.exposure.label}:{digest}")
+    return Cursor(query.model.request, f"{query.model.exposure.label}:{digest}")
 
 
 class RecordCall(RowArguments):
@@ -88,23 +87,20 @@ class RecordCall(RowArguments):
 
     def query(self) -> PageQuery:
         """Return the page query of ``query_records`` from fields, filters, search, ordering, limit and cursor."""
-        request = self.request
-        exposure = self.exposure
         given = self.given
         clock = cache(local_now)
         conditions = self.filters(clock)
         columns = self.columns()
         query = PageQuery(
-            request=request,
-            exposure=exposure,
+            model=self.model,
             columns=columns,
             ordering=self.ordering(),
-            limit=limit_argument(given.get("limit"), exposure.get_list_per_page(request)),
+            limit=limit_argument(given.get("limit"), self.exposure.get_list_per_page(self.request)),
             conditions=conditions,
             moment=clock() if is_moving(conditions) else None,
             search=self.search(),
             text_limit=settings.TEXT_CHARS,
-            guarded=guarded_values(access_of(request)[exposure], columns),
+            guarded=guarded_values(self.model, columns),
         )
         cursor = given.get("cursor")
         if cursor is None or cursor == "":
@@ -134,14 +130,14 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
             found.keys = []
             found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
         else:
-            left = unsearched(access_of(query.request)[query.exposure])
+            left = unsearched(query.model)
             beside = f", which does not look into {', '.join(left)} for you" if left else ""
             found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
         page = found
     if page.more and not query.conditions and not query.search:
         page.notes += _order_hint(query)
-    kept = _fitting(page, query.request.mcp.result_chars)
-    payload: dict[str, Any] = {"model": query.exposure.label}
+    kept = _fitting(page, query.model.request.mcp.result_chars)
+    payload: dict[str, Any] = {"model": query.model.exposure.label}
     if count:
         # Never lose the page, which has been read already, to a slow count.
         try:
@@ -154,7 +150,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     payload["returned"] = kept
     hints = [*notes, *page.notes, *opening_hint(query.conditions)]
     if not page.rows and query.after is None:
-        hints += empty_hints(access_of(query.request)[query.exposure], query.conditions)
+        hints += empty_hints(query.model, query.conditions)
     if (kept < len(page.rows) or page.more) and page.keys:
         last = page.keys[kept - 1]
         if query.moment is not None:
@@ -168,7 +164,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
         hints.insert(0, f"only {kept} rows fit: continue with next_cursor, or name fewer fields")
     if hints:
         payload["hint"] = "; ".join(hints)
-    payload["uri"] = Address(access_of(query.request)[query.exposure]).pattern()
+    payload["uri"] = Address(query.model).pattern()
     payload["columns"] = page.names
     payload["rows"] = page.rows[:kept]
     return payload
@@ -176,13 +172,13 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
 
 def _order_hint(query: PageQuery) -> list[str]:
     """Return the hint of ``query_records`` on a long table that no index serves in this order: faster ones."""
-    exposure = query.exposure
-    if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
+    model = query.model
+    table = model.exposure.model
+    if is_served(table, query.ordering) or not _is_long(table, int(monotonic() // KNOWN_FOR)):
         return []
-    model = access_of(query.request)[exposure]
     known = sortable_names(model)
     keys = {name: key for name in known if (key := client_order_key(model, name)) is not None}
-    names = ", ".join(islice((name for name, key in keys.items() if is_served(exposure.model, [key])), MAX_QUICK))
+    names = ", ".join(islice((name for name, key in keys.items() if is_served(table, [key])), MAX_QUICK))
     instead = f": filters, or ordering by {names}, are faster" if names else ": filters make it faster"
     # The exposure's own order may begin with a column that the caller does not see.
     path = query.ordering[0].path

@@ -209,7 +209,7 @@ def test_a_record_makes_no_query_for_its_version_where_it_has_no_inlines(
     with CaptureQueriesContext(connection) as queries:
         shown = call(GET, request, model="testapp.book", pk=book.pk)
     with django_assert_num_queries(len(queries)):
-        row = find_row(request, request.mcp.site.exposures[Book], book.pk)
+        row = find_row(access_of(request)[request.mcp.site.exposures[Book]], book.pk)
         Record(access_of(request)[request.mcp.site.exposures[Book]], row.row, row.labels).payload()
     only_title = call(GET, request, model="testapp.book", pk=book.pk, fields=["title"])
     assert only_title["version"] == shown["version"]

@@ -13,6 +13,7 @@ from oauth2_provider.models import AccessToken
 from mcp_django.models import Session, Stream
 from mcp_django.oauth import bearer
 from mcp_django.orm import compiled_queries
+from mcp_django.orm.access import access_of
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.compiled_queries import (
     CompiledQuery,
@@ -65,9 +66,9 @@ def test_pages_and_rows_are_the_same(model: Any, stable: bool | None, refuse: An
         pages = [read_page(query_of(request, exposure, limit=3, text_limit=20))]
         while pages[-1].more:
             pages.append(read_page(query_of(request, exposure, limit=3, text_limit=20, after=pages[-1].keys[-1])))
-        found = [find_row(request, exposure, pk_text(row.pk)) for row in exposure.get_queryset(request)]
+        found = [find_row(access_of(request)[exposure], pk_text(row.pk)) for row in exposure.get_queryset(request)]
         columns = query_of(request, exposure).columns
-        rows = [show_rows(request, exposure, [one.row], columns, labels=one.labels) for one in found]
+        rows = [show_rows(access_of(request)[exposure], [one.row], columns, labels=one.labels) for one in found]
         return [shown(page) for page in (*pages, *rows)]
 
     compiled = answers()

@@ -30,7 +30,7 @@ def condition(model: Any, text: str, lookup: str, value: Any) -> Any:
 
 def found(request: MCPRequest, model: Any, *conditions: Any, search: str = "") -> set[Any]:
     exposure = request.mcp.site.exposures[model]
-    return set(narrowed(request, exposure, conditions, search).values_list("pk", flat=True))
+    return set(narrowed(access_of(request)[exposure], conditions, search).values_list("pk", flat=True))
 
 
 def test_a_many_to_many_filter_gives_each_row_once() -> None:
@@ -39,7 +39,7 @@ def test_a_many_to_many_filter_gives_each_row_once() -> None:
     book.tags.set(tags)
     request = reader(make_superuser(), site_with(Book, Tag))
     rows = narrowed(
-        request, request.mcp.site.exposures[Book], [condition(Book, "tags", "in", [t.pk for t in tags])], ""
+        access_of(request)[request.mcp.site.exposures[Book]], [condition(Book, "tags", "in", [t.pk for t in tags])], ""
     )
     assert list(rows) == [book]
     assert other.pk not in found(request, Book, condition(Book, "tags__name", "startswith", "t"))
@@ -96,7 +96,7 @@ def test_a_search_is_the_admins_and_gives_each_row_once() -> None:
     make_book(title="Eden")
     request = reader(make_superuser(), site_with(Book, search_fields=["title", "tags__name"]))
     exposure = request.mcp.site.exposures[Book]
-    assert list(narrowed(request, exposure, [], "sola")) == [book]
+    assert list(narrowed(access_of(request)[exposure], [], "sola")) == [book]
     query = query_of(request, exposure, ["id"], search="sola", limit=1)
     assert [list(rows) for rows in query.rows(exposure.get_queryset(request))] == [[book]]
 
