@@ -6,16 +6,16 @@ lost when the connection breaks or the client reaches another worker. The life o
 =========  ==================================================  =====================================================
 state      who works on it                                     next states
 =========  ==================================================  =====================================================
-RUNNING    a worker, which says every two seconds that it is   ASKING (:func:`ask`), DONE (:func:`finish`), or DONE
-           alive                                               with an error if the worker is silent
+RUNNING    a worker, which says every two seconds that it is   ASKING (``ask``), DONE (``finish``), or DONE with an
+           alive                                               error if the worker is silent
 ASKING     nobody: the client has to answer questions          RUNNING, in the worker that gets the last answer
                                                                (:func:`answer_question`), DONE (:func:`cancel`), or
                                                                DONE with an error after ``QUESTION_TIMEOUT``
 DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or to make room
 =========  ==================================================  =====================================================
 
-The reader of a stream ends it when it has timed out (``read_events(..., end_if_abandoned=True)``): nothing else checks
-streams.
+The reader of a stream ends it when it has timed out (:meth:`StoredStream.read` with ``end_if_abandoned``): nothing else
+checks streams.
 """
 
 import secrets
@@ -79,10 +79,6 @@ class Resumption:
     last: int
 
 
-def topic(stream_id: str) -> str:
-    return f"stream:{stream_id}"
-
-
 def new_id() -> str:
     return secrets.token_hex(16)
 
@@ -138,12 +134,7 @@ def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
         surplus -= length
     Stream.objects.filter(pk__in=oldest).delete()
     for stream_id in oldest:
-        bus.publish(topic(stream_id), None)
-
-
-def discard(stream_id: str) -> None:
-    """Delete a stored stream without messages."""
-    delete_by_key(Stream, stream_id, router.db_for_write(Stream))
+        bus.publish(StoredStream(stream_id).topic, None)
 
 
 def shared_stream(session: ClientSession) -> str | None:
@@ -152,83 +143,137 @@ def shared_stream(session: ClientSession) -> str | None:
     return shared.values_list("pk", flat=True).first()
 
 
-def owns(session: ClientSession, stream_id: str) -> bool:
-    return Stream.objects.filter(pk=stream_id, session_id=session.id).exists()
+# One stream
 
 
-# Writing streams
+class StoredStream:
+    """The stream of a session's call in the database, by its id: its messages and questions."""
 
+    __slots__ = ("id",)
 
-def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
-    """Append messages to a stored stream, and set ``values`` of its row; delete the oldest messages beyond its limits.
+    def __init__(self, stream_id: str) -> None:
+        self.id = stream_id
 
-    ``first`` is the number of the first message if the stream's only writer numbers them; otherwise this function does.
-    Return False, and do nothing, if the stream is over.
-    """
-    size = sum(map(len, messages))
-    last: Any = F("events") + len(messages) if first is None else first + len(messages) - 1
-    counted = {"events": last, "size": F("size") + size}
-    rows = Stream.objects.filter(pk=stream_id).exclude(state=Stream.State.DONE)
-    with transaction.atomic(using=router.db_for_write(Stream)):
-        # Update first: it locks the row, so that each number is used once.
-        alive = timezone.now() if "state" in values else _sign_of_life()
-        is_open = bool(rows.update(alive=alive, **counted, **values))
-        if is_open:
-            last, kept = Stream.objects.values_list("events", "size").get(pk=stream_id)
-            StreamEvent.objects.bulk_create(
-                StreamEvent(stream_id=stream_id, number=last - len(messages) + offset, data=message.decode())
-                for offset, message in enumerate(messages, 1)
-            )
-            if kept > settings.STREAM_BYTES:
-                _drop_oldest(stream_id, last)
-            elif last > settings.STREAM_EVENTS:
-                too_many = StreamEvent.objects.filter(stream_id=stream_id, number__lte=last - settings.STREAM_EVENTS)
-                too_many.delete()
-    bus.publish(topic(stream_id), None)
-    return is_open
+    @property
+    def topic(self) -> str:
+        """The topic of the bus on which each change of the stream is told."""
+        return f"stream:{self.id}"
 
+    def is_owned_by(self, session: ClientSession) -> bool:
+        """Return whether the stream is the session's."""
+        return Stream.objects.filter(pk=self.id, session_id=session.id).exists()
 
-def _drop_oldest(stream_id: str, last: int) -> None:
-    """Delete the oldest messages of a stored stream beyond its limits, but never the newest."""
-    events = StreamEvent.objects.filter(stream_id=stream_id, number__gt=last - settings.STREAM_EVENTS)
-    # Delete down to half of the limit at once, so that this does not happen for each message.
-    size = 0
-    keep_from = last
-    for number, data in events.order_by("-number").values_list("number", "data"):
-        length = len(data.encode())
-        if number < last and size + length > settings.STREAM_BYTES // 2:
-            break
-        size = size + length
-        keep_from = number
-    StreamEvent.objects.filter(stream_id=stream_id, number__lt=keep_from).delete()
-    Stream.objects.filter(pk=stream_id).update(size=size)
+    def append(self, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
+        """Append messages, and set ``values`` of the stream's row; delete the oldest messages beyond its limits.
+
+        ``first`` is the number of the first message if the stream's only writer numbers them; otherwise this method
+        does. Return False, and do nothing, if the stream is over.
+        """
+        size = sum(map(len, messages))
+        last: Any = F("events") + len(messages) if first is None else first + len(messages) - 1
+        counted = {"events": last, "size": F("size") + size}
+        rows = Stream.objects.filter(pk=self.id).exclude(state=Stream.State.DONE)
+        with transaction.atomic(using=router.db_for_write(Stream)):
+            # Update first: it locks the row, so that each number is used once.
+            alive = timezone.now() if "state" in values else _sign_of_life()
+            is_open = bool(rows.update(alive=alive, **counted, **values))
+            if is_open:
+                last, kept = Stream.objects.values_list("events", "size").get(pk=self.id)
+                StreamEvent.objects.bulk_create(
+                    StreamEvent(stream_id=self.id, number=last - len(messages) + offset, data=message.decode())
+                    for offset, message in enumerate(messages, 1)
+                )
+                if kept > settings.STREAM_BYTES:
+                    self._drop_oldest(last)
+                elif last > settings.STREAM_EVENTS:
+                    too_many = StreamEvent.objects.filter(stream_id=self.id, number__lte=last - settings.STREAM_EVENTS)
+                    too_many.delete()
+        bus.publish(self.topic, None)
+        return is_open
+
+    def finish(self, *messages: bytes, first: int | None = None) -> bool:
+        """End the stream, with its last messages, if any; see :meth:`append`."""
+        return self.append(messages, first, state=Stream.State.DONE, call="", questions=[])
+
+    def ask(self, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
+        """Store questions to the client as requests on the stream; the call waits until they are answered.
+
+        Return the requests; the list is empty if the stream is over.
+        """
+        asked = []
+        messages = []
+        for number, question in enumerate(questions):
+            identifier = f"{self.id}.{secrets.token_hex(4)}.{number}"
+            wire = question.to_wire(version)
+            messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
+            asked.append({"id": identifier, "key": question.key, "method": question.method})
+        state = answers.state(questions)
+        is_open = self.append(messages, state=Stream.State.ASKING, questions=asked, answers=state)
+        return messages if is_open else []
+
+    def read(self, after: int, *, end_if_abandoned: bool = False) -> Events:
+        """Read the messages after number ``after``; a stream that does not exist is over.
+
+        With ``end_if_abandoned``, a stream whose worker is silent ends with an error.
+        """
+        row = Stream.objects.filter(pk=self.id).values_list("state", "events", "alive", "request_id").first()
+        if row is None:
+            return Events([], True)
+        state, last, alive, request_id = row
+        is_silent = state != Stream.State.DONE and not _is_alive(state, alive)
+        if is_silent and end_if_abandoned:
+            self._end_abandoned(state, request_id, after)
+            return self.read(after)
+        if after >= last:
+            return Events([], state == Stream.State.DONE, is_silent)
+        rows = StreamEvent.objects.filter(stream_id=self.id, number__gt=after).order_by("number")[:PAGE]
+        messages = [(number, data.encode()) for number, data in rows.values_list("number", "data")]
+        is_complete = bool(messages) and messages[-1][0] >= last
+        return Events(messages, state == Stream.State.DONE and (is_complete or not messages), is_silent)
+
+    def discard(self) -> None:
+        """Delete the stream, which has no messages."""
+        delete_by_key(Stream, self.id, router.db_for_write(Stream))
+
+    def _drop_oldest(self, last: int) -> None:
+        """Delete the oldest messages of the stream beyond its limits, but never the newest."""
+        events = StreamEvent.objects.filter(stream_id=self.id, number__gt=last - settings.STREAM_EVENTS)
+        # Delete down to half of the limit at once, so that this does not happen for each message.
+        size = 0
+        keep_from = last
+        for number, data in events.order_by("-number").values_list("number", "data"):
+            length = len(data.encode())
+            if number < last and size + length > settings.STREAM_BYTES // 2:
+                break
+            size = size + length
+            keep_from = number
+        StreamEvent.objects.filter(stream_id=self.id, number__lt=keep_from).delete()
+        Stream.objects.filter(pk=self.id).update(size=size)
+
+    def _end_abandoned(self, state: str, request_id: Id | None, after: int) -> None:
+        """End the stream, whose worker is dead. ``after`` is the number of the last message that the client has."""
+        with transaction.atomic(using=router.db_for_write(Stream)):
+            dead = Stream.objects.filter(pk=self.id, state=state)
+            # Lock the row, on every database, so that the end is written only once.
+            if not dead.update(alive=F("alive")):
+                return
+            stream = dead.get()
+            if _is_alive(state, stream.alive):
+                return
+            # The server must say that it no longer waits for answers (basic/utilities/cancellation).
+            unanswered = [item["id"] for item in stream.questions if "result" not in item]
+            messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
+            if request_id is not None and state == Stream.State.ASKING:
+                messages.append(_error(request_id, "The question was not answered in time; nothing was changed"))
+            elif request_id is not None:
+                messages.append(interrupted(request_id))
+            first = max(stream.events, min(after, MOST_UNSTORED + stream.events)) + 1
+            self.finish(*messages, first=first)
 
 
 def keep_alive(stream_ids: Collection[str]) -> None:
     """Write a sign of life of this worker to the rows of its calls' stored streams."""
     Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
-
-
-def finish(stream_id: str, *messages: bytes, first: int | None = None) -> bool:
-    """End a stored stream, with its last messages, if any; see :func:`append`."""
-    return append(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
-
-
-def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
-    """Store questions to the client as requests on its stored stream; the call waits until they are answered.
-
-    Return the requests; the list is empty if the stream is over.
-    """
-    asked = []
-    messages = []
-    for number, question in enumerate(questions):
-        identifier = f"{stream_id}.{secrets.token_hex(4)}.{number}"
-        wire = question.to_wire(version)
-        messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
-        asked.append({"id": identifier, "key": question.key, "method": question.method})
-    state = answers.state(questions)
-    is_open = append(stream_id, messages, state=Stream.State.ASKING, questions=asked, answers=state)
-    return messages if is_open else []
 
 
 # Answers of the client
@@ -265,31 +310,7 @@ def cancel(session: ClientSession, request_id: Id) -> None:
     """End the stored stream of a waiting call that its client cancels, unanswered (basic/utilities/cancellation)."""
     waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
     for stream_id in list(waiting.values_list("pk", flat=True)):
-        finish(stream_id)
-
-
-# Reading streams
-
-
-def read_events(stream_id: str, after: int, *, end_if_abandoned: bool = False) -> Events:
-    """Read the messages of a stored stream after number ``after``; a stream that does not exist is over.
-
-    With ``end_if_abandoned``, a stream whose worker is silent ends with an error.
-    """
-    row = Stream.objects.filter(pk=stream_id).values_list("state", "events", "alive", "request_id").first()
-    if row is None:
-        return Events([], True)
-    state, last, alive, request_id = row
-    is_silent = state != Stream.State.DONE and not _is_alive(state, alive)
-    if is_silent and end_if_abandoned:
-        _end_abandoned(stream_id, state, request_id, after)
-        return read_events(stream_id, after)
-    if after >= last:
-        return Events([], state == Stream.State.DONE, is_silent)
-    rows = StreamEvent.objects.filter(stream_id=stream_id, number__gt=after).order_by("number")[:PAGE]
-    messages = [(number, data.encode()) for number, data in rows.values_list("number", "data")]
-    is_complete = bool(messages) and messages[-1][0] >= last
-    return Events(messages, state == Stream.State.DONE and (is_complete or not messages), is_silent)
+        StoredStream(stream_id).finish()
 
 
 def _is_alive(state: str, alive: Any) -> bool:
@@ -305,27 +326,6 @@ def interrupted(request_id: Id) -> bytes:
 
 def _error(request_id: Id, text: str) -> bytes:
     return encode(error_response(request_id, InternalError(text), modern=False))
-
-
-def _end_abandoned(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
-    """End a stored stream whose worker is dead. ``after`` is the number of the last message that the client has."""
-    with transaction.atomic(using=router.db_for_write(Stream)):
-        dead = Stream.objects.filter(pk=stream_id, state=state)
-        # Lock the row, on every database, so that the end is written only once.
-        if not dead.update(alive=F("alive")):
-            return
-        stream = dead.get()
-        if _is_alive(state, stream.alive):
-            return
-        # The server must say that it no longer waits for answers (basic/utilities/cancellation).
-        unanswered = [item["id"] for item in stream.questions if "result" not in item]
-        messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
-        if request_id is not None and state == Stream.State.ASKING:
-            messages.append(_error(request_id, "The question was not answered in time; nothing was changed"))
-        elif request_id is not None:
-            messages.append(interrupted(request_id))
-        first = max(stream.events, min(after, MOST_UNSTORED + stream.events)) + 1
-        finish(stream_id, *messages, first=first)
 
 
 # Deletion of old streams

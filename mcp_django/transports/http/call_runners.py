@@ -26,6 +26,7 @@ from ...runtime.thread_pools import Busy, give_up, in_thread
 from ...server import sessions, stored_streams
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Asked, Later, Listen
+from ...server.stored_streams import StoredStream
 from ...subscriptions.bus import bus
 from ..call_execution import begin, conclude, in_time, perform
 from ..notification_queues import Outbox
@@ -407,9 +408,10 @@ class SessionCall(CallRunner):
         if not self.log.has_row.is_set():
             self.write_row()
             self.loop.call_soon_threadsafe(self.log.has_row.set)
+        stream = StoredStream(self.log.id)
         if is_over:
-            return stored_streams.finish(self.log.id, *messages, first=first)
-        return not messages or stored_streams.append(self.log.id, messages, first=first)
+            return stream.finish(*messages, first=first)
+        return not messages or stream.append(messages, first=first)
 
     async def conclude(self, outcome: Reply | Asked | None) -> None:
         """Send the reply or the questions of the session's call, on its stream or as one JSON response."""
@@ -419,7 +421,7 @@ class SessionCall(CallRunner):
             await self.kept()
             answers = self.exchange.request.mcp.answers
             version = self.call.version
-            ask = partial(stored_streams.ask, self.log.id, outcome.questions, answers, version)
+            ask = partial(StoredStream(self.log.id).ask, outcome.questions, answers, version)
             self.log.add(*await self.persist(ask))
             self.log.was_stored(self.log.last)
         elif self.keeper is None and self.stream_id is None and not self.hung_up.is_set():
@@ -427,7 +429,7 @@ class SessionCall(CallRunner):
             if self.row_task is not None:
                 await self.row_task
                 with contextlib.suppress(DatabaseUnavailable, Busy):
-                    await in_thread("streams", partial(stored_streams.discard, self.log.id))
+                    await in_thread("streams", StoredStream(self.log.id).discard)
         else:
             await self.open()
             self.add([outcome.body] if outcome is not None else [], is_over=True)

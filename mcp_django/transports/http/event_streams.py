@@ -35,6 +35,7 @@ from ...server.kernel import Reply
 from ...server.methods.handler_interface import Listen
 from ...server.methods.lifecycle_and_subscriptions import identity
 from ...server.sessions import ClientSession, lease_key
+from ...server.stored_streams import StoredStream
 from ...subscriptions.bus import bus
 from ...subscriptions.subscribers import UPDATED, Subscription
 from ..notification_queues import LISTS, Mailbox, relay
@@ -455,7 +456,7 @@ class Tail:
         self, exchange: Exchange, stream_id: str, after: int, version: str, log: CallLog | None = None
     ) -> None:
         self.exchange = exchange
-        self.stream_id = stream_id
+        self.stream = StoredStream(stream_id)
         self.after = after
         self.version = version
         self.log = log
@@ -480,11 +481,11 @@ class Tail:
         exchange = self.exchange
         taken = {"taken": self.token}
         # Tell an older connection in this worker directly: the bus may be slower than the next message.
-        if older := registry.tails.get(self.stream_id):
+        if older := registry.tails.get(self.stream.id):
             older.on_message(taken)
-        registry.tails[self.stream_id] = self
-        bus.publish(stored_streams.topic(self.stream_id), taken)
-        unsubscribe = bus.subscribe(stored_streams.topic(self.stream_id), self.on_message)
+        registry.tails[self.stream.id] = self
+        bus.publish(self.stream.topic, taken)
+        unsubscribe = bus.subscribe(self.stream.topic, self.on_message)
         if hung_up is None:
             leave_registry = registry.enter(self.leave, OpenStream.of(exchange.request, exchange.session, "GET"))
         else:
@@ -496,14 +497,14 @@ class Tail:
         try:
             await connection.open_stream(exchange.cors())
             if self.version in PRIMED:
-                await connection.send_event(priming(event_id(self.stream_id, self.after), CALL_RETRY))
+                await connection.send_event(priming(event_id(self.stream.id, self.after), CALL_RETRY))
             is_over = await self.follow()
             await connection.end_stream(b"" if is_over else retry(CALL_RETRY))
         finally:
             unsubscribe()
             leave_registry()
-            if registry.tails.get(self.stream_id) is self:
-                del registry.tails[self.stream_id]
+            if registry.tails.get(self.stream.id) is self:
+                del registry.tails[self.stream.id]
             if self.log is not None:
                 self.log.followers.discard(self.wake)
             for task in watch:
@@ -536,13 +537,13 @@ class Tail:
             for number, data in events.messages:
                 if self.is_taken:
                     return False
-                await self.connection.send_event(event(data, identifier=event_id(self.stream_id, number)))
+                await self.connection.send_event(event(data, identifier=event_id(self.stream.id, number)))
                 self.after = number
                 quiet_since = self.loop.time()
             if events.is_over:
                 return not self.is_taken
             # Where the worker is being replaced, only a call that runs in it keeps the connection.
-            if not events.messages and registry.has_stopped_listening and self.stream_id not in registry.logs:
+            if not events.messages and registry.has_stopped_listening and self.stream.id not in registry.logs:
                 return False
             if not events.messages and not self.is_leaving:
                 with contextlib.suppress(TimeoutError):
@@ -553,13 +554,13 @@ class Tail:
 
     async def read(self) -> stored_streams.Events:
         """Return the next messages of the call's event stream, from this worker's log or from the database."""
-        self.log = registry.logs.get(self.stream_id) or self.log
+        self.log = registry.logs.get(self.stream.id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)
             events = self.log.read(self.after)
             if events is not None:
                 return events
-        read = partial(stored_streams.read_events, self.stream_id, self.after, end_if_abandoned=self.was_silent)
+        read = partial(self.stream.read, self.after, end_if_abandoned=self.was_silent)
         stored = await in_thread("reads", read)
         self.was_silent = stored.is_silent and not stored.messages
         return stored

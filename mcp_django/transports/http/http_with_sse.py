@@ -18,6 +18,7 @@ from ...protocol.messages import encode, notification
 from ...runtime.thread_pools import Handover, in_thread
 from ...server import sessions, stored_streams
 from ...server.sessions import ClientSession
+from ...server.stored_streams import StoredStream
 from ...sites import MCPSite
 from ..call_execution import LANES
 from ..notification_queues import Mailbox, relay
@@ -61,7 +62,7 @@ class SSEExchange(Exchange):
         except Rejected as rejected:
             if rejected.id is None:
                 raise
-            stored_streams.append(stream_id, [self.rejected(rejected).body])
+            StoredStream(stream_id).append([self.rejected(rejected).body])
             return accepted
         if not isinstance(call, Call):
             raise Refused(400, "The body must be one request or notification", WITH_SSE)
@@ -89,7 +90,7 @@ class SharedCall(SessionCall):
         self.start()
 
     def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
-        return not messages or stored_streams.append(self.log.id, messages)
+        return not messages or StoredStream(self.log.id).append(messages)
 
 
 class SharedStream:
@@ -146,7 +147,7 @@ class SharedStream:
     def write(self) -> bool:
         messages = [encode(notification(method, params)) for method, params in self.mailbox.take()]
         if messages:
-            stored_streams.append(self.stream_id, messages)
+            StoredStream(self.stream_id).append(messages)
         else:
             stored_streams.keep_alive([self.stream_id])
         return bool(messages)

@@ -21,7 +21,7 @@ from ...runtime.thread_pools import Handover
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Later, Listen
 from ...server.sessions import open_session
-from ...server.stored_streams import answer_question, owns
+from ...server.stored_streams import StoredStream, answer_question
 from ...sites import MCPSite
 from ..call_execution import LANES, begin
 from .asgi_consumer import MCPConsumer, Runner
@@ -137,7 +137,7 @@ class StreamableExchange(Exchange):
         event = parse_event_id(self.header(LAST_EVENT) or "")
         if event is not None and event[0] == self.session.id:
             return SessionStream(self, self.session, missed=True)
-        if event is None or not owns(self.session, event[0]):
+        if event is None or not StoredStream(event[0]).is_owned_by(self.session):
             remedy = "The stream has ended: it is kept for ten minutes after the answer."
             raise Refused(400, "Last-Event-ID is not an event of this session", remedy)
         return Tail(self, *event, self.session.version)

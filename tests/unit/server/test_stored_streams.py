@@ -13,6 +13,7 @@ from mcp_django.models import Stream, StreamEvent
 from mcp_django.protocol.messages import ClientResponse
 from mcp_django.server import stored_streams
 from mcp_django.server.sessions import ClientSession
+from mcp_django.server.stored_streams import StoredStream
 from mcp_django.subscriptions.bus import bus
 from tests.configured import configured
 from tests.factories import make_user
@@ -45,7 +46,7 @@ def question(key: str = "who") -> Question:
 
 
 def read(stream: str, after: int = 0) -> tuple[list[tuple[int, bytes]], bool]:
-    found = stored_streams.read_events(stream, after, end_if_abandoned=True)
+    found = StoredStream(stream).read(after, end_if_abandoned=True)
     return list(found.messages), found.is_over
 
 
@@ -62,23 +63,23 @@ def asked_ids(stream: str) -> list[str]:
 
 
 def test_messages_are_numbered_in_order_and_read_from_any_of_them(stream: str) -> None:
-    stored_streams.append(stream, [b"a", b"b"])
-    stored_streams.append(stream, [b"c"])
+    StoredStream(stream).append([b"a", b"b"])
+    StoredStream(stream).append([b"c"])
     assert read(stream) == ([(1, b"a"), (2, b"b"), (3, b"c")], False)
     assert read(stream, 2) == ([(3, b"c")], False)
     assert read(stream, 3) == ([], False)
 
 
 def test_the_answer_ends_the_stream(stream: str) -> None:
-    stored_streams.append(stream, [b"a"])
-    stored_streams.finish(stream, b"answer")
+    StoredStream(stream).append([b"a"])
+    StoredStream(stream).finish(b"answer")
     assert read(stream) == ([(1, b"a"), (2, b"answer")], True)
     assert read(stream, 2) == ([], True)
     assert Stream.objects.get().call == ""
 
 
 def test_93_a_number_that_was_never_given_brings_nothing(stream: str) -> None:
-    stored_streams.append(stream, [b"a"])
+    StoredStream(stream).append([b"a"])
     assert read(stream, 2**31 - 1) == ([], False)
     assert read("nothing") == ([], True)
 
@@ -86,15 +87,15 @@ def test_93_a_number_that_was_never_given_brings_nothing(stream: str) -> None:
 def test_each_write_tells_those_who_follow_the_stream(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr(bus, "publish", lambda topic, payload: told.append(topic))
-    stored_streams.append(stream, [b"a"])
-    stored_streams.finish(stream, b"b")
-    assert told == [stored_streams.topic(stream)] * 2
+    StoredStream(stream).append([b"a"])
+    StoredStream(stream).finish(b"b")
+    assert told == [StoredStream(stream).topic] * 2
 
 
 @configured(STREAM_EVENTS=3)
 def test_98_a_stream_keeps_so_many_messages_and_the_newest_ones(stream: str) -> None:
     for number in range(10):
-        stored_streams.append(stream, [b"%d" % number])
+        StoredStream(stream).append([b"%d" % number])
     assert [data for _, data in read(stream)[0]] == [b"7", b"8", b"9"]
     assert read(stream, 9)[0] == [(10, b"9")]
 
@@ -102,17 +103,17 @@ def test_98_a_stream_keeps_so_many_messages_and_the_newest_ones(stream: str) -> 
 @configured(STREAM_BYTES=100)
 def test_98_a_stream_keeps_so_many_bytes_and_always_the_newest_message(stream: str) -> None:
     for _ in range(30):
-        stored_streams.append(stream, [b"x" * 20])
+        StoredStream(stream).append([b"x" * 20])
         assert sum(len(event.data) for event in StreamEvent.objects.all()) <= 100
-    stored_streams.append(stream, [b"y" * 500])
+    StoredStream(stream).append([b"y" * 500])
     assert read(stream)[0] == [(31, b"y" * 500)]
-    stored_streams.append(stream, [b"z"])
+    StoredStream(stream).append([b"z"])
     assert read(stream)[0] == [(32, b"z")]
 
 
 def test_more_messages_than_one_page_are_all_read(stream: str) -> None:
-    stored_streams.append(stream, [b"%d" % number for number in range(500)])
-    stored_streams.finish(stream, b"end")
+    StoredStream(stream).append([b"%d" % number for number in range(500)])
+    StoredStream(stream).finish(b"end")
     found, after, over = [], 0, False
     while not over:
         messages, over = read(stream, after)
@@ -122,8 +123,8 @@ def test_more_messages_than_one_page_are_all_read(stream: str) -> None:
 
 
 def test_100_a_stream_belongs_to_its_session(session: ClientSession, request_: MCPRequest, stream: str) -> None:
-    assert stored_streams.owns(session, stream)
-    assert not stored_streams.owns(new_session(request_), stream)
+    assert StoredStream(stream).is_owned_by(session)
+    assert not StoredStream(stream).is_owned_by(new_session(request_))
 
 
 # Questions
@@ -132,7 +133,7 @@ def test_100_a_stream_belongs_to_its_session(session: ClientSession, request_: M
 def test_a_question_goes_out_as_a_request_and_its_answer_takes_the_call_up_again(
     session: ClientSession, stream: str
 ) -> None:
-    stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     [(_, data)], over = read(stream)
     request = json.loads(data)
     assert (request["method"], request["params"]["message"], over) == ("elicitation/create", "who?", False)
@@ -146,7 +147,7 @@ def test_a_question_goes_out_as_a_request_and_its_answer_takes_the_call_up_again
 def test_the_last_of_several_answers_takes_the_call_up_and_only_one_worker_does(
     session: ClientSession, stream: str
 ) -> None:
-    stored_streams.ask(stream, [question("a"), question("b")], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question("a"), question("b")], Answers(), "2025-11-25")
     first, second = asked_ids(stream)
     assert stored_streams.answer_question(session, ClientResponse(id=second, result=answer("B"))) is None
     resumed = stored_streams.answer_question(session, ClientResponse(id=first, result=answer("A")))
@@ -156,12 +157,12 @@ def test_the_last_of_several_answers_takes_the_call_up_and_only_one_worker_does(
 
 
 def test_answers_of_earlier_rounds_are_kept(session: ClientSession, stream: str) -> None:
-    stored_streams.ask(stream, [question("a")], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question("a")], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
     resumed = stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer("A")))
     assert resumed is not None
     resumed.answers.get(question("a"))
-    stored_streams.ask(stream, [question("b")], resumed.answers, "2025-11-25")
+    StoredStream(stream).ask([question("b")], resumed.answers, "2025-11-25")
     [identifier] = asked_ids(stream)
     resumed = stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer("B")))
     assert resumed is not None
@@ -170,14 +171,14 @@ def test_answers_of_earlier_rounds_are_kept(session: ClientSession, stream: str)
 
 @pytest.mark.parametrize("identifier", ["", "x", ".", "{stream}", "{stream}.0.0", 7])
 def test_63_an_answer_to_nothing_is_ignored(session: ClientSession, stream: str, identifier: Any) -> None:
-    stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     identifier = identifier.format(stream=stream) if isinstance(identifier, str) else identifier
     assert stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer())) is None
     assert Stream.objects.get().state == "asking"
 
 
 def test_63_another_session_cannot_answer(request_: MCPRequest, session: ClientSession, stream: str) -> None:
-    stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
     for other in (new_session(request_), new_session(make_request(make_user("bob")))):
         assert stored_streams.answer_question(other, ClientResponse(id=identifier, result=answer())) is None
@@ -185,7 +186,7 @@ def test_63_another_session_cannot_answer(request_: MCPRequest, session: ClientS
 
 
 def test_an_error_of_the_client_is_an_answer_too(session: ClientSession, stream: str) -> None:
-    stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
     error = {"code": -1, "message": "no"}
     resumed = stored_streams.answer_question(session, ClientResponse(id=identifier, error=error))
@@ -196,7 +197,7 @@ def test_an_error_of_the_client_is_an_answer_too(session: ClientSession, stream:
 def test_a_call_that_waits_can_be_cancelled_by_its_session_alone(
     request_: MCPRequest, session: ClientSession, stream: str
 ) -> None:
-    stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     stored_streams.cancel(new_session(request_), 7)
     stored_streams.cancel(session, 8)
     assert read(stream)[1] is False
@@ -208,7 +209,7 @@ def test_a_call_that_waits_can_be_cancelled_by_its_session_alone(
 
 
 def test_203_a_call_whose_worker_is_gone_is_answered_with_an_error_once(stream: str) -> None:
-    stored_streams.append(stream, [b"a"])
+    StoredStream(stream).append([b"a"])
     silence(stream, seconds=stored_streams.DEAD_AFTER - 2)
     assert read(stream)[1] is False
     stored_streams.keep_alive([stream])
@@ -221,7 +222,7 @@ def test_203_a_call_whose_worker_is_gone_is_answered_with_an_error_once(stream: 
 
 
 def test_a_question_stays_open_for_its_time_and_no_longer(session: ClientSession, stream: str) -> None:
-    stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+    StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
     silence(stream, seconds=590)
     assert read(stream, 1) == ([], False)
@@ -235,7 +236,7 @@ def test_a_question_stays_open_for_its_time_and_no_longer(session: ClientSession
 
 
 def test_streams_are_deleted_when_nobody_can_resume_them(session: ClientSession, stream: str) -> None:
-    stored_streams.finish(stream, b"end")
+    StoredStream(stream).finish(b"end")
     silence(stream, seconds=590)
     assert stored_streams.clear_streams() == 0
     silence(stream, seconds=610)
@@ -255,7 +256,7 @@ def test_questions_that_are_never_answered_keep_so_many_bytes_of_each_user(reque
 
     def ask(session: ClientSession) -> str:
         stream = stored_streams.open_stream(session, 7, call, "2025-11-25")
-        stored_streams.ask(stream, [question()], Answers(), "2025-11-25")
+        StoredStream(stream).ask([question()], Answers(), "2025-11-25")
         return stream
 
     other = ask(new_session(make_request(make_user("bob"))))
@@ -269,6 +270,6 @@ def test_questions_that_are_never_answered_keep_so_many_bytes_of_each_user(reque
 @configured(USER_STREAM_BYTES=10)
 def test_a_call_that_is_being_worked_on_keeps_its_stream(session: ClientSession, stream: str) -> None:
     done = stored_streams.open_stream(session, 8, CALL, "2025-11-25")
-    stored_streams.finish(done, b"answer")
+    StoredStream(done).finish(b"answer")
     newest = stored_streams.open_stream(session, 9, CALL, "2025-11-25")
     assert set(Stream.objects.values_list("pk", flat=True)) == {stream, newest}

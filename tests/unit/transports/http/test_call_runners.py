@@ -573,7 +573,8 @@ class Outage:
 
         self.is_on, self.failures = True, 0
         for name in names:
-            monkeypatch.setattr(stored_streams, name, self.failing(getattr(stored_streams, name)))
+            owner = stored_streams if hasattr(stored_streams, name) else stored_streams.StoredStream
+            monkeypatch.setattr(owner, name, self.failing(getattr(owner, name)))
 
     def failing(self, function):
         def fail(*arguments, **options):
@@ -588,7 +589,7 @@ class Outage:
 async def test_206_a_database_that_cannot_store_a_stream_costs_no_answer(client, tools, monkeypatch):
     monkeypatch.setattr(call_runners, "KEEP_TRYING", 0.2)
     monkeypatch.setattr(call_runners, "TRY_EVERY", 0.05)
-    outage = Outage(monkeypatch, "open_stream", "append", "finish", "read_events")
+    outage = Outage(monkeypatch, "open_stream", "append", "finish", "read")
 
     @tools
     def slow(request) -> str:
@@ -671,7 +672,7 @@ async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(c
     await stream.message()
     stream_id = stream.last_id.split(".")[0]
     await Stream.objects.aupdate(alive=timezone.now() - timedelta(seconds=600))
-    found = await sync_to_async(stored_streams.read_events)(stream_id, 1, end_if_abandoned=True)
+    found = await sync_to_async(stored_streams.StoredStream(stream_id).read)(1, end_if_abandoned=True)
     assert found.is_over
     release.set()
     await wait_for(stopped.is_set)
