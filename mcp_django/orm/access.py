@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import orjson
 from django.contrib.admin import AdminSite
@@ -163,19 +163,52 @@ class Access:
         return self._admitted[admin_site]
 
 
+class _OfUser(Generic[T]):
+    """A property of a ``ModelAccess``, worked out once. Raises ``NotFound`` once the request has another user."""
+
+    def __init__(self, function: Callable[["ModelAccess"], T]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __get__(self, model: "ModelAccess", owner: type | None = None) -> T:
+        if model.access.request.user is not model.access.user:
+            raise NotFound
+        values = model._values
+        if self.name not in values:
+            values[self.name] = self.function(model)
+        found: T = values[self.name]
+        return found
+
+
 class ModelAccess:
-    """A caller's access to one model: permissions, actions, fields, relations and rows."""
+    """A caller's access to one model: permissions, actions, fields, relations and rows.
+
+    Functions take it in place of a request and an exposure. It belongs to one user in one call: once the request has
+    another user, its permissions, fields and rows raise ``NotFound``, and :func:`access_of` works out new ones. It is
+    never kept beyond the call, neither in a cache nor in the key of a compiled query.
+    """
 
     def __init__(self, access: Access, exposure: ModelExposure) -> None:
         self.access = access
-        self.request = access.request
         self.exposure = exposure
         self._verdicts: dict[str, bool] = {}
+        self._values: dict[str, Any] = {}
+
+    @property
+    def request(self) -> MCPRequest:
+        """The request of the call. Raises ``NotFound`` if its user is no longer the one whose access this is."""
+        request = self.access.request
+        if request.user is not self.access.user:
+            raise NotFound
+        return request
 
     # Permissions
 
     def may(self, deed: str) -> bool:
         """Return whether the caller has access to view, add, change or delete rows, even of a switched-off model."""
+        if self.access.request.user is not self.access.user:
+            raise NotFound
         if deed not in self._verdicts:
             verdict = self.stock_verdict(deed)
             if verdict is None:
@@ -198,6 +231,8 @@ class ModelAccess:
 
     def stock_verdict(self, deed: str) -> bool | None:
         """Return whether the caller's permissions allow it, for each row alike; None if hooks have to be asked."""
+        if self.access.request.user is not self.access.user:
+            raise NotFound
         enough = self.exposure.options.permissions.get(deed)
         known = self.access.known
         if enough is None or known is None:
@@ -207,7 +242,7 @@ class ModelAccess:
     @cached_property
     def is_narrowed(self) -> bool:
         """Whether the call was narrowed to other models."""
-        narrowing = self.request.mcp.narrowing
+        narrowing = self.access.request.mcp.narrowing
         return narrowing is not None and not narrowing.admits(self.exposure.model)
 
     @cached_property
@@ -247,25 +282,25 @@ class ModelAccess:
     @property
     def off(self) -> Switch | None:
         """The switch that turns the model off at present, None if it is on."""
-        off = self.request.mcp.off
+        off = self.access.request.mcp.off
         return None if off is None else off.model(self.exposure.label)
 
     @property
     def is_there(self) -> bool:
         """Whether the caller has access to the model at all; a model that is switched off gives access to nobody."""
-        off = self.request.mcp.off
+        off = self.access.request.mcp.off
         return (off is None or off.model(self.exposure.label) is None) and self.may("view")
 
     def refuse_switched(self, action: str = "") -> None:
         """Raise ``CallRefused`` if an operator has switched off the model, or its action of this name."""
-        off = self.request.mcp.off
+        off = self.access.request.mcp.off
         found = self.off or (off.action(self.exposure.label, action) if action and off is not None else None)
         if found is not None:
             raise found.refusal()
 
     # Actions
 
-    @cached_property
+    @_OfUser
     def permitted_actions(self) -> Mapping[str, Any]:
         """The actions that the caller has access to, switched off or not."""
         if self.is_narrowed:
@@ -276,14 +311,14 @@ class ModelAccess:
     def actions(self) -> Mapping[str, Any]:
         """The actions that the caller has access to, without those that are switched off."""
         found = self.permitted_actions
-        off = self.request.mcp.off
+        off = self.access.request.mcp.off
         if off is None:
             return found
         return {name: action for name, action in found.items() if off.action(self.exposure.label, name) is None}
 
     # Fields
 
-    @cached_property
+    @_OfUser
     def fields(self) -> tuple[str, ...]:
         """The names of the fields that the caller has access to for reading, the primary key's first."""
         return self._fields_of(None)
@@ -326,14 +361,14 @@ class ModelAccess:
         if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
             return True
         # For an inherited field: does the exposure of the parent model show it?
-        parent = self.request.mcp.site.exposures.get(field.model)
+        parent = self.access.request.mcp.site.exposures.get(field.model)
         return (
             parent is None
             or exposure.options.declares_field(name)
             or field.name in call_hook(parent.label, "get_fields", parent.get_fields, self.request, default=())
         )
 
-    @cached_property
+    @_OfUser
     def page_fields(self) -> tuple[str, ...]:
         """Of the fields that the caller has access to, the names of those that a page shows if none are chosen."""
         exposure = self.exposure
@@ -384,7 +419,7 @@ class ModelAccess:
             if not field.auto_created and options.may_take(field) and model.field_named(name) is None:
                 return True
             related = field.related_model if field.is_relation else None
-            there = self.request.mcp.site.exposures.get(related) if related is not None else None
+            there = self.access.request.mcp.site.exposures.get(related) if related is not None else None
             if there is None:
                 return False
             model = self.access[there]
@@ -441,7 +476,7 @@ class ModelAccess:
 
     # Rows
 
-    @cached_property
+    @_OfUser
     def sees_every_row(self) -> bool:
         """Whether this caller has access to all rows of the table, by what ``get_queryset`` gives them."""
         exposure = self.exposure
@@ -462,7 +497,7 @@ class ModelAccess:
             yield empty
         yield from self._first_rows
 
-    @cached_property
+    @_OfUser
     def _first_rows(self) -> list[Model]:
         def read() -> list[Model]:
             rows = self.exposure.get_queryset(self.request).order_by("pk")[:MAX_SAMPLE]
