@@ -63,6 +63,16 @@ class ClientSession:
     uris: Sequence[str] = field(default_factory=tuple)
     has_row: bool = False
 
+    @property
+    def topic(self) -> str:
+        """The topic of the bus on which the session's workers tell each other of it."""
+        return _topic(self.id)
+
+    @property
+    def lease_key(self) -> str:
+        """The key in the cache for the one stream that gets the session's messages."""
+        return f"mcp_django:lease:{self.id}"
+
     def set_log_level(self, level: str) -> None:
         self.log_level = level
         self.remember(log_level=level)
@@ -95,11 +105,11 @@ class ClientSession:
             if not isinstance(news, dict) or news.get("known") == token:
                 known.set()
 
-        unsubscribe = bus.subscribe(topic(self.id), heard)
+        unsubscribe = bus.subscribe(self.topic, heard)
         try:
-            bus.publish(topic(self.id), {"uris": list(self.uris), "token": token})
+            bus.publish(self.topic, {"uris": list(self.uris), "token": token})
             try:
-                is_listening = cache.get(lease_key(self.id)) is not None
+                is_listening = cache.get(self.lease_key) is not None
             except Exception as error:
                 logger.warning("Streams are not waited for: the cache does not answer (%s)", type(error).__name__)
                 is_listening = False
@@ -145,10 +155,6 @@ def end_session(session_id: str) -> bool:
     return bool(ended)
 
 
-def lease_key(session_id: str) -> str:
-    return f"mcp_django:lease:{session_id}"
-
-
 def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
     """Return the session's list of subscribed resources with one more, at most ``MAX_SUBSCRIPTIONS``."""
     if uri in uris:
@@ -158,7 +164,7 @@ def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
     return [*uris, uri]
 
 
-def topic(session_id: str) -> str:
+def _topic(session_id: str) -> str:
     return f"session:{session_id}"
 
 
@@ -230,7 +236,7 @@ def _stored_sessions(identifier: Expression) -> QuerySet[Any]:
 def _forget(session_ids: Sequence[str]) -> None:
     Stream.objects.filter(session_id__in=session_ids).delete()
     for session_id in session_ids:
-        bus.publish(topic(session_id), {"ended": True})
+        bus.publish(_topic(session_id), {"ended": True})
 
 
 def clear_sessions() -> int:

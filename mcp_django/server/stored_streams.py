@@ -307,10 +307,14 @@ def answer_question(session: ClientSession, response: ClientResponse) -> Resumpt
 
 
 def cancel(session: ClientSession, request_id: Id) -> None:
-    """End the stored stream of a waiting call that its client cancels, unanswered (basic/utilities/cancellation)."""
+    """Cancel a call of the session for its client (basic/utilities/cancellation).
+
+    The stored stream of a call that waits for an answer ends here; the worker that runs the call is told.
+    """
     waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
     for stream_id in list(waiting.values_list("pk", flat=True)):
         StoredStream(stream_id).finish()
+    bus.publish(session.topic, {"cancelled": request_id})
 
 
 def _is_alive(state: str, alive: Any) -> bool:

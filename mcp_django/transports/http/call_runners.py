@@ -23,7 +23,7 @@ from ...protocol.messages import ClientResponse, encode, error_response
 from ...protocol.server_sent_events import KEEP_ALIVE, event
 from ...protocol.versions import PRIMED
 from ...runtime.thread_pools import Busy, give_up, in_thread
-from ...server import sessions, stored_streams
+from ...server import stored_streams
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Asked, Later, Listen
 from ...server.stored_streams import StoredStream
@@ -296,7 +296,7 @@ class SessionCall(CallRunner):
         leave = registry.enter(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
         try:
             outcome: Reply | Asked | Later | None = self.outcome
-            unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.on_message)
+            unsubscribe = bus.subscribe(self.session.topic, self.on_message)
             try:
                 if isinstance(outcome, Later):
                     if self.holds_lock and self.stream_id is None:

@@ -30,11 +30,11 @@ from ...protocol.server_sent_events import event, event_id, priming, retry
 from ...protocol.versions import PRIMED
 from ...runtime.cache_and_rate_limits import cache
 from ...runtime.thread_pools import Worker, in_thread
-from ...server import sessions, stored_streams
+from ...server import stored_streams
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Listen
 from ...server.methods.lifecycle_and_subscriptions import identity
-from ...server.sessions import ClientSession, lease_key
+from ...server.sessions import ClientSession
 from ...server.stored_streams import StoredStream
 from ...subscriptions.bus import bus
 from ...subscriptions.subscribers import UPDATED, Subscription
@@ -73,8 +73,8 @@ def lifetime() -> float:
 class Lease:
     """The lease that an event stream holds in the cache while it is the one that sends a session's messages."""
 
-    def __init__(self, session_id: str) -> None:
-        self.key = lease_key(session_id)
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.token = secrets.token_hex(8)
 
     def hold(self, *, take_over: bool = False) -> bool:
@@ -105,7 +105,7 @@ class SessionChanges:
         self.exchange = exchange
         self.session = session
         self.mailbox = mailbox
-        self.lease = Lease(session.id)
+        self.lease = Lease(session.lease_key)
         self.subscription: Subscription | None = None
         # New lists of the session's subscribed resources, each with the token that the changing request waits for.
         self.pending: deque[tuple[Sequence[str], str]] = deque()
@@ -114,7 +114,7 @@ class SessionChanges:
 
     @contextlib.asynccontextmanager
     async def followed(self, *, take_over: bool = False) -> AsyncIterator[None]:
-        unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.on_message)
+        unsubscribe = bus.subscribe(self.session.topic, self.on_message)
         try:
             await self.hold(take_over=take_over)
             uris = await in_thread("reads", self.session.stored_uris)
@@ -179,7 +179,7 @@ class SessionChanges:
     def confirm(self, token: str) -> None:
         """Confirm that the stream has the session's new resources; the request that changed them waits for it."""
         if token:
-            bus.publish(sessions.topic(self.session.id), {"known": token})
+            bus.publish(self.session.topic, {"known": token})
 
     def notify_everything(self) -> None:
         """Notify the client of everything that may have changed while this stream did not send."""

@@ -55,11 +55,10 @@ from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
 from ...server.kernel import Reply, rejection
 from ...server.methods.handler_interface import log_failure
-from ...server.sessions import ClientSession, find_session, topic
+from ...server.sessions import ClientSession, find_session
 from ...server.stored_streams import cancel
 from ...signin import restore
 from ...sites import MCPSite
-from ...subscriptions.bus import bus
 from ..client_configs import set_ups
 from .stream_registry import registry
 
@@ -354,7 +353,6 @@ class Exchange:
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
             cancel(session, request_id)
-            bus.publish(topic(session.id), {"cancelled": request_id})
 
     def check_types(self) -> None:
         """Refuse the exchange for a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""

@@ -17,7 +17,7 @@ from mcp_django.models import Session, Stream
 from mcp_django.protocol.eras import LEGACY_ERA, Call
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server import sessions
-from mcp_django.server.sessions import ClientSession, find_session, lease_key, open_session, topic
+from mcp_django.server.sessions import ClientSession, find_session, open_session
 from mcp_django.subscriptions.bus import bus
 from tests.configured import configured
 from tests.factories import make_user
@@ -117,7 +117,7 @@ def test_news_of_the_subscriptions_reach_open_streams(request_: MCPRequest, monk
     session.subscribe("shop://a")
     session.unsubscribe("shop://a")
     session.end()
-    assert {where for where, _ in told} == {topic(session.id)}
+    assert {where for where, _ in told} == {session.topic}
     assert [news.get("uris") for _, news in told] == [["shop://a"], [], None]
     assert told[-1][1] == {"ended": True}
 
@@ -223,22 +223,22 @@ def test_a_session_may_be_there_before_its_client_introduces_itself(request_: MC
 
 def test_a_change_waits_until_the_open_stream_knows_of_it(request_: MCPRequest) -> None:
     session = new_session(request_)
-    cache.set(lease_key(session.id), "a stream")
+    cache.set(session.lease_key, "a stream")
     heard: list[Any] = []
     returned = threading.Event()
 
     def stream(news: Any) -> None:
         if "uris" in news:
             heard.append(news["uris"])
-            bus.publish(topic(session.id), {"known": "another", "next": news["token"]})
+            bus.publish(session.topic, {"known": "another", "next": news["token"]})
         elif "next" in news:
-            bus.publish(topic(session.id), {"known": "another", "last": news["next"]})
+            bus.publish(session.topic, {"known": "another", "last": news["next"]})
         elif "last" in news:
             # The session has both messages before this one: neither is the answer to its own change.
             heard.append(returned.wait(0.1))
-            bus.publish(topic(session.id), {"known": news["last"]})
+            bus.publish(session.topic, {"known": news["last"]})
 
-    unsubscribe = bus.subscribe(topic(session.id), stream)
+    unsubscribe = bus.subscribe(session.topic, stream)
     try:
         session.subscribe("shop://a")
         returned.set()

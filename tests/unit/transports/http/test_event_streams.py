@@ -233,7 +233,7 @@ async def test_a_session_hears_of_all_that_it_subscribed_to_whichever_change_its
     for book in (early, late):
         await client.result("resources/subscribe", {"uri": uri_of(book)})
     session = await Session.objects.aget()
-    bus.publish(sessions.topic(session.pk), {"uris": [uri_of(early)], "token": ""})
+    bus.publish(f"session:{session.pk}", {"uris": [uri_of(early)], "token": ""})
     await save(late)
     async with asyncio.timeout(20):
         while (await stream.message()).get("params", {}).get("uri") != uri_of(late):
