@@ -1,10 +1,12 @@
+from types import SimpleNamespace
+
 import pytest
 from django import forms
 from django.contrib import admin
 
 from mcp_django import MCPSite, site
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.emulation.admin_exposure import AdminExposure
+from mcp_django.emulation.admin_exposure import AdminExposure, action_parts
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate_records import AggregateRecords
@@ -302,3 +304,122 @@ def test_a_form_of_djangos_own_is_made_once_and_keeps_no_request():
     # Who may not change the row gets another one.
     nobody = request_of(make_user("nobody"), exposure.site)
     assert not exposure.get_form(nobody, Author(pk=1), change=True).base_fields
+
+
+# What a page shows where hooks decide by row, fail, or are replaced by the exposure
+
+
+def pages_of(model_admin, exposure=AdminExposure, model=Book):
+    """Return the exposure of a model by a ``ModelAdmin``, and a request of a superuser."""
+    own = admin.AdminSite("own")
+    own.register(model, model_admin)
+    pages = MCPSite("own", admin_site=own)
+    if exposure is not AdminExposure:
+        pages.register(model, exposure)
+    return pages.exposures[model], request_of(make_superuser(), pages)
+
+
+def test_a_page_that_fails_leaves_the_columns_of_the_list(caplog):
+    class Broken(forms.ModelForm):
+        class Meta:
+            fields = ["nothing"]
+
+    class Failing(admin.ModelAdmin):
+        list_display = ["title"]
+        form = Broken
+
+    exposure, request = pages_of(Failing)
+    assert exposure.get_fields(request) == ("id", "title")
+    assert "The change page of testapp.book failed" in caplog.text
+
+
+def test_without_a_row_the_fields_are_those_of_all_pages():
+    class ByRow(admin.ModelAdmin):
+        list_display = ["title"]
+
+        def get_fields(self, request, obj=None):
+            if obj is None or obj.pk is None:
+                return []
+            return ["title", "pages", "isbn" if obj.title == "Emma" else "price"]
+
+    exposure, request = pages_of(ByRow)
+    assert exposure.get_fields(request) == ("id", "title")
+    make_book("Emma"), make_book("Persuasion")
+    request = request_of(request.user, exposure.site)
+    assert exposure.get_fields(request) == ("id", "title", "pages")
+
+
+def test_a_function_of_the_list_is_a_column():
+    def shout(book):
+        return book.title.upper()
+
+    class Loud(admin.ModelAdmin):
+        list_display = ["title", shout]
+
+    exposure, request = pages_of(Loud)
+    assert exposure.get_fields(request)[:3] == ("id", "title", "shout")
+    assert exposure.get_computed("shout")(Book(title="Emma")) == "EMMA"
+
+
+def test_an_exposure_replaces_the_fields_the_search_and_the_form_of_the_admin():
+    class Short(forms.ModelForm):
+        class Meta:
+            model = Book
+            fields = ["title"]
+
+    class Replaced(AdminExposure):
+        search_fields = ["isbn"]
+        form = Short
+        stable_queryset = True
+
+        def get_fields(self, request, obj=None):
+            return [name for name in super().get_fields(request, obj) if name != "pages"]
+
+    class Plain(admin.ModelAdmin):
+        search_fields = ["title"]
+
+    exposure, request = pages_of(Plain, Replaced)
+    assert exposure.get_search_fields(request) == ["isbn"]
+    assert list(exposure.get_form(request).base_fields) == ["title"]
+    assert exposure.options.has_stable_queryset
+    assert exposure.options.may_take(Book._meta.get_field("pages"))
+
+
+def test_a_refusal_has_no_reason_where_no_sign_in_would_help():
+    class Closed(admin.AdminSite):
+        def has_permission(self, request):
+            return False
+
+    class ByBadge(admin.AdminSite):
+        def has_permission(self, request):
+            return request.session["badge"]
+
+    reasons = {}
+    for kind in (Closed, ByBadge):
+        own = kind("own")
+        own.register(Book)
+        pages = MCPSite("own", admin_site=own)
+        staff = make_user(kind.__name__, "testapp.view_book")
+        reasons[kind] = pages.exposures[Book].get_refusal(request_of(staff, pages))
+    assert reasons[Closed] == ""
+    assert "does not let this user in through this client" in reasons[ByBadge]
+
+
+def test_buttons_of_a_change_page_are_actions():
+    class WithButtons(admin.ModelAdmin):
+        change_actions = ["archive"]
+
+        def get_change_actions(self, request, object_id, form_url):
+            return self.change_actions
+
+        def archive(self, request, obj):
+            """Put it away."""
+
+    exposure, request = pages_of(WithButtons)
+    assert "archive" in exposure.get_actions(request)
+
+
+def test_an_action_is_taken_apart_in_each_version_of_django():
+    # Django 6.1 has objects for them.
+    made = SimpleNamespace(func=len, name="count", plural_description="Count them")
+    assert action_parts(made) == action_parts((len, "count", "Count them")) == (len, "count", "Count them")
