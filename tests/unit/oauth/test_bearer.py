@@ -17,8 +17,8 @@ from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.oauth.bearer import (
     AMBIGUOUS,
     BearerAuthentication,
+    ProtectedResource,
     Token,
-    authenticate,
     challenge,
     plannable,
     verify,
@@ -364,7 +364,7 @@ class Knowing(BaseAuthentication):
 
 def refused(asked: Any) -> AuthenticationFailed:
     with pytest.raises(AuthenticationFailed) as caught:
-        authenticate(asked, "/mcp")
+        ProtectedResource(asked, "/mcp").authenticate()
     return caught.value
 
 
@@ -395,7 +395,7 @@ def test_a_user_of_another_class_has_all_scopes_and_has_to_be_active(with_classe
     with_classes(Silent, Knowing)
     user = get_user_model().objects.create_user("ada")
     asked = request(None, HTTP_X_USER="ada")
-    authenticate(asked, "/mcp")
+    ProtectedResource(asked, "/mcp").authenticate()
     assert asked.user == user
     assert asked.mcp.scopes == {"mcp:read", "mcp:write", "mcp:admin"}
     assert (asked.mcp.client_id, asked.mcp.facts, asked.mcp.resource) == ("", {}, RESOURCE)
@@ -406,7 +406,7 @@ def test_a_user_of_another_class_has_all_scopes_and_has_to_be_active(with_classe
 def test_without_a_class_everybody_is_a_stranger(with_classes: Callable[..., None]) -> None:
     with_classes()
     asked = request()
-    authenticate(asked, "/mcp")
+    ProtectedResource(asked, "/mcp").authenticate()
     assert asked.user.is_anonymous
 
 
@@ -417,3 +417,13 @@ def test_a_prefix_that_makes_one_endpoint_of_another_is_refused(settings: Any) -
         assert refused(request()).reason is AMBIGUOUS
     finally:
         clear_script_prefix()
+
+
+def test_an_endpoint_says_where_its_tokens_come_from() -> None:
+    endpoint = ProtectedResource(request(HTTP_HOST="localhost"), "/mcp")
+    assert endpoint.url == RESOURCE
+    assert endpoint.other_origin == "http://localhost"
+    assert ProtectedResource(request(), "/mcp").other_origin is None
+    metadata = "http://testserver/.well-known/oauth-protected-resource/mcp"
+    told = f'Bearer resource_metadata="{metadata}", scope="mcp:read", error="invalid_token"'
+    assert endpoint.challenge(["mcp:read"], error="invalid_token") == told
