@@ -26,17 +26,17 @@ BODIES: Final = ("arguments", "result")
 
 
 class CallPaginator(Paginator):  # type: ignore[type-arg]
-    """Paginate the admin's call log list, with a capped count."""
+    """A paginator that counts at most ``MOST`` rows."""
 
     @cached_property
     def count(self) -> int:
-        """How many rows of the call log there are, at most ``MOST``."""
+        """How many rows there are, at most ``MOST``."""
         rows: Any = self.object_list
         return int(rows.order_by()[:MOST].count())
 
 
 class CallEntryAdmin(ReadOnlyAdmin, Home):
-    """The read-only ModelAdmin of the call log. Users who may view the call log can open the console."""
+    """The read-only ModelAdmin of the log of calls. Users who may view the log can open the console."""
 
     list_display = ("time",)
     list_per_page = 50
@@ -49,7 +49,7 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
     change_list_template = "mcp_django/console/call_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URLs of the call log's admin: the console's, and that of the number of new calls."""
+        """Return the URLs of the console, of the number of new calls, and of the list."""
         view = self.admin_site.admin_view(self.in_zone(self.new_view))
         return [path("new/", view, name="mcp_django_console_new"), *super().get_urls()]
 
@@ -60,25 +60,25 @@ class CallEntryAdmin(ReadOnlyAdmin, Home):
         return CallList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the call log's rows for the admin, without captured arguments and results."""
+        """Return the calls without captured arguments and results."""
         return super().get_queryset(request).defer(*BODIES)
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Return all rows of the call log's admin: the query narrows them."""
+        """Return all rows: the query narrows them, not the admin's search."""
         return queryset, False
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
-        """Refuse all lookups in the URL of the call log's admin: the query is what narrows it."""
+        """Return False, so that no lookup in the URL narrows the list: the query does."""
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Render the call log's changelist in the admin, below the tabs of the console."""
+        """Render the list of calls, below the tabs of the console."""
         rows = CallEntry._default_manager.aggregate(newest=Max("pk"))
         context = {**self.get_context(request, "calls"), "most": MOST, **rows}
         return with_policy(super().changelist_view(request, context | {"title": _("Calls")} | (extra_context or {})))
 
     def new_view(self, request: HttpRequest) -> HttpResponse:
-        """Answer how many calls of a query are newer than one, at most ``MOST_NEW``."""
+        """Answer in JSON how many calls of a query are newer than one, at most ``MOST_NEW``."""
         from .call_query import CallQuery
 
         if not self.has_view_permission(request):

@@ -49,7 +49,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def parts_of(call: CallEntry) -> list[dict[str, Any]]:
-    """Return the measured parts of a call's time and the rest, each with its ms and the place of its bar in percent."""
+    """Return the measured parts of the call's time and the rest: ms, and the place of the bar in percent."""
     measured = {name: getattr(call, name) or 0.0 for name in PARTS}
     took = sum(measured.values())
     begins = 0.0
@@ -64,7 +64,7 @@ def parts_of(call: CallEntry) -> list[dict[str, Any]]:
 
 
 def pretty(text: str) -> str:
-    """Return a captured JSON text of a call with line breaks and indents; one that was cut comes back as it is."""
+    """Return a captured JSON text with line breaks and indents; one that was cut comes back as it is."""
     try:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -103,7 +103,7 @@ class Term:
 
     @property
     def label(self) -> str:
-        """The text that the console shows of the query's term."""
+        """The text by which the console shows the term."""
         if self.name in ("", "time"):
             return str(RELATIVE.get(self.value, self.value))
         if self.name == "outcome":
@@ -156,7 +156,7 @@ class KnownValues:
         return next((each for each in values if each.lower() == low), "")
 
     def nearest(self, word: str) -> str:
-        """Return the text of the query term that is most like a word, "" if none is."""
+        """Return the text of the term that is most like a word, "" if none is."""
         if self._compared == MOST_COMPARED:
             return ""
         self._compared += 1
@@ -180,7 +180,7 @@ class KnownValues:
         return self._edges[key]
 
     def look(self, name: str, value: str) -> Look:
-        """Return what a query's term looks at: a column, and the values that it may have."""
+        """Return what a term looks at: a column, and the values that it may have."""
         if (name, value) not in self._looks:
             self._looks[name, value] = self._look(name, value)
         return self._looks[name, value]
@@ -208,7 +208,7 @@ class Reader:
         self.now = self.local(now)
 
     def read(self, text: str) -> Iterator[Term]:
-        """Yield the terms of a query's text."""
+        """Yield the terms of a text, and the words that cannot be read."""
         tokens = TOKEN.findall(text.replace("\0", " "))
         for _number in range(MOST_TERMS):
             for size in range(min(TIME_WORDS, len(tokens)), 0, -1):
@@ -224,7 +224,7 @@ class Reader:
             yield Term("", " ".join(map(self._unquoted, tokens)), said=_("That is too long."))
 
     def named(self, name: str, value: str) -> Term | None:
-        """Return the term of a call query for a name and a value, None if the name cannot have this value."""
+        """Return the term of a name and a value, None if the name cannot have this value."""
         low = value.lower()
         if name == "outcome":
             low = WORDS[low][1] if low in WORDS else low
@@ -259,7 +259,7 @@ class Reader:
         return Term("", word, said=said, nearest=examples.get(name) or self.known.nearest(word))
 
     def _guessed(self, word: str) -> Term | None:
-        """Return the term that a word alone stands for in a query."""
+        """Return the term that a word alone stands for."""
         digits = word.lower().replace("-", "")
         if HEX.fullmatch(digits):
             names = [name for name in ("id", "session") if self.known.has(**{COLUMNS[name]: digits})]
@@ -277,13 +277,13 @@ class Reader:
         return QUOTED.sub(lambda found: found[1].replace('""', '"'), token).strip()
 
     def local(self, moment: datetime) -> datetime:
-        """Return a moment as naive local time, as it is written in a call query."""
+        """Return a moment as the naive local time that a term has."""
         if timezone.is_aware(moment):
             return timezone.make_naive(moment)
         return moment
 
     def times(self, text: str) -> list[Term]:
-        """Return the query terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
+        """Return the terms of a time such as ``yesterday 14:00-14:20``, none for any other text."""
         with suppress(ValueError, OverflowError):
             text = DASH.sub("-", text.lower())
             if last := LAST.fullmatch(text):
@@ -306,7 +306,7 @@ class Reader:
         return []
 
     def between(self, begins: datetime, ends: datetime) -> list[Term]:
-        """Return the query terms of the period between two local times, to the second."""
+        """Return the terms of the period between two local times, to the second."""
         begins = begins.replace(microsecond=0)
         ends = ends.replace(microsecond=0)
         day = f"{begins:%Y-%m-%d}"
@@ -397,7 +397,7 @@ class CallQuery:
         return None
 
     def url(self, path: str = "") -> str:
-        """Return the URL that opens a console page with this call query, by default relative to the current page."""
+        """Return the URL of a page of the console with this query; "" is the current page."""
         if self.parts:
             return f"{path}?{urlencode({'q': str(self)})}"
         return path or "?"

@@ -61,16 +61,16 @@ class Page:
     home: Any = None
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open the console page: by default, if they may view calls."""
+        """Return whether the user may open the page: by default, if they may view calls."""
         is_there = self.is_local or apps.is_installed("oauth2_provider")
         return is_there and bool(self.home.has_view_permission(request))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return what this page puts into the banner of all console pages: switches in force, or that ended lately."""
+        """Return what the banner of all pages shows: switches in force, and switches that ended lately."""
         return [], []
 
     def respond(self, request: HttpRequest) -> HttpResponseBase:
-        """Check permission and HTTP method of a console page, and call the page's function.
+        """Check permission and HTTP method, and return the response of the page's function.
 
         While settings are wrong, the page says only what is wrong.
         """
@@ -84,31 +84,31 @@ class Page:
         return found
 
     def render(self, request: HttpRequest, context: dict[str, Any], template: str = "") -> HttpResponse:
-        """Render the console page with its tabs and this context; ``template`` replaces the page's own."""
+        """Render the page with its tabs and this context; ``template`` is another name than the page's."""
         request.current_app = self.home.admin_site.name
         shared = self.home.admin_site.each_context(request)
         own = {"title": self.title, "opts": self.home.opts, **self.home.get_context(request, self.name)}
         return TemplateResponse(request, f"mcp_django/console/{template or self.name}.html", shared | own | context)
 
     def view(self, request: HttpRequest) -> HttpResponseBase:
-        """Serve the console page to users of the admin who may open the page, else raise ``PermissionDenied``."""
+        """Answer users of the admin who may open the page; raise ``PermissionDenied`` for others."""
         if not self.may_open(request):
             raise PermissionDenied
         return with_policy(self.respond(request))
 
     @property
     def url_name(self) -> str:
-        """The name of the console page's URL pattern among the admin's."""
+        """The name of the page's URL pattern among the admin's."""
         return f"{self.home.opts.app_label}_console_{self.name}"
 
     @property
     def url(self) -> str:
-        """The URL of the console page."""
+        """The URL of the page."""
         return reverse(f"{self.home.admin_site.name}:{self.url_name}")
 
 
 def with_policy(response: Response) -> Response:
-    """Add a Content-Security-Policy to a console page, unless the project has one.
+    """Add a Content-Security-Policy to the response, unless the project has one.
 
     If the admin's templates are not Django's own, the policy allows any script, style and image: theirs are unknown.
     """
@@ -129,23 +129,23 @@ def _is_djangos(name: str) -> bool:
 
 
 class AsUser(Page):
-    """One of the console's pages: "As this user", which is for superusers."""
+    """The tab "As this user", which is for superusers."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this console page: superusers may."""
+        """Return whether the user is a superuser."""
         return bool(getattr(request.user, "is_superuser", False)) and super().may_open(request)
 
 
 class Switches(Page):
-    """The tab "Switches" of the console pages. Users who may view switches can open it, and change them if they may."""
+    """The tab "Switches". Users who may view switches can open it, and change them if they may."""
 
     def may_open(self, request: HttpRequest) -> bool:
-        """Return whether the user may open this one of the console pages: if they may view or change switches."""
+        """Return whether the user may view or change switches."""
         user: Any = request.user
         return any(user.has_perm(f"mcp_django.{name}_switch") for name in ("view", "change"))
 
     def get_switches(self, request: HttpRequest) -> tuple[list[Any], list[Any]]:
-        """Return for the banner of all console pages the switches in force, or that ended lately, newest first."""
+        """Return the switches in force, and those that ended lately, newest first."""
         from ..operating.switches import newest  # the admin is loaded by every process
 
         return newest(MAX_TOLD)
@@ -167,7 +167,7 @@ CALL: Final = Page("call", gettext_lazy("Call"), "call_page.show", READ, is_loca
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """A read-only ModelAdmin for the console: nobody adds, changes or deletes its rows."""
+    """A ModelAdmin whose rows nobody can add, change or delete."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -177,7 +177,7 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
 
 
 class Home(ModelAdmin):  # type: ignore[type-arg]
-    """The ModelAdmin that serves the console's ``pages`` below its URL, in the order of the tabs."""
+    """A ModelAdmin that serves ``pages`` below its URL, in the order of the tabs."""
 
     def __init__(self, model: Any, admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
@@ -186,7 +186,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         admin_site.index_template = admin_site.index_template or "mcp_django/console/admin_index.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Return a URL for each of the console's pages, before those of rows."""
+        """Return a URL pattern for each page, before those of rows."""
         own = [path(f"{page.name}/", self.admin_site.admin_view(page.view), name=page.url_name) for page in self.pages]
         urls: list[URLPattern] = [*own, *super().get_urls()]
         for each in urls:
@@ -194,14 +194,14 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         return urls
 
     def find_zone(self, name: str) -> ZoneInfo | None:
-        """Return the time zone that an operator named for the console, None if there is no such zone."""
+        """Return the time zone of this name, None if there is no such zone."""
         try:
             return ZoneInfo(name) if name else None
         except (ValueError, OSError, KeyError):
             return None
 
     def in_zone(self, view: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a view of the console: its times, and those of its page, are in the zone that the operator chose.
+        """Wrap a view, so that its times, and those of its page, are in the zone that the operator chose.
 
         The page is rendered here, while the zone is active. Choosing a zone redirects a user of the admin to the same
         page. Anybody else has to log in first, which leads back here with the choice.
@@ -230,7 +230,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         return viewed
 
     def _choose(self, request: HttpRequest) -> HttpResponse:
-        """Store the time zone that the request names in a cookie, "" for the project's, and redirect to the page."""
+        """Store the time zone that the request names in a cookie ("" for the project's), and redirect to the page."""
         query = request.GET.copy()
         name = query.pop(ZONE)[-1]
         response = HttpResponseRedirect(f"{request.path}?{query.urlencode()}" if query else request.path)
@@ -243,7 +243,7 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
         return response
 
     def respond_not_migrated(self, request: HttpRequest, error: DatabaseError) -> HttpResponseBase | None:
-        """Render the page that names missing migrations in place of any page of the console.
+        """Render the page that names missing migrations, in place of any other page.
 
         Return None if they do not explain the error.
         """
@@ -268,17 +268,17 @@ class Home(ModelAdmin):  # type: ignore[type-arg]
 
     @property
     def calls_url(self) -> str:
-        """The URL of the list of calls, which is one of the console's pages."""
+        """The URL of the list of calls."""
         return reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
 
     def get_context(self, request: HttpRequest, current: str) -> dict[str, Any]:
-        """Return what the template of every console page needs beside its own values."""
+        """Return what the template of every page needs beside its own values."""
         tabs = self.get_tabs(request, current)
         has_list = django.VERSION >= (6, 1)
         return {"tabs": tabs, "calls_url": self.calls_url, "has_breadcrumb_list": has_list}
 
     def get_tabs(self, request: HttpRequest, current: str, *, has_tables: bool = True) -> list[dict[str, Any]]:
-        """Return the console's tabs that the user may open: title, URL, and whether it is open.
+        """Return the tabs that the user may open, each with its title, its URL, and whether it is open.
 
         Without the app's tables there are no switches to tell.
         """

@@ -49,7 +49,7 @@ LIGHT: Final = ("time", "session", "token", "user", "username", "client_id", "cl
 
 @dataclass
 class Conversation:
-    """Calls of one conversation, the oldest first; ``earlier`` and ``later`` say that it has others."""
+    """Calls that belong together, the oldest first; ``earlier`` and ``later`` say that the conversation has more."""
 
     calls: list[CallEntry]
     earlier: bool = False
@@ -57,7 +57,7 @@ class Conversation:
 
     @staticmethod
     def key_of(call: CallEntry) -> dict[str, Any]:
-        """Return the fields that the calls of a call's conversation have in common; an anonymous call is alone."""
+        """Return the fields that all calls of the same conversation have in common; an anonymous call is alone."""
         if call.session or call.token:
             if call.session:
                 return {"session": call.session}
@@ -170,13 +170,13 @@ class Conversation:
 
     @cached_property
     def sums(self) -> dict[str, float]:
-        """The totals of all calls of a conversation, and how many calls had which outcome."""
+        """The totals of all calls, and how many of them had an outcome of which group."""
         groups = Counter(group_of(call.outcome) for call in self.calls)
         return {**groups, **{name: sum(getattr(call, name) for call in self.calls) for name in SUMS}}
 
     @property
     def models(self) -> list[tuple[str, int, int]]:
-        """The models that a conversation's calls used, and how many rows of each they read and changed."""
+        """The models that the calls used, and how many rows of each they read and changed."""
         read = Counter[str]()
         changed = Counter[str]()
         for call in self.calls:
@@ -195,7 +195,7 @@ class Conversation:
 
 
 def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page: str, *args: Any) -> str:
-    """Return the admin URL of a model's page for a conversation's link, "" if the user may not open the page."""
+    """Return the admin URL of this page of a model, "" if the user may not open it."""
     model_admin = None if model is None else home.admin_site._registry.get(model)
     if model is None or model_admin is None or not model_admin.has_view_permission(request):
         return ""
@@ -207,7 +207,7 @@ def admin_url(home: Home, request: HttpRequest, model: type[Model] | None, page:
 
 
 def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Iterator[dict[str, Any]]:
-    """Yield the admin history entries that a conversation's calls wrote; hidden rows are shown without a name."""
+    """Yield the entries of the admin's history that the calls wrote; hidden rows are shown without a name."""
     keys = [key for call in calls for key in call.history if str(key).isdecimal()][:AROUND]
     for entry in LogEntry.objects.filter(pk__in=keys).select_related("content_type").order_by("pk"):
         model = entry.content_type.model_class() if entry.content_type else None
@@ -219,7 +219,7 @@ def written(home: Home, request: HttpRequest, calls: Sequence[CallEntry]) -> Ite
 
 
 def _is_hidden(home: Home, request: HttpRequest, model: Any, entry: LogEntry) -> bool:
-    """Return whether a conversation may not name a row because the admin hides it.
+    """Return whether the admin hides the row of an entry from the user, so that its name must not be shown.
 
     Of a deleted row nobody knows whether the admin would show it. It is named to those who see every row.
     """

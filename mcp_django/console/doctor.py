@@ -58,7 +58,7 @@ LANGUAGE: Final = re.compile(r"/[a-z]{2,3}(-[a-z0-9]{2,8})*\Z", re.IGNORECASE)
 
 
 class StepFailed(Exception):
-    """A step of the doctor failed: its text says what the doctor saw, ``remedy`` how to fix it."""
+    """Raised when a step fails: the text says what was seen, ``remedy`` how to fix it."""
 
     def __init__(self, seen: str, remedy: str) -> None:
         super().__init__(seen)
@@ -67,7 +67,7 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP response as the doctor keeps it, with the cookies that its request sent."""
+    """An HTTP response, with the cookies that its request sent."""
 
     url: str
     status: int
@@ -89,7 +89,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """Return the message of the endpoint's refusal for the report, after a space; "" if something else answers."""
+        """Return the message of the endpoint's refusal, after a space; "" if something else answers."""
         try:
             said = plain(json.loads(self.body)["error"]["message"], 300)
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -116,7 +116,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Agent:
-    """The doctor's HTTP client: keeps cookies like a browser, and leaves redirects to the caller."""
+    """An HTTP client that keeps cookies like a browser, and leaves redirects to the caller."""
 
     def __init__(self) -> None:
         # Cookies by their domain, path and name.
@@ -127,7 +127,7 @@ class Agent:
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
     def keep(self, url: str, cookies: Mapping[str, Any]) -> None:
-        """Keep cookies from a URL in the doctor's HTTP client (RFC 6265, section 5.3)."""
+        """Keep the cookies that a response from this URL sets (RFC 6265, section 5.3)."""
         parts = urlsplit(url)
         for name, found in SimpleCookie(cookies).items():
             path = found["path"] if found["path"].startswith("/") else parts.path.rpartition("/")[0] or "/"
@@ -138,7 +138,7 @@ class Agent:
                 self.cookies[key] = found
 
     def sent_to(self, url: str) -> str:
-        """Return the cookies that the doctor's HTTP client sends to a URL (RFC 6265, section 5.4)."""
+        """Return the value of the ``Cookie`` header for a request to this URL (RFC 6265, section 5.4)."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         at = parts.path or "/"
@@ -158,7 +158,7 @@ class Agent:
     def send(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Answer:
-        """Send a request of the doctor and read the answer, or the first event of a stream."""
+        """Send a request and return the answer, of a stream with its first event only."""
         sent = dict(headers or {})
         if "Authorization" not in sent and (cookies := self.sent_to(url)):
             sent["Cookie"] = cookies
@@ -204,7 +204,7 @@ class Agent:
         raise StepFailed(f"The browser is sent in a loop: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
 
     def page(self, url: str, what: str) -> Answer:
-        """Open a page as the doctor's browser, redirects included, and require HTML with status 200."""
+        """Open a page as a browser, redirects included, and require HTML with status 200."""
         answer = self.follow(url)
         if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
             if f"{django_settings.SESSION_COOKIE_NAME}=" in answer.cookies:
@@ -220,7 +220,7 @@ class Agent:
 
 @dataclass
 class _Form:
-    """An HTML form that the doctor fills in: hidden fields, and the names of user and password fields."""
+    """An HTML form: its hidden fields, and the names of its fields for user and password."""
 
     action: str = ""
     fields: list[tuple[str, str]] = field(default_factory=list)
@@ -230,7 +230,7 @@ class _Form:
 
 
 class _Page(HTMLParser):
-    """An HTML page that the doctor reads: links and forms, one with the button "allow"."""
+    """The links and forms of an HTML page; one form may have the button "allow"."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ class _Page(HTMLParser):
 
 @dataclass
 class Doctor:
-    """Diagnose the endpoint at ``url`` step by step, as far as the doctor gets.
+    """A trial of the endpoint at ``url``, step by step, up to the first failure.
 
     ``person`` is the name and password of a user, to sign in through the form of the login page. Otherwise ``sign_in``
     returns the cookies of a browser in which a user is signed in; without either, the steps end at the login page.
@@ -303,7 +303,7 @@ class Doctor:
     token: str = ""
 
     def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the doctor's steps: title, and a function that returns what was seen or raises :class:`StepFailed`."""
+        """Yield each step: its title, and a function that returns what was seen or raises :class:`StepFailed`."""
         yield from self.public_steps()
         if not self.challenge:
             return
@@ -321,7 +321,7 @@ class Doctor:
         yield "Stream", self.listen
 
     def public_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the doctor's steps that need no sign-in and leave nothing behind."""
+        """Yield the steps that need no sign-in and leave nothing behind."""
         yield "Endpoint", self.reach
         if self.date:
             yield "Clock", self.compare_clocks
@@ -332,7 +332,7 @@ class Doctor:
             yield "Metadata of the authorization server", self.read_server
 
     def page_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """Yield the doctor's steps through the pages of the sign-in that leave nothing behind."""
+        """Yield the steps through the pages of the sign-in that leave nothing behind."""
         if "authorization_endpoint" in self.server:
             yield "Login page", self.open_login
             if self.sign_in is not None and self.client_id:
@@ -341,7 +341,7 @@ class Doctor:
     # The endpoint
 
     def reach(self) -> str:
-        """Doctor's step: call the endpoint without a token, as every client does first."""
+        """Call the endpoint without a token, as every client does first."""
         answer = self._post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Accept": f"{JSON}, {EVENTS}"})
         self.date = answer.headers.get("Date", "")
         if answer.status == 200:
@@ -358,7 +358,7 @@ class Doctor:
         return "it asks for a token, as it should"
 
     def compare_clocks(self) -> str:
-        """Doctor's step: compare the server's clock, by the endpoint's ``Date`` header, with this machine's."""
+        """Compare the server's clock, by the endpoint's ``Date`` header, with this machine's."""
         try:
             apart = parsedate_to_datetime(self.date).timestamp() - time.time()
         except ValueError:
@@ -371,7 +371,7 @@ class Doctor:
         return "the server's and this machine's agree"
 
     def ask_as_browser(self) -> str:
-        """Doctor's step: send a CORS preflight to the endpoint for each allowed origin, as a browser does."""
+        """Send a CORS preflight to the endpoint for each allowed origin, as a browser does."""
         for origin in self.origins:
             headers = {
                 "Origin": origin,
@@ -405,7 +405,7 @@ class Doctor:
     # Discovery
 
     def read_resource(self) -> str:
-        """Doctor's step: read the endpoint's metadata, in the end where the challenge, and so BASE_URL, leads."""
+        """Read the endpoint's metadata, in the end where the challenge, and so BASE_URL, leads."""
         path = urlsplit(self.url).path.removesuffix("/")
         known = "/.well-known/oauth-protected-resource"
         urls = [*(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}")), self.challenge]
@@ -419,7 +419,7 @@ class Doctor:
         return f"{len(set(urls))} places"
 
     def read_server(self) -> str:
-        """Doctor's step: read the authorization server's metadata at every place clients look."""
+        """Read the authorization server's metadata at every place clients look."""
         servers = self._document(self.challenge).get("authorization_servers")
         if not isinstance(servers, list) or not servers or not isinstance(servers[0], str):
             raise StepFailed(f"{self.challenge} names no authorization_servers.", NO_METADATA)
@@ -443,7 +443,7 @@ class Doctor:
         return answer.document("a metadata document", remedy, *members)
 
     def register(self) -> str:
-        """Doctor's step: register a client, or have one added as an administrator would."""
+        """Register a client, or have one added as an administrator would."""
         if not self.callback.startswith("http:"):
             self.doubt = NO_HTTP
         if "registration_endpoint" not in self.server:
@@ -483,7 +483,7 @@ class Doctor:
         return f"{self.server['authorization_endpoint']}?{urlencode(asked)}"
 
     def open_login(self) -> str:
-        """Doctor's step: open the authorization page without a session, and arrive at the login page."""
+        """Open the authorization page without a session, and arrive at the login page."""
         answer = self.agent.page(self._question, "The login page")
         # Our page, which names the application, comes before the project's login page.
         for ahead in _Page(answer.text).links["next"] if answer.url == self._question else ():
@@ -508,7 +508,7 @@ class Doctor:
         return page + ("; its form sends no `next` along: does it lead back? --password tries it" if is_lost else "")
 
     def give_password(self) -> str:
-        """Doctor's step: sign in by the login page's form, and return to the consent page."""
+        """Sign in by the login page's form, and return to the consent page."""
         assert self.login is not None
         assert self.person is not None
         (name, password) = self.person
@@ -529,7 +529,7 @@ class Doctor:
         return "by its form, which leads back"
 
     def open_consent(self) -> str:
-        """Doctor's step: open the consent page as a signed-in user, and check its stylesheets."""
+        """Open the consent page as a signed-in user, and check its stylesheets."""
         if self.sign_in is not None and self.person is None:
             url = self._question
             cookies = self.sign_in()
@@ -552,7 +552,7 @@ class Doctor:
         return "with its styles"
 
     def consent(self) -> str:
-        """Doctor's step: open the consent page as a signed-in user, and allow access."""
+        """Open the consent page as a signed-in user, and allow access."""
         self.open_consent()
         answer, asked = self.asked
         form = urlencode([*asked.fields, ("allow", "1")]).encode()
@@ -597,7 +597,7 @@ class Doctor:
         return f"{len(tools)} tools"
 
     def listen(self) -> str:
-        """Doctor's step: open an event stream at the endpoint and wait for the first event."""
+        """Open an event stream at the endpoint and wait for the first event."""
         answer = self._ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, event=True)
         # Under WSGI, the endpoint says that it cannot send a stream. Other servers may not take the request at all.
         if answer.status == 405 or (answer.status == 406 and "this server cannot send" in answer.message):
@@ -627,7 +627,7 @@ class Doctor:
 
 
 def _refused_token(answer: Answer) -> StepFailed:
-    """Return the failure of the doctor's call that is refused although it sends a token that was just issued.
+    """Return the failure of a call that is refused although it sends a token that was just issued.
 
     The challenge has an error code only if the endpoint saw a token (RFC 6750, section 3.1).
     """
@@ -641,7 +641,7 @@ def _refused_token(answer: Answer) -> StepFailed:
 
 
 def _remedy_of_redirect(answer: Answer) -> str:
-    """Return the doctor's remedy for an endpoint that redirects client programs."""
+    """Return the remedy for an endpoint that redirects client programs."""
     target = answer.headers.get("Location", "")
     own = urlsplit(answer.url).path
     came = urlsplit(answer.url)

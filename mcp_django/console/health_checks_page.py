@@ -55,7 +55,7 @@ VERDICTS: Final = ("error", "warning", "info", "ok")
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one health check: ``verdict`` is "ok", "info", "warning" or "error"; ``remedy`` is the fix."""
+    """The result of one check: ``verdict`` is "ok", "info", "warning" or "error"; ``remedy`` is the fix."""
 
     title: str
     verdict: str
@@ -64,12 +64,12 @@ class CheckResult:
 
     @property
     def word(self) -> str:
-        """The verdict of the health check in words."""
+        """The verdict in words."""
         return {"ok": _("ok"), "info": _("note"), "warning": _("warning")}.get(self.verdict, _("wrong"))
 
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Render the health checks page: the results of the health checks, errors first."""
+    """Render the results of all checks, errors first."""
     # Missing tables are the first of the errors: they explain the others.
     findings: list[CheckResult] = list(of_parts())
     ends = time.monotonic() + PATIENCE
@@ -94,7 +94,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
-    """For the health checks page, let the doctor open the consent page in the user's session, as a registered client.
+    """Let the doctor open the consent page in the session of the page's user, as a registered client.
     The session cookie is sent only to the host to which the user's browser has sent it."""
     model = get_application_model()
     key = request.COOKIES.get(django_settings.SESSION_COOKIE_NAME)
@@ -108,7 +108,7 @@ def prepare_sign_in(doctor: Doctor, request: HttpRequest) -> None:
 
 
 def session_cookies(key: str) -> SimpleCookie:
-    """Return the session cookie for the health checks, with the path and domain to which a browser would send it."""
+    """Return the session cookie, with the path and domain to which a browser would send it."""
     name = django_settings.SESSION_COOKIE_NAME
     cookies = SimpleCookie({name: key})
     cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
@@ -118,13 +118,13 @@ def session_cookies(key: str) -> SimpleCookie:
 
 
 def reached(url: str) -> Iterator[CheckResult]:
-    """Yield the results of the health checks of one endpoint that need no sign-in, up to the first failure."""
+    """Yield the results of the doctor's steps at one endpoint that need no sign-in, up to the first failure."""
     doctor = Doctor(url, origins=settings.ALLOWED_ORIGINS)
     return results(doctor, doctor.public_steps())
 
 
 def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> Iterator[CheckResult]:
-    """Yield the health checks page's results of steps, to the first failure; call nothing without ``BASE_URL``."""
+    """Yield the results of the doctor's steps, up to the first failure; without ``BASE_URL`` nothing is called."""
     if not settings.BASE_URL:
         remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would decide what is called.")
         seen = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
@@ -142,7 +142,7 @@ def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> I
 
 
 def of_parts() -> Iterator[CheckResult]:
-    """Run the health checks of migrations, cache, client documents and channel layer.
+    """Check migrations, cache, client documents and channel layer.
 
     What needs the tables is not checked without them.
     """
@@ -157,7 +157,7 @@ def of_parts() -> Iterator[CheckResult]:
 
 
 def of_tables() -> Iterator[CheckResult]:
-    """Run the health checks of migrations: a result for each app whose tables calls need."""
+    """Check migrations: a result for each app whose tables calls need."""
     yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
 
 
@@ -189,7 +189,7 @@ def _of_cache() -> CheckResult:
 
 
 def _of_channel_layer() -> CheckResult:
-    """Run the health check of the channel layer: send a message and receive it."""
+    """Check the channel layer: send a message and receive it."""
     title = _("Channel layer")
     if (layer := shared_layer()) is None:
         remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
@@ -218,7 +218,7 @@ async def _round_trip(alias: str) -> None:
 
 
 def _of_documents() -> Iterator[CheckResult]:
-    """Run the health check of client documents: whether they can be fetched, if the settings accept them."""
+    """Check whether client documents can be fetched, if the settings accept them."""
     if not takes_documents():
         return
     title = _("Documents of clients")
@@ -234,7 +234,7 @@ def _of_documents() -> Iterator[CheckResult]:
 
 
 def _of_scopes() -> Iterator[CheckResult]:
-    """Run the health check of scopes: tokens of today may have some that ``OAUTH2_PROVIDER`` lost."""
+    """Check scopes: tokens of today may have some that ``OAUTH2_PROVIDER`` no longer has."""
     tokens = get_access_token_model()._default_manager.filter(expires__gt=timezone.now()).order_by("-pk")
     given = {scope for text in tokens.values_list("scope", flat=True)[:MAX_TOKENS] for scope in text.split()}
     if lost := sorted(given.difference(oauth2_settings.SCOPES)):
@@ -244,7 +244,7 @@ def _of_scopes() -> Iterator[CheckResult]:
 
 
 def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:
-    """Run the health check of the project's own code: read a row of each model that ``person`` can see."""
+    """Check the project's own code: read a row of each model that ``person`` can see, for at most so many seconds."""
     trial = try_models(person, seconds)
     for models, cause in trial.lines():
         yield CheckResult(models, "warning", cause)
@@ -253,7 +253,7 @@ def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:
 
 
 def of_settings(*, deployed: bool = True) -> Iterator[CheckResult]:
-    """Run the health checks of the settings: this app's Django system checks, those for deployment if ``deployed``."""
+    """Run this app's Django system checks, if ``deployed`` with those for deployment."""
     every = checks.run_checks(include_deployment_checks=deployed)
     own = [message for message in every if str(message.id or "").startswith(OURS)]
     for message in own:

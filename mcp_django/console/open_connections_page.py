@@ -75,7 +75,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def _streams() -> list[Any]:
-    """Return the open connections page's list of streams: calls that run or wait for an answer, the newest first."""
+    """Return the streams of calls that run or wait for an answer, the newest first."""
     since = timezone.now() - timedelta(seconds=DEAD_AFTER)
     rows = Stream._default_manager.exclude(state=Stream.State.DONE).select_related("session__user")
     found = list(rows.order_by("-alive", "pk").defer("call", "questions", "answers")[:MAX_LISTED])
@@ -85,7 +85,7 @@ def _streams() -> list[Any]:
 
 
 def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
-    """Return the open connections page's clients with a live access token, if the user may view access tokens."""
+    """Return the clients with a live access token, if the user may view access tokens."""
     model = get_access_token_model()
     user = request.user
     opts = model._meta
@@ -109,7 +109,7 @@ def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
 
 
 def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Render the other page of connections, which shows how to connect a client; a POST checks the endpoint."""
+    """Render the page that shows how to connect a client; a POST checks the endpoint."""
     context: dict[str, Any] = {"endpoints": [], "fault": ""}
     for path in mounted_endpoints():
         try:

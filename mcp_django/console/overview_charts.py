@@ -73,7 +73,7 @@ FORMS: Final = 200
 
 
 class Tally:
-    """Calls of the overview that are counted together; each row stands for ``part`` calls."""
+    """Calls that are counted together; each row of the log stands for ``part`` calls."""
 
     def __init__(self, rows: Sequence[Any], part: int = 1) -> None:
         groups = Counter(map(group_of, [row[1] for row in rows]))
@@ -86,19 +86,19 @@ class Tally:
         self.p95 = self.percentile(SHARES["p95"])
 
     def percentile(self, share: float) -> float:
-        """Return a percentile of the calls' durations in ms (nearest rank) for the overview, 0 for none."""
+        """Return a percentile of the calls' durations in ms (nearest rank), 0 without calls."""
         if self.durations:
             return self.durations[max(0, ceil(len(self.durations) * share) - 1)]
         return 0.0
 
     @property
     def slow(self) -> str:
-        """The durations of the overview's slowest calls, as the value of a query."""
+        """The durations of the slowest calls, as the value of a query's term."""
         return f">{max(0, ceil(self.p95) - 1)}"
 
 
 class Step(NamedTuple):
-    """A step of the overview's time line, with its calls."""
+    """A step of the time line, with its calls."""
 
     begins: datetime
     ends: datetime
@@ -110,7 +110,7 @@ Entry: TypeAlias = tuple[str, Tally, Tally]
 
 
 class Figures(NamedTuple):
-    """The overview's figures of a period and of the one before it; each row stands for ``part`` calls."""
+    """The figures of a period and of the one before it; each row of the log stands for ``part`` calls."""
 
     part: int
     now: Tally
@@ -120,7 +120,7 @@ class Figures(NamedTuple):
 
 
 def figures(query: CallQuery, begins: datetime, ends: datetime) -> Figures:
-    """Compute the overview's figures of a period, from the calls that a query finds there and in the one before."""
+    """Return the figures of a period, from the calls that a query finds in it and in the one before."""
     calls = CallEntry._default_manager.order_by().filter(time__gte=begins - (ends - begins), time__lt=ends)
     found, part = sample(without(query, "time"), calls)
     rows: tuple[list[Any], list[Any]] = ([], [])
@@ -131,7 +131,7 @@ def figures(query: CallQuery, begins: datetime, ends: datetime) -> Figures:
 
 
 def steps_of(rows: Sequence[Any], begins: datetime, ends: datetime, part: int) -> list[Step]:
-    """Return the steps of the overview's time line, with their calls."""
+    """Return the steps of the time line between two times, with their calls."""
     bounds = round_times(begins, ends, BARS)
     marks = [bound.timestamp() for bound in bounds]
     found: dict[int, list[Any]] = defaultdict(list)
@@ -143,12 +143,12 @@ def steps_of(rows: Sequence[Any], begins: datetime, ends: datetime, part: int) -
 
 
 def without(query: CallQuery, *names: str) -> CallQuery:
-    """Return the overview's query without its terms of these names."""
+    """Return the query without its terms of these names."""
     return reduce(CallQuery.without, [term for term in query.terms if term.name in names], query)
 
 
 def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallEntry], int]:
-    """Return the calls that a query finds in the overview's period, or a sample, and how many each stands for."""
+    """Return the calls that a query finds, or a sample of them, and how many calls each stands for."""
     names = {term.name for term in query.terms}
     unindexed = {term.name for term in query.terms if query.known.look(term.name, term.value)[0] not in INDEXED}
     # If the time, alone or with one indexed term, leaves few calls, read all that match.
@@ -164,7 +164,7 @@ def sample(query: CallQuery, calls: QuerySet[CallEntry]) -> tuple[QuerySet[CallE
 
 
 def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
-    """Return at most ``most + 2`` round times for a chart; the first and the last may lie outside of the period."""
+    """Return at most ``most + 2`` round times; the first and the last may lie outside of the period."""
     minutes = (ends - begins) / timedelta(minutes=1)
     size = timedelta(minutes=next((size for size in ROUND if minutes / size <= most), ceil(minutes / most)))
     midnight = begins.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -176,7 +176,7 @@ def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
 
 
 def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> list[Entry]:
-    """Return the entries of a list below the overview's charts, what hurts most first: failures, long durations."""
+    """Return the entries of a list, what hurts most first: failures, then long durations."""
     found: tuple[dict[str, list[Any]], ...] = (defaultdict(list), defaultdict(list))
     for rows, by_value in zip((rows_now, rows_before), found, strict=True):
         for row in rows:
@@ -190,7 +190,7 @@ def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> 
 
 
 class Chart:
-    """The coordinates in the overview's charts: percent of the width, and pixels of the height."""
+    """The coordinates in the charts: percent of the width, and pixels of the height."""
 
     def __init__(self, steps: Sequence[Step], height: int = HEIGHT) -> None:
         self.steps = steps
@@ -218,15 +218,15 @@ class Chart:
             self.times.append((f"{self.x(time):.3f}", date_format(time, form)))
 
     def x(self, time: datetime) -> float:
-        """Return the place of a time in the chart, in percent of the width."""
+        """Return the place of a time, in percent of the width."""
         return 100 * ((time - self.begins) / (self.ends - self.begins))
 
     def y(self, duration: float) -> float:
-        """Return the place of a duration in ms in the chart, by its logarithm."""
+        """Return the place of a duration in ms, by its logarithm, in pixels from the top."""
         return self.height * (1 - (log10(max(10**self.low, duration)) - self.low) / (self.high - self.low))
 
     def bars(self, step: Step) -> list[dict[str, str]]:
-        """Return the parts of a step's bar in the chart, from the axis upwards."""
+        """Return the parts of a step's bar, from the axis upwards."""
         found = []
         top = float(self.height)
         for group in GROUPS:
@@ -237,7 +237,7 @@ class Chart:
         return found
 
     def curve(self, share: float) -> str:
-        """Return the points of a percentile's line in the chart: level for each step that has calls."""
+        """Return the points of a percentile's line: level within each step, without steps that have no calls."""
         return " ".join(
             f"{self.x(edge):.3f},{self.y(step.tally.percentile(share)):.1f}"
             for step in self.steps
@@ -252,7 +252,7 @@ def _local(time: datetime) -> datetime:
 
 
 class Overview:
-    """The overview of what a query finds: figures, charts and lists that lead to its calls at ``calls_url``."""
+    """What a query finds, as figures, charts and lists that lead to its calls at ``calls_url``."""
 
     def __init__(self, calls_url: str, query: CallQuery, now: datetime) -> None:
         self.calls_url = calls_url
@@ -266,7 +266,7 @@ class Overview:
         self.is_about = False
 
     def context(self) -> dict[str, Any]:
-        """Return the overview's figures, charts and lists for its template."""
+        """Return the figures, charts and lists for the template."""
         found = figures(self.query, self.begins, self.ends)
         self.is_about = found.part > 1
         chart = Chart(found.steps)
@@ -296,7 +296,7 @@ class Overview:
         }
 
     def numbers(self, found: Figures) -> list[dict[str, Any]]:
-        """Return the overview's numbers, with what changed against the period before, and the calls behind them."""
+        """Return the numbers, with what changed since the period before, and the URL of the calls behind each."""
         (now, before) = found[1:3]
         tokens = _("Tokens sent (about)")
         points = now.failed_percent - before.failed_percent
@@ -316,7 +316,7 @@ class Overview:
         ]
 
     def about(self, number: int | str) -> str:
-        """Return a number of calls, or the text in its place, as the overview shows it: it may be an estimate."""
+        """Return a number of calls, or the text in its place, marked if it is an estimate."""
         if self.is_about and not isinstance(number, str):
             number = rounded(number)
         text = number if isinstance(number, str) else number_format(number, force_grouping=True)
@@ -328,7 +328,7 @@ class Overview:
         return ngettext("%(calls)s call, %(failed)s failed", "%(calls)s calls, %(failed)s failed", number) % counts
 
     def column(self, chart: Chart, step: Step) -> dict[str, Any]:
-        """Return a step of the chart's time line: its place, the parts of its bar, its text, and where it leads."""
+        """Return a step of the time line: its place, the parts of its bar, its text, and where it leads."""
         tally = step.tally
         there = self.query.adding(time=(step.begins, step.ends))
         times = {name: duration_text(tally.percentile(share)) for name, share in SHARES.items()}
@@ -347,7 +347,7 @@ class Overview:
         }
 
     def line(self, value: str, now: Tally, before: Tally, term: str) -> dict[str, Any]:
-        """Return a line in a list below the overview's chart, with the URLs of its calls and of its own overview."""
+        """Return a line of a list, with the URLs of its calls and of its own overview."""
         query = self.query.adding(**{term: value})
         list_url = self.calls_url
         return {
@@ -361,12 +361,12 @@ class Overview:
 
 
 def rounded(number: int) -> int:
-    """Return an estimate of the overview with its first two digits: a sample tells no more."""
+    """Return an estimate with its first two digits: a sample tells no more."""
     return round(number, 2 - len(str(number)))
 
 
 def change(now: float, before: float, bad: float = 0.0) -> dict[str, Any]:
-    """Return how a number of the overview changed, and whether for the worse: at ``bad`` times as much."""
+    """Return how a number changed, and whether for the worse: at ``bad`` times as much."""
     times = now / before if before else 1.0
     text = f"\N{MULTIPLICATION SIGN}{number_format(times, 1)}" if times >= 2 else f"{100 * (times - 1):+.0f} %"
     return {"change": text if before else "", "is_worse": bool(bad) and times >= bad}
@@ -404,7 +404,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def duration_text(duration: float) -> str:
-    """Return a duration of calls as the overview shows it, in ms or s."""
+    """Return a duration in ms as text, in ms or s."""
     if duration >= 1000:
         return _("%s s") % number_format(duration / 1000, 0 if duration >= 10_000 or not duration % 1000 else 1)
     return _("%s ms") % number_format(duration, 0)

@@ -25,7 +25,7 @@ MAX_NAMED: Final = 5
 
 @dataclass(slots=True)
 class Trial:
-    """A trial of all models: how many were ``read`` and ``unread``, and by each cause the models that failed."""
+    """The outcome for all models: how many were ``read`` and ``unread``, and by each cause the models that failed."""
 
     read: int = 0
     unread: int = 0

@@ -42,7 +42,7 @@ TARGETLESS: Final = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES)
 
 
 class SwitchForm(forms.Form):
-    """The switches page's form: what to turn off, why and for how long."""
+    """What to turn off, why and for how long."""
 
     kind = forms.ChoiceField(label=gettext_lazy("What"), choices=Switch.Kind.choices, initial=Switch.Kind.TOOL)
     target = forms.CharField(
@@ -70,7 +70,7 @@ class SwitchForm(forms.Form):
 
     @cached_property
     def names(self) -> dict[str, set[str]]:
-        """The known names that the form on the switches page can switch off, by kind of switch."""
+        """The known names that can be switched off, by kind of switch."""
         return known_names(known_sites().values())
 
     @property
@@ -79,7 +79,7 @@ class SwitchForm(forms.Form):
         return sorted({name for names in self.names.values() for name in names})[:MAX_OFFERED]
 
     def clean(self) -> dict[str, Any]:
-        """Validate the target in the switches page's form: an existing tool or action."""
+        """Validate the target: the site has to have such a tool or action."""
         cleaned = super().clean() or {}
         kind = cleaned.get("kind")
         target = cleaned.get("target", "").strip()
@@ -91,7 +91,7 @@ class SwitchForm(forms.Form):
         return cleaned
 
     def switch_off(self, user: Any) -> Switch | None:
-        """Set the switch that the page's form describes; return None and put the error into the form if that fails."""
+        """Set the switch and return it; if that fails, put the error into the form and return None."""
         chosen = self.cleaned_data
         until = chosen["until"] or (timedelta(minutes=int(chosen["lasts"])) if chosen["lasts"] else None)
         try:
@@ -110,7 +110,7 @@ def proposed(request: HttpRequest) -> dict[str, str]:
 
 
 def clients_named(name: str) -> dict[str, Any]:
-    """Return the clients that the switches page finds by name or id: their ids, with the times of their last calls."""
+    """Return the clients with this name or id: their ids, with the times of their last calls."""
     column, values = KnownValues().look("client", name.replace("\0", "")[:255])
     calls = CallEntry._default_manager.filter(**{f"{column}__in": values}).exclude(client_id="").order_by("-time")
     found: dict[str, Any] = {}

@@ -42,7 +42,7 @@ WITHIN: Final = "."
 
 
 class JSONText(forms.CharField):
-    """A field to enter a tool's argument as JSON on the try page, or as plain text if the schema allows text."""
+    """A field for JSON, or for plain text if the schema allows text."""
 
     widget = forms.Textarea(attrs={"rows": 3, "dir": "ltr", "spellcheck": "false"})
 
@@ -57,7 +57,7 @@ class JSONText(forms.CharField):
 
 
 class Lines(forms.CharField):
-    """A field to enter a tool's list argument on the try page, one item per line."""
+    """A field for a list, one item per line."""
 
     widget = forms.Textarea(attrs={"rows": 3, "dir": "auto", "spellcheck": "false"})
 
@@ -73,7 +73,7 @@ class Lines(forms.CharField):
 
 
 class Chosen(forms.ChoiceField):
-    """A choice field on the page to try a tool, for an ``enum``; ``none`` has the choices that stand for no value."""
+    """A choice of the values of an ``enum``; ``none`` has the choices that stand for no value."""
 
     none: Sequence[tuple[str, str]] = (("", "-"),)
 
@@ -91,7 +91,7 @@ class Chosen(forms.ChoiceField):
 
 
 class SeveralChosen(Chosen, forms.MultipleChoiceField):
-    """A field of the page to try a tool: some of the values of an ``enum``."""
+    """A field for several of the values of an ``enum``."""
 
     widget = forms.CheckboxSelectMultiple
     none = ()
@@ -111,7 +111,7 @@ def _json(text: str, takes_text: bool) -> Any:
 
 
 class Pairs(Lines):
-    """A field to enter a tool's filters on the try page: a line for each, ``name=value``, or all of them as JSON."""
+    """A field for filters: a line for each, ``name=value``, or all of them as JSON."""
 
     def clean(self, value: Any) -> Any:
         """Return the filters, None for none."""
@@ -122,8 +122,10 @@ class Pairs(Lines):
 
 
 class SchemaForm(forms.Form):
-    """The try page's Django form for a tool, made from its JSON Schema. Nothing is required: the tool validates.
-    ``initial`` has JSON values by name."""
+    """A Django form made from the JSON Schema of a tool or a question. Nothing is required: the tool validates.
+
+    ``initial`` has JSON values by name.
+    """
 
     def __init__(
         self, schema: Mapping[str, Any], data: Any = None, *, initial: Mapping[str, Any] | None = None, prefix: str
@@ -150,7 +152,7 @@ class SchemaForm(forms.Form):
         self.fields[name] = field
 
     def values_given(self) -> dict[str, Any]:
-        """Return the tool's arguments entered in the try page's form, by name, without empty ones."""
+        """Return the JSON values that were entered, by name, without empty ones."""
         found: dict[str, Any] = {}
         for name, value in self.cleaned_data.items():
             outer, within, inner = name.partition(WITHIN)
@@ -160,7 +162,7 @@ class SchemaForm(forms.Form):
 
 
 def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
-    """Return the try page's form field for a property of a tool's JSON Schema; complex types are entered as JSON.
+    """Return the form field for a property of a JSON Schema; complex types are entered as JSON.
 
     Numbers and times are entered as text: a browser's own input for them leaves out a value that it cannot show.
     """
@@ -191,7 +193,7 @@ def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
 
 
 def _values(schema: Mapping[str, Any]) -> dict[str, tuple[Any, str | None]]:
-    """Return the enum values of a tool's JSON Schema with their titles, by form value, for the try page."""
+    """Return the values that a JSON Schema enumerates, with their titles, by their text in the form."""
     if schema.get("type") == "boolean":
         return {"true": (True, None), "false": (False, None)}
     titles = schema.get("enumNames") or ()
@@ -209,7 +211,7 @@ def _as_text(value: Any) -> str:
 
 
 def _shown(field: forms.Field, value: Any) -> Any:
-    """Return a tool argument's JSON value as the initial value of the try page's form field."""
+    """Return a JSON value as the initial value of a form field."""
     match field:
         case Lines() if isinstance(value, list):
             return "\n".join(map(_as_text, value))
@@ -235,7 +237,7 @@ MAX_JSON: Final = 100_000
 
 
 def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the input schema of a generic tool for the try page, with the fields and choices of one model."""
+    """Return the input schema of a generic tool with the fields and choices of one model."""
     parts = tool["inputSchema"]["properties"]
     fields = list(model.fields)
     filters = []
@@ -261,7 +263,7 @@ def schema_for(model: ModelAccess, tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_rows(writing: Writing) -> dict[str, Any]:
-    """Return the JSON Schema of a model's form for the try page, with the rows of short relations to choose from."""
+    """Return the JSON Schema of a model's form, with the rows of relations to choose from where there are few."""
     schema = writing.schema()
     for name, part in schema.get("properties", {}).items():
         field = writing.form.fields[name]
@@ -278,7 +280,7 @@ def with_rows(writing: Writing) -> dict[str, Any]:
 
 
 class CallerForm(SiteForm):
-    """The try page's form that chooses site, scopes and tool."""
+    """The form that chooses site, scopes, tool and model."""
 
     tool = forms.ChoiceField(label=gettext_lazy("Tool"), required=False)
     model = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
@@ -287,7 +289,7 @@ class CallerForm(SiteForm):
         super().__init__(with_defaults(data), auto_id="try_%s")
 
     def offer(self, tools: Iterable[str], models: Iterable[str]) -> None:
-        """Offer these tools and these models in the form of the page to try a tool."""
+        """Offer these tools and these models."""
         fields: Any = self.fields
         for name, offered in (("tool", tools), ("model", models)):
             fields[name].choices = [("", "-"), *((item, item) for item in offered)]
@@ -295,7 +297,7 @@ class CallerForm(SiteForm):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The answer of a tried tool as rows of cells."""
+    """Rows of cells; ``more`` rows are not shown."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -304,7 +306,7 @@ class Table:
 
 @dataclass(slots=True)
 class Answer:
-    """The answer of a tool call on the try page: result or refusal, record of the call, and ``duration`` in ms."""
+    """The answer of a tool call: result or refusal, record of the call, and ``duration`` in ms."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
     refusal: str = ""
@@ -313,18 +315,18 @@ class Answer:
 
     @property
     def structured(self) -> Any:
-        """The structured content of a tried tool's answer, None without any."""
+        """The structured content, None without any."""
         return self.result.get("structuredContent")
 
     @property
     def texts(self) -> list[str]:
-        """The text blocks in a tried tool's answer, without the one that repeats the structured content."""
+        """The text blocks, without the one that repeats the structured content."""
         blocks = [block["text"] for block in self.result.get("content", ()) if block.get("type") == "text"]
         return blocks[1:] if self.structured is not None else blocks
 
     @property
     def others(self) -> list[str]:
-        """The types of the blocks in a tried tool's answer that are not text."""
+        """The types of the blocks that are not text."""
         return [block["type"] for block in self.result.get("content", ()) if block.get("type") != "text"]
 
     @property
@@ -334,17 +336,17 @@ class Answer:
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens that an AI model reads of the tried tool's answer."""
+        """The estimated tokens that an AI model reads of the answer."""
         return tokens(self.refusal or self.result.get("content", []))
 
     @property
     def table(self) -> Table | None:
-        """A tried tool's structured content as a table, None if there are no rows."""
+        """The structured content as a table, None if there are no rows."""
         return table_of(self.structured)
 
 
 class TryIt:
-    """One request for the page to try a tool."""
+    """The answer to one request for the page."""
 
     def __init__(self, page: Page, request: HttpRequest) -> None:
         self.page = page
@@ -354,7 +356,7 @@ class TryIt:
         self.takes_model = False
 
     def respond(self) -> HttpResponseBase:
-        """Render the page to try a tool: choice of a tool, its form, a question of the call, or its answer."""
+        """Render the choice of a tool, the tool's form, a question of the call, or the call's answer."""
         self.form.offer((), ())
         self.form.full_clean()
         if self.form.errors.keys() - {"tool", "model"}:
@@ -439,7 +441,7 @@ class TryIt:
         return self._call(tool, given, {**context, "json": whole})
 
     def _answered(self, tool: dict[str, Any]) -> HttpResponseBase:
-        """Call the tried tool again with the person's answers to its questions."""
+        """Call the tool again, with the person's answers to its questions."""
         try:
             given, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
             given = {**given}
@@ -487,7 +489,7 @@ class TryIt:
     def _ask(
         self, tool: dict[str, Any], given: Any, asked: Mapping[str, Any], questions: list[dict[str, Any]]
     ) -> HttpResponseBase:
-        """Show the question of a tried tool as a client would show it."""
+        """Show the questions as a client would show them."""
         kept = {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
         return self._page(
             tool=tool,
@@ -505,7 +507,7 @@ class TryIt:
         return resource_url(self.request, path)
 
     def _curl(self, tool: Mapping[str, Any], given: dict[str, Any]) -> str:
-        """Return the tried call as a curl command."""
+        """Return the call as a curl command."""
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
@@ -529,7 +531,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def table_of(structured: Any) -> Table | None:
-    """Return a tried tool's structured content as a table for the page, None if there are no rows."""
+    """Return structured content as a table, None if there are no rows in it."""
     if not isinstance(structured, Mapping):
         return None
     columns = structured.get("columns")
@@ -557,7 +559,7 @@ def _column_name(column: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a JSON value of a tried tool's answer as a table cell; a relation is shown by its text."""
+    """Return a JSON value as the text of a cell; a relation is shown by its label."""
     if value is None:
         return ""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str) and not isinstance(value[0], list):

@@ -25,17 +25,17 @@ MAX_ACCESS: Final = 50
 
 
 def known_sites() -> dict[str, MCPSite]:
-    """Return the sites that the visibility page offers, by name: those mounted, or else the default site."""
+    """Return the sites to choose from, by name: those mounted, or else the default site."""
     return {site.name: site for site in mounted_sites()} or {default_site.name: default_site}
 
 
 def known_scopes() -> list[str]:
-    """Return the scopes that the visibility page offers, the weakest first."""
+    """Return the scopes to choose from, the weakest first."""
     return join({*oauth2_settings.SCOPES, *HIERARCHY}).split()
 
 
 class SiteForm(forms.Form):
-    """The fields of the visibility page's form that choose a site and scopes."""
+    """The form fields that choose a site and scopes."""
 
     site = forms.ChoiceField(label=_("Site"))
     scope = forms.MultipleChoiceField(label=_("Scopes"), required=False, widget=forms.CheckboxSelectMultiple)
@@ -48,7 +48,7 @@ class SiteForm(forms.Form):
 
 
 class AsUserForm(SiteForm):
-    """The form of the visibility page: user, site, scopes or token. Cleaned, ``access`` is the token or None."""
+    """The form that chooses user, site, and scopes or token. Cleaned, ``access`` is the token or None."""
 
     user = forms.CharField(label=_("User"), max_length=254, help_text=_("The user's name at sign-in."))
     access = forms.ChoiceField(
@@ -64,7 +64,7 @@ class AsUserForm(SiteForm):
 
     @cached_property
     def person(self) -> Any:
-        """The user whose visibility is shown, None without one."""
+        """The chosen user, None without one."""
         model = get_user_model()
         name = self.data.get("user", "").strip()
         try:
@@ -77,7 +77,7 @@ class AsUserForm(SiteForm):
 
     @cached_property
     def tokens(self) -> list[Any]:
-        """The tokens of the user whose visibility is shown, to choose from."""
+        """The tokens of the chosen user."""
         if self.person is None:
             return []
         rows = get_access_token_model()._default_manager.filter(live(), user=self.person)
@@ -86,7 +86,7 @@ class AsUserForm(SiteForm):
         return found
 
     def clean_user(self) -> Any:
-        """Validate the user whose visibility is shown."""
+        """Validate that there is such a user."""
         if self.person is None:
             raise forms.ValidationError(_("There is no such user."))
         if not self.person.is_active:
@@ -94,7 +94,7 @@ class AsUserForm(SiteForm):
         return self.person
 
     def clean_access(self) -> Any:
-        """Return the token by which visibility was asked for."""
+        """Return the chosen token, None for none."""
         return next((token for token in self.tokens if str(token.pk) == self.cleaned_data["access"]), None)
 
 
@@ -104,7 +104,7 @@ def _told(token: Any) -> str:
 
 
 def show(page: Page, request: HttpRequest) -> HttpResponseBase:
-    """Render the visibility page: its form, and the report of the chosen user."""
+    """Render the form, and the report of the chosen user."""
     if "user" not in request.GET:
         return page.render(request, {"form": AsUserForm()})
     form = AsUserForm(with_defaults(request.GET))
@@ -125,7 +125,7 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 
 def with_defaults(given: Any) -> Any:
-    """Return the visibility page's query string with the default site and scopes filled in."""
+    """Return the query string with the default site and scopes filled in."""
     found = given.copy()
     found.setdefault("site", next(iter(known_sites())))
     if "scope" not in found and "asked" not in found:

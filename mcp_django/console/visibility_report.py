@@ -42,7 +42,7 @@ MAX_PAGES: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """An item that the visibility report lists as hidden: a tool, model, field, action or prompt, and the reason."""
+    """A tool, model, field, action or prompt that is hidden, and the reason."""
 
     name: str
     reason: str
@@ -60,7 +60,7 @@ class SeenTool:
 
 @dataclass(frozen=True, slots=True)
 class SeenModel:
-    """A Django model that the visibility report lists as visible, with operations, hidden fields and actions."""
+    """A Django model that is visible, with its operations, actions and hidden fields."""
 
     label: str
     name: str
@@ -74,7 +74,7 @@ class SeenModel:
 
 @dataclass(frozen=True, slots=True)
 class VisibilityReport:
-    """The visibility report of one user: ``resources`` and ``prompts`` by their URIs and names.
+    """What the AI model of one user sees: ``resources`` and ``prompts`` by their URIs and names.
 
     ``off`` is the answer to every call while the caller, or everything, is switched off. ``budgets`` has what is left
     of the caller's budgets today, by kind ("user", "client", "service") and quantity.
@@ -106,7 +106,7 @@ class VisibilityReport:
 
 
 def tokens(value: Any) -> int:
-    """Estimate the tokens that a value costs an AI model, for the visibility report."""
+    """Return the estimated number of tokens that a value costs an AI model."""
     return -(-len(orjson.dumps(value)) // BYTES_PER_TOKEN)
 
 
@@ -119,7 +119,7 @@ def visibility_of(
     client_id: str = "",
     model: type[Model] | None = None,
 ) -> VisibilityReport:
-    """Return the visibility report of ``person``; with ``model``, of that Django model alone.
+    """Return the report of what ``person`` sees; with ``model``, of that Django model alone.
 
     ``facts`` are those stored with a token, as :func:`~mcp_django.oauth.stored_tokens.facts_of` returns them, and
     ``client_id`` is the client of the token.
@@ -150,7 +150,7 @@ def visibility_of(
 
 
 def request_of(client: LocalClient) -> MCPRequest:
-    """Return a request of a local client, with which the visibility report calls :func:`ask`."""
+    """Return a request of a local client, for :func:`ask`."""
     request = client.new_request()
     request.mcp.version = MODERN[-1]
     request.mcp.off = switches.board.current()
@@ -159,7 +159,7 @@ def request_of(client: LocalClient) -> MCPRequest:
 
 
 def ask(request: MCPRequest, method: str, **params: Any) -> dict[str, Any]:
-    """Return the result of an MCP method for the visibility report, without a call in the log."""
+    """Return the result of an MCP method, without a call in the log."""
     return dict(orjson.loads(encode(METHODS[method](request, params))))
 
 
@@ -211,7 +211,7 @@ def _lacks_scope(request: MCPRequest, item: Any) -> str:
 
 
 def tool_reason(request: MCPRequest, name: str) -> str:
-    """Return the visibility report's reason why a tool is hidden from the user."""
+    """Return the reason why a tool is hidden from the user."""
     site: Any = request.mcp.site
     tool = site.get_tool(request, name)
     action = dict(site._action_tools.declared()).get(name)
@@ -234,7 +234,7 @@ def tool_reason(request: MCPRequest, name: str) -> str:
 
 
 def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
-    """Return the visibility report's reason why the user has no permission for a tool."""
+    """Return the reason why the user has no permission for a tool."""
     if isinstance(tool, CreateUpload) and upload_storage() is None:
         return _('STORAGES has no "mcp_uploads"')
     if tool is not None and not tool.read_only and (reason := _read_only_reason(request)):
@@ -252,7 +252,7 @@ def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
 
 
 def _read_only_reason(request: MCPRequest) -> str:
-    """Return the visibility report's reason why all writes are hidden, "" for none."""
+    """Return the reason why all writes are hidden, "" if they are not."""
     if settings.READ_ONLY:
         return _("READ_ONLY is on")
     narrowing = request.mcp.narrowing
@@ -302,7 +302,7 @@ def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
 
 
 def model_reason(request: MCPRequest, model: type[Model]) -> str:
-    """Return the visibility report's reason why a Django model is hidden from the user."""
+    """Return the reason why a Django model is hidden from the user."""
     site: Any = request.mcp.site
     exposure = site.exposures_by_label.get(model._meta.label_lower)
     if exposure is not None:
@@ -332,7 +332,7 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
 
 
 def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
-    """Return the visibility report's reason why an action is hidden from the user."""
+    """Return the reason why an action is hidden from the user."""
     model = access_of(request)[exposure]
     off = request.mcp.off
     if not model.is_there:
@@ -364,7 +364,7 @@ def _has(request: MCPRequest, exposure: ModelExposure, permission: str) -> bool:
 
 
 def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[Hidden]:
-    """Yield a model's columns and many-to-many fields that the visibility report lists as hidden, with reasons."""
+    """Yield a model's columns and many-to-many fields that are hidden from the user, with reasons."""
     declared = set(exposure.get_fields(request))
     for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
         # The columns of the history model are this app's own: no project hides them.
