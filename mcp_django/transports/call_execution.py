@@ -30,7 +30,7 @@ LANES: Final[Mapping[str, LaneName]] = dict.fromkeys(
 
 
 def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
-    """Begin the execution of a call: fill in the request's context, load permissions, run the part for this thread."""
+    """Fill in the request's context, load permissions, and run the first part of the call; return its outcome."""
     context = request.mcp
     if context.record.method:
         # Other calls of a batch share this request.
@@ -47,7 +47,7 @@ def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
 
 
 def conclude(request: MCPRequest, call: Call, outcome: Reply | Later | Asked | Listen) -> Reply:
-    """Conclude the execution of a call in this thread, deferred work included, and return its reply."""
+    """Run the rest of a call in this thread, deferred work included, and return its reply."""
     if isinstance(outcome, Later):
         kernel = Kernel(request, call)
         outcome = async_to_sync(kernel.resume_async)(outcome) if outcome.is_async else kernel.resume(outcome)
@@ -56,7 +56,7 @@ def conclude(request: MCPRequest, call: Call, outcome: Reply | Later | Asked | L
 
 
 async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
-    """Execute the deferred part of a call: on the event loop, or in the thread pool for the project's own code."""
+    """Run the deferred part of a call, on the event loop or in the thread pool for the project's own code."""
     if later.is_async:
         return await Kernel(request, call).resume_async(later)
     record = request.mcp.record
@@ -75,7 +75,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
 
 
 async def in_time(request: MCPRequest, call: Call, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
-    """Execute a call's work within ``seconds``: return its result, or the reply that the call took too long.
+    """Return the result of a call's work, or after ``seconds`` the reply that the call took too long.
 
     Cancelling this coroutine cancels the work and does not wait for it. Work that continues in a thread stops when it
     next reports progress.

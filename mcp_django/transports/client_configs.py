@@ -23,7 +23,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 class SetupError(Exception):
-    """A client's configuration cannot be written; the text says why and what to do."""
+    """Raised when a configuration cannot be written; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Client:
         return replace(self, after=after, remote=remote)
 
     def entry(self, connection: Connection) -> dict[str, Any]:
-        """Return the entry for the server in the client's configuration."""
+        """Return the entry for the server in the client's configuration file."""
         entry: dict[str, Any] = {}
         if self.kind:
             entry["type"] = "stdio" if connection.command else self.kind
@@ -91,7 +91,7 @@ class Client:
         return entry
 
     def text(self, connection: Connection) -> str:
-        """Return the client's configuration for this server as text, "" if it has no configuration file."""
+        """Return the text of a configuration file with this server alone, "" if the client has no such file."""
         entry = self.entry(connection)
         if self.format == "toml":
             return _toml(f"{self.key}.{connection.name}", entry)

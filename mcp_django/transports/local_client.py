@@ -22,7 +22,7 @@ NAME: Final = "manage.py"
 
 
 class CallFailed(Exception):
-    """A call of the local client failed. The text says why; ``data`` is that of the server's JSON-RPC error."""
+    """Raised when a call fails. The text says why; ``data`` is that of the server's JSON-RPC error."""
 
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class CallFailed(Exception):
 
 
 class LocalUser:
-    """The local client's user, who calls ``site`` with ``scopes``. Each call reads account and permissions again."""
+    """The user who calls ``site`` with ``scopes``. Each call reads account and permissions again."""
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
         self.site = site
@@ -41,7 +41,7 @@ class LocalUser:
         return local_request(self.site)
 
     def authorize(self, request: MCPRequest) -> None:
-        """Give the local client's request its user, with current permissions. Call it in a worker thread."""
+        """Give the request its user, with current permissions. Call it in a worker thread."""
         user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
         if user is None or not user.is_active:
             raise AuthenticationFailed(invalid=True)
@@ -49,7 +49,7 @@ class LocalUser:
 
 
 class LocalClient:
-    """A local client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
+    """A client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
 
     ``facts`` are the facts of the sign-in that :func:`~mcp_django.signin.keep` returned. ``name`` is the client's name,
     ``capabilities`` what the server can ask it: without any, the server returns a confirmation token instead of asking.
@@ -73,7 +73,7 @@ class LocalClient:
         self._meta = client_meta(name, capabilities=capabilities)
 
     def new_request(self) -> MCPRequest:
-        """Return a request of the local client's user, like those that hooks receive."""
+        """Return a request of the user, like those that hooks receive."""
         request = self._user.new_request()
         request.mcp.facts = self._facts
         request.mcp.record.kind = self._kind
@@ -84,7 +84,7 @@ class LocalClient:
         return request
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method of 2026-07-28 as the local client and return its result."""
+        """Call a method of 2026-07-28 and return its result. Raises :class:`CallFailed` if it fails."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": self._meta}}
         try:
             call = classify(encode(message), None, session=None)

@@ -30,7 +30,7 @@ DELIVER_EVERY: Final = 0.1
 
 
 class Box:
-    """Queue of notifications, filled from any thread and emptied on the event loop that made it."""
+    """A queue that any thread fills, and the event loop that made it empties."""
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
@@ -60,7 +60,7 @@ class Outbox(Box):
         self._level = ""
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Queue a notification of the call; while too many wait, keep only the newest progress."""
+        """Queue a notification; while too many wait, only the newest progress is kept."""
         data = encode(notification(method, params))
         with self._lock:
             size = sum(len(waiting) for _, waiting in self._waiting)
@@ -74,7 +74,7 @@ class Outbox(Box):
         self.ring()
 
     async def next(self) -> list[bytes] | None:
-        """Return the call's queued notifications when there are any or ``patience`` ran out; None after the end."""
+        """Return the queued notifications when there are any or ``patience`` ran out; None after the end."""
         if not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.patience):
@@ -84,7 +84,7 @@ class Outbox(Box):
         return None if is_over and not waiting else waiting
 
     def take(self) -> list[bytes]:
-        """Take all notifications from the call's queue, oldest first; the last one says how many were dropped."""
+        """Take all notifications, oldest first; the last one says how many were dropped."""
         self.wake.clear()
         with self._lock:
             waiting = [data for _, data in self._waiting]
@@ -106,13 +106,13 @@ class Mailbox(Box):
         self._uris: Collection[str] | None = None
 
     def subscribe(self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str]) -> Subscription:
-        """Open a subscription of the caller that fills this queue of notifications. Call it in a worker thread."""
+        """Open a subscription of the caller that fills this queue. Call it in a worker thread."""
         return open_subscription(request, uris=uris, lists=lists, deliver=self.put, end=self.end)
 
     async def subscribed(
         self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
     ) -> Subscription:
-        """Have this notification queue filled by a subscription, opened from the event loop and closed if cancelled."""
+        """Open a subscription that fills this queue, from the event loop; it is closed if this is cancelled."""
         opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
         try:
             return await asyncio.shield(opening)
@@ -121,14 +121,14 @@ class Mailbox(Box):
             raise
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Queue a notification of a change; it replaces a waiting one of the same resource or list."""
+        """Queue a notification; it replaces a waiting one of the same resource or list."""
         with self._lock:
             if self._takes(method, params):
                 self._waiting[method, params.get("uri", "")] = method, params
         self.ring()
 
     def keep_only(self, uris: Collection[str]) -> None:
-        """Queue notifications of these resources only, and drop waiting ones of other resources."""
+        """From now on, queue notifications of these resources only, and drop waiting ones of others."""
         with self._lock:
             self._uris = frozenset(uris)
             self._waiting = {key: item for key, item in self._waiting.items() if self._takes(*item)}
@@ -150,7 +150,7 @@ def _close(opened: "asyncio.Future[Subscription]") -> None:
 
 
 async def relay(mailbox: Mailbox, deliver: Callable[[], Awaitable[bool]], every: float | None = None) -> None:
-    """Deliver notifications from a stream's queue until the queue is over.
+    """Deliver the notifications of a queue until the queue is over.
 
     ``deliver()`` sends the waiting notifications and returns whether there were any. It is called when there may be
     some, and after ``every`` seconds without any.

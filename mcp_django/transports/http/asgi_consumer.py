@@ -43,11 +43,11 @@ STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), (
 
 
 class BodyTooLarge(Exception):
-    """The body that the consumer receives crossed ``MAX_BODY_BYTES``."""
+    """Raised when a body crosses ``MAX_BODY_BYTES``."""
 
 
 class ClientGone(Exception):
-    """The consumer's connection closed before the answer."""
+    """Raised when the client closes the connection before the answer."""
 
 
 class Connection:
@@ -75,7 +75,7 @@ class Connection:
         self._listener: asyncio.Future[None] | None = None
 
     async def read_body(self, enough: int | None = None) -> bytes | None:
-        """Read the request's body from the ASGI server; return None if it is longer than ``enough`` bytes."""
+        """Return the body of the request, None if it is longer than ``enough`` bytes."""
         while enough is None or self._size <= enough:
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -93,7 +93,7 @@ class Connection:
         return None
 
     def closed(self) -> "asyncio.Future[None]":
-        """Return a future that is done once the client has closed the ASGI connection; it can be cancelled.
+        """Return a future that is done once the client has closed the connection; it can be cancelled.
 
         One task listens for the life of the connection: some servers take a cancelled ``receive`` for a disconnect.
         """
@@ -106,7 +106,7 @@ class Connection:
             pass
 
     def close(self) -> None:
-        """Stop listening, after the answer on this ASGI connection."""
+        """Stop listening for the end of the connection, after the answer."""
         if self._listener is not None:
             self._listener.cancel()
 
@@ -115,7 +115,7 @@ class Connection:
         await self._write(head, {"type": "http.response.body", "body": response.body})
 
     async def open_stream(self, headers: Mapping[str, str]) -> None:
-        """Send the head of a stream on the consumer's ASGI connection, once."""
+        """Send the head of an event stream, once."""
         if not self.is_streaming:
             self.is_streaming = True
             await self._write(_head(200, [*STREAM_HEADERS, *headers.items()]))
@@ -174,10 +174,10 @@ _held: defaultdict[str, "OrderedDict[Connection, int]"] = defaultdict(OrderedDic
 
 
 class Runner(Protocol):
-    """Interface of work that runs on the ASGI consumer's connection: a call, a batch, a stream."""
+    """Interface of work that needs the connection: a call, a batch, a stream."""
 
     async def run(self, connection: Connection) -> None:
-        """Answer on the consumer's connection."""
+        """Answer on the connection."""
 
 
 class MCPConsumer(AsyncConsumer):
@@ -191,7 +191,7 @@ class MCPConsumer(AsyncConsumer):
         self.new_exchange = exchange
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer one HTTP request with this consumer, as an ASGI application.
+        """Answer one HTTP request, as an ASGI application.
 
         1. ``front_door`` refuses what it can without body and database.
         2. The consumer reads the body; a long body only after the caller is authenticated.
@@ -244,11 +244,11 @@ class MCPConsumer(AsyncConsumer):
             raise Refused(408, "The body did not arrive in time", remedy, {"Connection": "close"}) from None
 
     def at_the_door(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Run the ASGI consumer's first steps, such as authentication, in threads that calls do not occupy."""
+        """Run first steps, such as authentication, in threads that calls do not occupy; return their result."""
         return in_thread("door", work, thread_sensitive=self.exchange.request.mcp.site.needs_middleware)
 
     async def answered(self, body: bytes) -> Any:
-        """Have the consumer run the message in a thread; return the response, or the runner for the ASGI connection.
+        """Run the message in a thread; return the response, or the runner that needs the connection.
 
         Stop waiting when the client disconnects or ``CALL_TIMEOUT`` is over: what runs here only reads.
         """
@@ -273,7 +273,7 @@ class MCPConsumer(AsyncConsumer):
 
 
 async def _cut_unless_read(twisted: Any) -> None:
-    """Abort the consumer's connection under daphne unless its client reads what was sent within ``WRITE_TIMEOUT``."""
+    """Abort the connection under daphne unless its client reads what was sent within ``WRITE_TIMEOUT``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WRITE_TIMEOUT):
             while twisted.producerPaused and twisted.connected:
@@ -283,7 +283,7 @@ async def _cut_unless_read(twisted: Any) -> None:
 
 
 def _pieces(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Split an ASGI message of the consumer into several, none of which has a long body."""
+    """Split an ASGI message into several, none of which has a long body."""
     body = message.get("body", b"")
     starts = range(0, len(body), PIECE) if len(body) > PIECE else ()
     for start in starts:
@@ -301,7 +301,7 @@ def _transport(send: Any) -> asyncio.Transport | None:
 
 
 def cut_off(client: Sequence[Any] | None) -> bool:
-    """Reset the TCP connection of the consumer's client under any ASGI server; return whether there was one.
+    """Reset the TCP connection to this client address under any ASGI server; return whether there was one.
 
     A server that is told to close it would wait forever for the client to read what was sent.
     """

@@ -58,7 +58,7 @@ class CallRunner:
         self.work: asyncio.Future[Reply | Asked] | None = None
 
     async def do(self, later: Later) -> Reply | Asked:
-        """Run the work of this runner's call, and send its notifications; return its reply or its questions."""
+        """Run the work of the call, and send its notifications; return its reply or its questions."""
         exchange = self.exchange
         work = perform(exchange.request, self.call, later)
         self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
@@ -74,7 +74,7 @@ class CallRunner:
             raise
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Send the notifications of this runner's call to its client; an empty list says that it was quiet for long."""
+        """Send these notifications to the client; an empty list says that there were none for long."""
         raise NotImplementedError
 
 
@@ -206,7 +206,7 @@ class Resumed:
         SessionCall(exchange, call, outcome, resumption.stream_id, resumption.last).start()
 
     def _run_again(self) -> tuple[Call, Reply | Later | Asked]:
-        """Have this runner begin its call again, with the answers and the permissions of the new HTTP request."""
+        """Begin the call again, with the answers and the permissions of the new request."""
         request = self.exchange.request
         resumption = self.resumption
         call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
@@ -287,7 +287,7 @@ class SessionCall(CallRunner):
         registry.keep(asyncio.ensure_future(self._run()))
 
     def hang_up(self) -> None:
-        """Make the runner close its connection, not its stream (2025-11-25, Sending Messages), from any thread."""
+        """Close the connection, but not the stream (2025-11-25, Sending Messages), from any thread."""
         self.loop.call_soon_threadsafe(self.hung_up.set)
         self.outbox.ring()
 
@@ -328,14 +328,14 @@ class SessionCall(CallRunner):
         stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def on_message(self, message: Any) -> None:
-        """Stop the runner when the client cancels the call or ends the session (basic/utilities/cancellation)."""
+        """Stop the call when the client cancels it or ends the session (basic/utilities/cancellation)."""
         if isinstance(message, dict) and (
             message.get("ended") or ("cancelled" in message and message["cancelled"] == self.call.id)
         ):
             self.loop.call_soon_threadsafe(self.cancel)
 
     def cancel(self) -> None:
-        """Cancel the runner's work; work in a thread stops when it next reports progress."""
+        """Cancel the work; work in a thread stops when it next reports progress."""
         self.exchange.request.mcp.cancelled = True
         if self.work is not None:
             self.work.cancel()
@@ -346,13 +346,13 @@ class SessionCall(CallRunner):
         self.cancel()
 
     async def tell(self, messages: list[bytes]) -> None:
-        """Send and store messages of the session's running call; the first of them opens its stream."""
+        """Send and store messages of the running call; the first of them opens its stream."""
         await self.open()
         self.add(messages)
         self.outbox.patience = None
 
     def add(self, messages: list[bytes], *, is_over: bool = False) -> None:
-        """Send and store messages of the session's running call, unless another worker has ended its stream."""
+        """Send and store messages of the running call, unless another worker has ended its stream."""
         if not self.log.is_closed:
             self.log.add(*messages, is_over=is_over)
 
@@ -369,7 +369,7 @@ class SessionCall(CallRunner):
             self.started.set_result(self.log)
 
     async def keep(self) -> None:
-        """Have the session's call runner store its call's messages from the log, until the log is complete."""
+        """Store messages from the log, until the log is complete."""
         log = self.log
         while True:
             log.changed.clear()
@@ -388,7 +388,7 @@ class SessionCall(CallRunner):
             await log.changed.wait()
 
     async def persist(self, write: Callable[[], T]) -> T:
-        """Run the call runner's ``write``, and retry for ``KEEP_TRYING`` seconds while the database does not answer."""
+        """Run ``write``, and retry for ``KEEP_TRYING`` seconds while the database does not answer."""
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:
@@ -404,7 +404,7 @@ class SessionCall(CallRunner):
             await asyncio.sleep(TRY_EVERY)
 
     def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
-        """Store messages of the runner's call, in a thread; return False if another worker has ended its stream."""
+        """Store messages, in a thread; return False if another worker has ended the stream."""
         if not self.log.has_row.is_set():
             self.write_row()
             self.loop.call_soon_threadsafe(self.log.has_row.set)
@@ -414,7 +414,7 @@ class SessionCall(CallRunner):
         return not messages or stream.append(messages, first=first)
 
     async def conclude(self, outcome: Reply | Asked | None) -> None:
-        """Send the reply or the questions of the session's call, on its stream or as one JSON response."""
+        """Send the reply or the questions, on the stream or as one JSON response."""
         if isinstance(outcome, Asked):
             # Store questions before sending them: the answers may reach any worker.
             await self.open()
@@ -436,7 +436,7 @@ class SessionCall(CallRunner):
             await self.kept()
 
     async def kept(self) -> None:
-        """Wait until all messages of the runner's call are stored, or storing them has failed."""
+        """Wait until all messages are stored, or storing them has failed."""
         self.log.complete()
         assert self.keeper is not None
         with contextlib.suppress(DatabaseUnavailable, Busy):

@@ -36,7 +36,7 @@ _OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
-    """Return the Django views of an endpoint, or of HTTP with SSE, as URL patterns relative to the mount."""
+    """Return the URL patterns of an endpoint, or of HTTP with SSE, relative to the mount."""
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
@@ -47,7 +47,7 @@ def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
-    """Return the Django view that answers requests to a site's endpoint; its attribute ``mcp_site`` is the site."""
+    """Return the view that answers requests to a site's endpoint; its attribute ``mcp_site`` is the site."""
 
     async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         attributes = hook_attributes(request)
@@ -60,7 +60,7 @@ def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBas
 
 
 def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
-    """Return the Django view of a site's mount for HTTP with SSE, which a WSGI server cannot serve."""
+    """Return the view of a site's mount for HTTP with SSE, which a WSGI server cannot serve."""
 
     async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         if isinstance(request, ASGIRequest):
@@ -72,14 +72,14 @@ def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpRespons
 
 
 def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
-    """Exempt a Django view from CSRF, login middleware and ``ATOMIC_REQUESTS``."""
+    """Return the view, exempt from CSRF checks, login middleware and ``ATOMIC_REQUESTS``."""
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     return csrf_exempt(login_not_required(view))
 
 
 def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return what Django views pass on to hooks from a request: attributes set by middleware, and the URL match."""
+    """Return what hooks get of Django's request: attributes that middleware set, and the URL match."""
     return {**middleware_attributes(request), "resolver_match": request.resolver_match}
 
 
@@ -90,7 +90,7 @@ GONE: Final = 499
 
 
 async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
-    """Run the ASGI consumer inside a Django view, and return its messages as a Django response."""
+    """Run an ASGI application inside the view, and return its messages as a Django response."""
     outgoing = Outgoing()
     has_left = asyncio.Event()
     is_read = False
@@ -128,7 +128,7 @@ async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBa
 
 
 async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
-    """Return the head of the Django view's response, its body or the beginning of it, and whether more follows.
+    """Return the head of the response, its body or the beginning of it, and whether more follows.
 
     A consumer that ends without a response has no client left to answer: the status is ``GONE``.
     """
@@ -146,7 +146,7 @@ async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
 
 
 class Outgoing:
-    """Queue of the messages that a Django view gets from the consumer inside it; one message waits at a time."""
+    """Queue of the messages from the consumer to the view; one message waits at a time."""
 
     def __init__(self) -> None:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -154,7 +154,7 @@ class Outgoing:
         self._is_open = False
 
     async def put(self, message: dict[str, Any]) -> None:
-        """Queue a message for the Django view, once it has taken the one before."""
+        """Queue a message for the view, once it has taken the one before."""
         if not self._is_open:
             await self._room.acquire()
         self._messages.put_nowait(message)
@@ -165,7 +165,7 @@ class Outgoing:
         return message
 
     def open(self) -> None:
-        """Let messages no longer wait for the Django view to take them, because the view sends no more."""
+        """Let messages no longer wait for the view to take them, because the view sends no more."""
         self._is_open = True
         self._room.release()
 
@@ -239,7 +239,7 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
 @cors("GET", "HEAD")
 @conditional_page
 def server_card(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
-    """Django view of the server card of an endpoint, where ``SERVER['card']`` lets anyone read it."""
+    """View of the server card of an endpoint, where ``SERVER['card']`` lets anyone read it."""
     if not settings.SERVER["card"]:
         return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
     if request.method not in ("GET", "HEAD"):

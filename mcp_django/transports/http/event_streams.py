@@ -71,14 +71,14 @@ def lifetime() -> float:
 
 
 class Lease:
-    """The lease that an event stream holds in the cache while it is the one that sends a session's messages."""
+    """The lease in the cache: the stream that holds it is the one that sends a session's messages."""
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.token = secrets.token_hex(8)
 
     def hold(self, *, take_over: bool = False) -> bool:
-        """Take or renew the lease; return whether this event stream has it."""
+        """Take or renew the lease; return whether this stream has it, which it also has while the cache fails."""
         try:
             if not take_over and cache.add(self.key, self.token, TTL):
                 return True
@@ -99,7 +99,7 @@ class Lease:
 
 
 class SessionChanges:
-    """Source of the event stream of a session's changes: mailbox, subscription and lease, kept up to date."""
+    """What a stream of a session's changes sends: its mailbox, subscription and lease, kept up to date."""
 
     def __init__(self, exchange: Exchange, session: ClientSession, mailbox: Mailbox) -> None:
         self.exchange = exchange
@@ -129,7 +129,7 @@ class SessionChanges:
             await in_thread("reads", self.lease.release)
 
     async def hold(self, *, take_over: bool = False) -> bool:
-        """Take or renew the lease; return whether this event stream sends the session's messages."""
+        """Take or renew the lease; return whether this stream sends the session's messages."""
         return await in_thread("reads", lambda: self.lease.hold(take_over=take_over))
 
     def on_message(self, message: Any) -> None:
@@ -190,7 +190,7 @@ class SessionChanges:
 
 
 class ChangeStream:
-    """Base of event streams of changes; subclasses render notifications, begin and end the stream."""
+    """Base of streams of changes; subclasses render notifications, begin and end the stream."""
 
     # The method that opens the stream, for the list of open streams.
     method: ClassVar[str]
@@ -211,7 +211,7 @@ class ChangeStream:
         raise NotImplementedError
 
     async def send_changes(self) -> None:
-        """Send notifications on the event stream until its mailbox is over or the client goes."""
+        """Send notifications until the mailbox is over or the client goes."""
         exchange = self.exchange
         stream = OpenStream.of(exchange.request, exchange.session, self.method)
         leave_registry = registry.enter(self.mailbox.end, stream)
@@ -233,7 +233,7 @@ class ChangeStream:
         self.mailbox.end()
 
     async def deliver(self) -> bool:
-        """Send waiting notifications on the event stream, or a comment; return whether there were any."""
+        """Send waiting notifications, or a comment without any; return whether there were any."""
         waiting = self.mailbox.take()
         if waiting:
             await self.connection.send_event(b"".join(self.render(*item) for item in waiting))
@@ -245,7 +245,7 @@ class ChangeStream:
         raise NotImplementedError
 
     async def goodbye(self) -> None:
-        """End the event stream normally; unless a subclass overrides this, the client may reconnect."""
+        """End the stream normally; unless a subclass overrides this, the client may reconnect."""
         await self.connection.end_stream()
 
 
@@ -262,7 +262,7 @@ class ListenStream(ChangeStream):
         self.wanted = wanted
 
     async def tell(self) -> None:
-        """Send the event stream of ``subscriptions/listen``: acknowledgement, then changes; errors for a bad filter."""
+        """Send the acknowledgement, then changes; a bad filter is answered by an error."""
         exchange = self.exchange
         wanted = self.wanted
         try:
@@ -283,7 +283,7 @@ class ListenStream(ChangeStream):
         return event(encode(listen_messages.tagged(self.id, method, params)))
 
     async def goodbye(self) -> None:
-        """End the event stream of ``subscriptions/listen`` with the answer to its request."""
+        """End the stream with the answer to the request."""
         await self.connection.end_stream(event(encode(listen_messages.ended(self.id, identity()))))
 
 
@@ -312,7 +312,7 @@ class SessionStream(ChangeStream):
             await self.send_changes()
 
     async def deliver(self) -> bool:
-        """Send waiting notifications, if this event stream of the session has the lease."""
+        """Send waiting notifications if this stream has the lease, otherwise only a comment."""
         await self.changes.catch_up()
         if not await self.changes.hold():
             self.missed |= bool(self.mailbox.take())
@@ -332,7 +332,7 @@ class SessionStream(ChangeStream):
 
 
 class CallLog:
-    """The numbered messages that event streams send for a call of this worker: unstored and newest stored ones.
+    """The numbered messages of a call that runs in this worker: those not stored yet, and the newest stored ones.
 
     With ``sends_first`` messages are sent before they are stored; otherwise they are stored first, if that takes no
     longer than ``GRACE``. All methods run on one event loop.
@@ -357,13 +357,13 @@ class CallLog:
         self._loop = asyncio.get_running_loop()
 
     def open(self) -> None:
-        """Let connections of this worker find the call's event stream, and start to mark it as alive."""
+        """Let connections of this worker find the log, and start to mark the call's stream as alive."""
         registry.logs[self.id] = self
         if not stored_streams.has_one_writer():
             _alive.wake()
 
     def add(self, *messages: bytes, is_over: bool = False) -> None:
-        """Number messages of the call's event stream and queue them for sending; ``is_over`` ends the stream."""
+        """Number messages and queue them for sending; ``is_over`` ends the stream after them."""
         self._messages.extend(messages)
         self.last += len(messages)
         self.is_over |= is_over
@@ -375,7 +375,7 @@ class CallLog:
         self.changed.set()
 
     def _forget(self) -> None:
-        """Drop the oldest messages kept for event streams once they exceed the limits, but never the newest one."""
+        """Drop the oldest messages beyond the limits, but never the newest one."""
         size = sum(map(len, self._messages))
         while len(self._messages) > 1:
             is_stored = self.gone < self.stored
@@ -386,7 +386,7 @@ class CallLog:
             self.gone += 1
 
     def release(self, number: int | None = None) -> None:
-        """Let the call's event streams send its messages up to a number, or all of them."""
+        """Let connections send the messages up to a number, or all of them."""
         self.sendable = max(self.sendable, self.last if number is None else number)
         for wake in self.followers:
             wake.set()
@@ -409,7 +409,7 @@ class CallLog:
         self._leave()
 
     def abandon(self) -> None:
-        """Drop what event streams of the call have not sent, and end them: another worker took this worker for dead."""
+        """Drop what has not been sent, and end: another worker took this one for dead."""
         while self.last > self.sendable and self._messages:
             self._messages.pop()
             self.last -= 1
@@ -424,7 +424,7 @@ class CallLog:
         self.release(self.last)
 
     def read(self, after: int) -> stored_streams.Events | None:
-        """Return what a call's event stream may send after a number; None if only the database has it."""
+        """Return the messages after a number that may be sent; None if only the database has them."""
         if after < min(self.gone, self.stored):
             return None
         start = max(after, self.gone)
@@ -437,7 +437,7 @@ class CallLog:
 
 
 def say_alive() -> float | None:
-    """Mark all event streams of calls in this worker as alive; return the seconds until the next time."""
+    """Mark the streams of all calls in this worker as alive; return the seconds until the next time."""
     if not (running := list(registry.logs)):
         return None
     # The calls go on without the database, and the next attempt may succeed.
@@ -450,7 +450,7 @@ _alive: Final = Worker("mcp-alive", say_alive)
 
 
 class Tail:
-    """Sends a call's event stream to a connection, after event number ``after``, until it ends or is closed."""
+    """Sends a call's messages after number ``after`` to a connection, until the stream or the connection ends."""
 
     def __init__(
         self, exchange: Exchange, stream_id: str, after: int, version: str, log: CallLog | None = None
@@ -472,7 +472,7 @@ class Tail:
         await self.send(connection)
 
     async def send(self, connection: Connection, hung_up: asyncio.Event | None = None) -> None:
-        """Send stored and new messages of a call's event stream, until the call hangs up or the worker stops.
+        """Send stored and new messages, until the call hangs up or the worker stops.
 
         A message is sent on one connection only (Multiple Connections), so an older connection is closed.
         """
@@ -527,7 +527,7 @@ class Tail:
             self.loop.call_soon_threadsafe(self.wake.set)
 
     async def follow(self) -> bool:
-        """Keep this event stream going: send messages as they arrive, or keep-alives; return whether it is over."""
+        """Send messages as they arrive, and comments while there are none; return whether the stream is over."""
         quiet_since = self.loop.time()
         while True:
             self.wake.clear()
@@ -553,7 +553,7 @@ class Tail:
                 quiet_since = self.loop.time()
 
     async def read(self) -> stored_streams.Events:
-        """Return the next messages of the call's event stream, from this worker's log or from the database."""
+        """Return the next messages, from this worker's log or from the database."""
         self.log = registry.logs.get(self.stream.id) or self.log
         if self.log is not None:
             self.log.followers.add(self.wake)

@@ -77,7 +77,7 @@ Answer = Callable[[HttpRequest, MCPRequest, tuple[str, ...]], HttpResponseBase]
 
 
 def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -> Callable[..., HttpResponseBase]:
-    """Return the view of a file's upload or download link, which checks the ticket in its URL.
+    """Return the view of a link, which checks the ticket in its URL.
 
     ``answer`` gets Django's request, an ``MCPRequest`` of the user who got the ticket, and the ticket's ``about``.
     It may raise :class:`Refused`, ``NotFound``, ``LimitExceeded`` and ``ToolError``.
@@ -138,7 +138,7 @@ def said(status: int, text: str, **headers: str) -> HttpResponse:
 def _as_caller(
     original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
 ) -> tuple[MCPRequest, tuple[str, ...]]:
-    """Return a request of the user who got the file link, counted as a call, and the ticket's ``about``."""
+    """Return a request of the user who got the link, counted as a call, and the ticket's ``about``."""
     ticket = read_ticket(site.name, use, text)
     scopes = expand([scope])
     if ticket is None:
@@ -185,7 +185,7 @@ BREAKS_HTTP: Final = "The client or a proxy violates HTTP."
 
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
-    """Return the URL patterns of the upload and download links of files, relative to the site's endpoint."""
+    """Return the URL patterns of upload and download links, relative to the site's endpoint."""
     take = ticketed(site, UPLOADS, "PUT", WRITE, _take)
     give = ticketed(site, DOWNLOADS, "GET", READ, _give)
     return [

@@ -91,7 +91,7 @@ BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The whole HTTP response of an exchange: status, body, and headers in addition to ``BASE_HEADERS``."""
+    """A whole response: status, body, and headers in addition to ``BASE_HEADERS``."""
 
     status: int
     body: bytes = b""
@@ -99,7 +99,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def header_list(self) -> list[tuple[str, str]]:
-        """Return all headers of the exchange's response, in order."""
+        """Return all headers, in order."""
         found = [*BASE_HEADERS, *self.headers.items()]
         if self.body:
             found.append(("Content-Type", self.content_type))
@@ -110,7 +110,7 @@ class Response:
 
 
 class Refused(Exception):
-    """Refusal of an HTTP exchange with this status and text; the log gets ``remedy``, and ``seen`` or else the text.
+    """Raised to answer with this status and text; the log gets ``remedy``, and ``seen`` or else the text.
 
     ``remedy`` is a constant text for each cause.
     """
@@ -127,7 +127,7 @@ class Refused(Exception):
 
 
 class SessionNotFound(Refused):
-    """Refusal of an HTTP exchange that names a session which has ended, or which never was the caller's."""
+    """Raised for a session that has ended, or that never was the caller's."""
 
     def __init__(self) -> None:
         told = "Session not found. Begin a new one with initialize"
@@ -135,7 +135,7 @@ class SessionNotFound(Refused):
 
 
 class Exchange:
-    """One HTTP exchange: a request to the endpoint and its response. A subclass takes the message (:meth:`take`).
+    """One request to the endpoint and its response. A subclass takes the message (:meth:`take`).
 
     ``attributes`` are the attributes that the project's middleware set on Django's request, for hooks to use.
     ``can_stream`` is False under a server that cannot stream.
@@ -176,32 +176,32 @@ class Exchange:
 
     @cached_property
     def accepts_events(self) -> bool:
-        """Whether the client of the exchange takes an event stream."""
+        """Whether the client takes an event stream."""
         return accepts(self.accept, EVENTS)
 
     @property
     def wants_page(self) -> bool:
-        """Whether this HTTP exchange's request is a person's visit by browser; then the response is an HTML page."""
+        """Whether a person visits the endpoint by browser; then the response is an HTML page."""
         is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
         return not is_client and HTML.match(self.accept or "") is not None
 
     @property
     def allowed(self) -> str:
-        """The HTTP methods that the exchange takes, as in the header ``Allow``."""
+        """The HTTP methods that the endpoint takes, as in the header ``Allow``."""
         return allowed_methods(self.version_header, sessions=self.can_stream)
 
     @property
     def time_left(self) -> float:
-        """The seconds of ``CALL_TIMEOUT`` that the HTTP exchange has left, counted from when the request came."""
+        """The seconds that are left of ``CALL_TIMEOUT``, counted from when the request came."""
         return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
 
     @cached_property
     def caller(self) -> str:
-        """The caller against whose limits the exchange counts."""
+        """The caller against whose limits the request counts."""
         return caller_of(self.request)
 
     def close(self) -> None:
-        """End the HTTP exchange: give back the caller's place among running calls or open streams."""
+        """Give back the caller's place among running calls or open streams."""
         self._is_closed = True
         self._give_back()
 
@@ -218,7 +218,7 @@ class Exchange:
                 self._places.pop().give_back()
 
     def swap_place(self) -> None:
-        """Swap the HTTP exchange's place among running calls for one among open streams."""
+        """Swap the caller's place among running calls for one among open streams."""
         self._give_back()
         if registry.is_closing:
             raise Refused(503, "The server is about to stop", "Clients come back.", {"Retry-After": "1"})
@@ -230,7 +230,7 @@ class Exchange:
     # Checks on the event loop, before the body is read
 
     def front_door(self) -> Response | None:
-        """Check host, origin and size of the HTTP request, and return a response that needs no body and no database."""
+        """Check host, origin and size; return the response if it needs no body and no database, otherwise None."""
         self.request.get_host()
         origins = self.headers.get("origin", [])
         allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
@@ -254,7 +254,7 @@ class Exchange:
         return None
 
     def _endpoint_page(self) -> Response:
-        """Return the response of an HTTP exchange whose request is a person's visit by browser, not a client's message.
+        """Return the HTML page for a person who visits the endpoint by browser.
 
         A user whom the project's middleware signed in sees what a client would see; otherwise no cookie is read.
         """
@@ -277,7 +277,7 @@ class Exchange:
     # Steps in a worker thread
 
     def admit_body(self) -> None:
-        """Authenticate an HTTP request with a long body, and reserve room for the body, before it is read."""
+        """Authenticate a request with a long body, and reserve room for the body, before it is read."""
         self.admit()
         if self.request.method != "POST":
             raise self.not_allowed()
@@ -286,7 +286,7 @@ class Exchange:
         self.check_types()
 
     def answer(self, body: bytes) -> Any:
-        """Authenticate the HTTP request, take its message, and return a response or work that runs elsewhere."""
+        """Authenticate the request, take its message, and return a response or work that runs elsewhere."""
         self.body = body
         try:
             if self.wants_page:
@@ -297,11 +297,11 @@ class Exchange:
             return self.failed(error)
 
     def take(self) -> Any:
-        """In an HTTP exchange of either transport, take the message; :meth:`answer` turns exceptions into responses."""
+        """Return the response to the message, or work that runs elsewhere; exceptions become responses later."""
         raise NotImplementedError
 
     def admit(self) -> None:
-        """Admit the HTTP request, once: authenticate it, count it against the rate limit, and hold a place for it."""
+        """Admit the request, once: authenticate it, count it against the rate limit, and hold a place for it."""
         if self._is_admitted:
             return
         self._is_admitted = True
@@ -335,7 +335,7 @@ class Exchange:
     # Messages of both transports
 
     def enter(self, text: str | None) -> None:
-        """In an HTTP exchange of either transport, check content types, and find its session if ``text`` is an id."""
+        """Check the content types of a POST, and find the session if ``text`` is an id."""
         if self.request.method == "POST":
             self.check_types()
         if text is None:
@@ -347,7 +347,7 @@ class Exchange:
         self.request.mcp.session = self.session
 
     def take_notification(self, call: Call) -> None:
-        """In an HTTP exchange of either transport, take a notification: ``notifications/cancelled`` cancels a call."""
+        """Take a notification: ``notifications/cancelled`` cancels a call of the session."""
         session = self.session
         request_id = call.params.get("requestId")
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
@@ -355,7 +355,7 @@ class Exchange:
             cancel(session, request_id)
 
     def check_types(self) -> None:
-        """Refuse the exchange for a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""
+        """Refuse a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""
         takes_answers = self.accepts_events or accepts(self.accept, JSON)
         if not is_json(self.header("content-type")):
             given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
@@ -385,7 +385,7 @@ class Exchange:
         return rejection(rejected)
 
     def cors(self) -> dict[str, str]:
-        """Return the headers with which this HTTP exchange lets pages of an allowed origin read its response (CORS)."""
+        """Return the headers that let pages of an allowed origin read the response (CORS; Fetch, section 3.2)."""
         given = self.header("origin")
         if given is None:
             return {}
@@ -426,14 +426,14 @@ class Exchange:
     # Mapping of exceptions to responses
 
     def guarded(self, work: Callable[[], T]) -> T | Response:
-        """Return the result of ``work`` in the HTTP exchange, or the HTTP response for its exception."""
+        """Return the result of ``work``, or the response for its exception."""
         try:
             return work()
         except Exception as error:
             return self.failed(error)
 
     def failed(self, error: Exception) -> Response:
-        """Map an exception of the HTTP exchange to its response; log internal errors under an id."""
+        """Return the response for an exception; log internal errors under an id."""
         match error:
             case Refused():
                 return self._refuse(error)
@@ -462,7 +462,7 @@ class Exchange:
         return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
 
     def _refuse(self, refusal: Refused) -> Response:
-        """Refuse the HTTP request: with a JSON-RPC error, or with an HTML page for a browser."""
+        """Return the response for a refusal: a JSON-RPC error, or an HTML page for a browser."""
         report(refusal.status, refusal.seen, refusal.remedy)
         refused(self.request, outcome_of(refusal.status), refusal.text, method=self._asked_for(), cause=refusal.remedy)
         if self.wants_page:
@@ -484,7 +484,7 @@ class Exchange:
             return None
 
     def _asked_for(self) -> str:
-        """Return the JSON-RPC method of the HTTP exchange's message, or the HTTP method if it has none."""
+        """Return the JSON-RPC method of the message, or the HTTP method if it has none."""
         message = self._message() if self.request.method == "POST" else None
         method = message.get("method") if isinstance(message, dict) else None
         if isinstance(method, str):
@@ -510,7 +510,7 @@ class Exchange:
         return self._refuse(Refused(401, reason.told or "Authentication required", remedy, headers, seen=seen))
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
-        """Return the exchange's HTTP 403 response to a call that needs more scopes than the token has."""
+        """Return the 403 response to a call that needs more scopes than the token has (RFC 6750, section 3.1)."""
         # All scopes of the token, even if the URL narrows the call: clients lose the scopes that are not listed here.
         granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
         told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."

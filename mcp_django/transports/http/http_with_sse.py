@@ -36,7 +36,7 @@ Outcome = Response | Runner
 
 
 class SSEExchange(Exchange):
-    """One HTTP request of HTTP with SSE: the GET of the stream, or the POST of a message."""
+    """One request: the GET of the stream, or the POST of a message."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -45,7 +45,7 @@ class SSEExchange(Exchange):
         self.resource = ProtectedResource(self.request, path.removesuffix(MESSAGES))
 
     def take(self) -> Outcome | Handover[Outcome]:
-        """Take a message of HTTP with SSE: open the stream, or run a call whose reply goes out on the stream."""
+        """Return the stream, or a call to run, whose reply goes out on the stream."""
         allowed = "POST" if self.is_post else "GET"
         if self.request.method != allowed:
             raise self.not_allowed(f"This endpoint takes {allowed}", WITH_SSE, allowed)
@@ -80,7 +80,7 @@ class SSEExchange(Exchange):
 
 
 class SharedCall(SessionCall):
-    """Runner of a call over HTTP with SSE, whose messages go out on the one SSE stream of its session."""
+    """Runner of a call whose messages go out on the one stream of its session."""
 
     is_shared = True
 
@@ -94,7 +94,7 @@ class SharedCall(SessionCall):
 
 
 class SharedStream:
-    """The one SSE stream of a session of HTTP with SSE, with the messages of its calls and of changes."""
+    """The one stream of a session, with the messages of its calls and of changes."""
 
     def __init__(self, exchange: Exchange, session_id: str) -> None:
         self.exchange = exchange
@@ -125,7 +125,7 @@ class SharedStream:
             await run(session.end)
 
     async def forward(self, tail: Tail, is_listening: asyncio.Event) -> None:
-        """Write notifications and signs of life to the session's SSE stream (HTTP with SSE) until cancelled."""
+        """Write notifications and signs of life to the session's stored stream until cancelled."""
         try:
             async with self.changes.followed():
                 is_listening.set()
@@ -138,7 +138,7 @@ class SharedStream:
             tail.leave()
 
     async def deliver(self) -> bool:
-        """Write waiting notifications, or a sign of life, to the stream of HTTP with SSE; return whether any waited."""
+        """Write waiting notifications, or a sign of life, to the stored stream; return whether any waited."""
         # A request that changes the session's subscriptions waits only for a stream that holds the lease.
         await self.changes.hold()
         await self.changes.catch_up()
@@ -154,7 +154,7 @@ class SharedStream:
 
 
 def endpoint_event(uri: str) -> bytes:
-    """Return the first event of HTTP with SSE, which names the URL that the client posts to."""
+    """Return the first event of the stream, which names the URL that the client posts to."""
     return f"event: endpoint\ndata: {uri}\n\n".encode()
 
 

@@ -106,14 +106,14 @@ class OpenStreams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """An entry in the registry of open streams and running calls: the function that ends it, and its event loop."""
+    """An open stream or running call: the function that ends it, and its event loop."""
 
     end: Callable[[], object]
     loop: asyncio.AbstractEventLoop
     stream: OpenStream | None
 
     def end_soon(self) -> None:
-        """End the stream or call of this entry in its event loop, from any thread."""
+        """End the stream or call in its event loop, from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.end)
 

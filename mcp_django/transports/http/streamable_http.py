@@ -42,7 +42,7 @@ class StreamableExchange(Exchange):
     """One request of Streamable HTTP."""
 
     def take(self) -> Outcome | Handover[Outcome]:
-        """Handle a POST, GET or DELETE of Streamable HTTP: return a response, or work that runs elsewhere."""
+        """Handle a POST, GET or DELETE: return a response, or work that runs elsewhere."""
         take = {"POST": self._post, "GET": self._get, "DELETE": self._delete}.get(self.request.method or "")
         if take is None:
             raise self.not_allowed()
@@ -123,7 +123,7 @@ class StreamableExchange(Exchange):
         return DirectCall(self, call, outcome)
 
     def _get(self) -> Outcome:
-        """Handle a GET of Streamable HTTP: open the session's stream, or resume a call's (``Last-Event-ID``)."""
+        """Handle a GET: open the session's stream, or resume a call's (``Last-Event-ID``)."""
         if not self.can_stream:
             raise self.not_allowed("This server cannot stream", NEEDS_ASGI)
         self.enter(self._session_id())
@@ -151,7 +151,7 @@ class StreamableExchange(Exchange):
         return Response(204, headers=self.cors())
 
     def _check_version(self) -> None:
-        """Check the protocol version header of a GET or DELETE of Streamable HTTP."""
+        """Check the ``MCP-Protocol-Version`` of a GET or DELETE."""
         try:
             LEGACY_ERA.version(self.headers, self.session)
         except ProtocolError as error:
@@ -159,5 +159,5 @@ class StreamableExchange(Exchange):
 
 
 def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
-    """Return the Streamable HTTP transport of ``site``, a :class:`StreamableExchange` per request, for ASGI."""
+    """Return the ASGI application of ``site``, which makes a :class:`StreamableExchange` for each request."""
     return MCPConsumer.as_asgi(exchange=partial(StreamableExchange, site, attributes=attributes))

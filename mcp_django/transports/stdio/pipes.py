@@ -23,12 +23,12 @@ FULL: Final = 4 * 1024 * 1024
 
 
 class LineTooLong(Exception):
-    """A line on the pipe of standard input crossed the limit; the line was read to its end and dropped."""
+    """Raised when a line crosses the limit; the line was read to its end and dropped."""
 
 
 @cache
 def claim() -> tuple[int, int]:
-    """Take over the pipes of standard input and output for messages; return their new file descriptors.
+    """Take over standard input and output for messages; return their new file descriptors.
 
     Everything else that the process or its children write to standard output goes to standard error, including output
     that is still buffered, and their standard input is empty.
@@ -67,7 +67,7 @@ class Input:
         threading.Thread(target=self._read, name="mcp-input", daemon=True).start()
 
     async def line(self) -> bytes | None:
-        """Return the next line from the pipe of standard input, None at its end."""
+        """Return the next line, None at the end of the input."""
         found = await self._lines.get()
         if isinstance(found, LineTooLong):
             raise found
@@ -136,11 +136,11 @@ class Output:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many bytes wait for the pipe of standard output that notifications are dropped."""
+        """Whether so many bytes wait to be written that notifications are dropped."""
         return not self._room.is_set()
 
     def send(self, message: bytes) -> None:
-        """Queue a message to be written to the pipe of standard output as one line."""
+        """Queue a message to be written as one line."""
         line = message + b"\n"
         self._size += len(line)
         if self._size > FULL:
@@ -151,7 +151,7 @@ class Output:
         await self._room.wait()
 
     async def close(self, timeout: float) -> None:
-        """Wait until all lines are written to the pipe of standard output, ``timeout`` seconds at most."""
+        """Wait until all lines are written, ``timeout`` seconds at most."""
         self._waiting.put(None)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._done.wait(), timeout)

@@ -52,7 +52,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(slots=True)
 class MemorySession:
-    """The stdio server's one session, in memory: what ``initialize`` negotiated, log level, subscriptions."""
+    """The one session of the process, in memory: what ``initialize`` negotiated, log level, subscriptions."""
 
     version: str
     client: Mapping[str, Any]
@@ -82,7 +82,7 @@ class MemorySession:
         self.uris = tuple(uris)
 
     def open(self, request: MCPRequest, mailbox: Mailbox) -> None:
-        """Subscribe the stdio server's session to lists and resources; in a worker thread."""
+        """Subscribe the session to lists and to its resources. Call it in a worker thread."""
         with self._lock:
             self._subscription = mailbox.subscribe(request, uris=self.uris, lists=LISTS)
 
@@ -94,7 +94,7 @@ class MemorySession:
 
 
 class StdioServer:
-    """The stdio server: serves one client as one user.
+    """Serves one client as one user.
 
     The process acts as ``user``, with ``scopes`` as the upper limit of its rights. :meth:`run` returns when the input
     ends, when nobody reads the output, or on SIGTERM or SIGINT.
@@ -113,7 +113,7 @@ class StdioServer:
         self._stop: asyncio.Event
 
     async def run(self) -> None:
-        """Run the stdio server until the input ends or a signal arrives, then end running calls and streams."""
+        """Serve until the input ends or a signal arrives, then end running calls and streams."""
         descriptor, output = self.descriptors
         self._stop = asyncio.Event()
         self.output = Output(output, self._stop.set)
@@ -173,7 +173,7 @@ class StdioServer:
                 self._spawn(self._answer(message))
 
     def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
-        """Report a client's message or call that this stdio server refused, so that the call log has it."""
+        """Record a message or call that was refused, so that the log of calls has it."""
         refusal = call.request if call is not None else self.user.new_request()
         refusal.mcp.record.user = str(self.user.user_pk)
         method = call.call.method if call is not None else ""
@@ -211,7 +211,7 @@ class StdioServer:
             self.output.send(body)
 
     async def _run(self, call: Call, *, has_place: bool = False) -> bytes | None:
-        """Run a call of the stdio server in its own task and return the answer; None if the call was cancelled."""
+        """Run a call in its own task and return the answer, None if the call was cancelled."""
         assert call.id is not None
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
@@ -228,7 +228,7 @@ class StdioServer:
         return None if task.cancelled() else task.result()
 
     async def _initialize(self, call: Call) -> None:
-        """Begin the stdio server's session; no other message is read before this one is answered."""
+        """Begin the session; no other message is read before this one is answered."""
         if self.session is not None:
             self._refuse(InvalidRequest("Invalid request: the session is already initialized"), call_id=call.id)
             return
@@ -241,7 +241,7 @@ class StdioServer:
         self.output.send(body)
 
     async def _run_batch(self, batch: Batch) -> None:
-        """Run the messages of a batch in the stdio server, one after the other, and answer in one line (2025-03-26)."""
+        """Run the messages of a batch, one after the other, and answer in one line (2025-03-26)."""
         bodies: list[bytes | None] = []
         try:
             with concurrent(self.caller):
@@ -263,13 +263,13 @@ class StdioServer:
     # Questions to the client, and notifications
 
     def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
-        """Return an id for a request from the stdio server to its client, and the future of the response."""
+        """Return an id for a request to the client, and the future of its response."""
         identifier = f"ask-{next(self._numbers)}"
         self._questions[identifier] = asyncio.get_running_loop().create_future()
         return identifier, self._questions[identifier]
 
     def forget_questions(self, identifiers: Iterable[Id]) -> None:
-        """Stop waiting for responses to these requests of the stdio server, and tell the client to cancel them."""
+        """Stop waiting for responses to these requests, and tell the client that they are cancelled."""
         for identifier in identifiers:
             future = self._questions.pop(identifier, None)
             if future is not None:
@@ -298,7 +298,7 @@ class StdioServer:
         task.cancel()
 
     async def _tell_changes(self, session: MemorySession, mailbox: Mailbox) -> None:
-        """Send notifications of changes from the stdio server, as the GET stream of a session does over HTTP."""
+        """Send notifications of changes, as the GET stream of a session does over HTTP."""
         request = self.user.new_request()
 
         def open_session() -> None:
@@ -328,7 +328,7 @@ class StdioServer:
     # Shutdown
 
     async def _end(self) -> None:
-        """End the stdio server: calls first, then streams, then waiting output; each within its time."""
+        """End calls first, then streams, then waiting output, each within its time."""
         running = list(self._calls.values())
         for call, task in running:
             # The client can no longer answer questions.
@@ -359,7 +359,7 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
 
 
 def _wants_answer(line: bytes) -> bool:
-    """Return whether the stdio server must answer a line that it refused: not a notification or a response."""
+    """Return whether a refused line must be answered: not a notification or a response."""
     try:
         value = decode(line)
     except ProtocolError:
@@ -372,7 +372,7 @@ def _too_many(limit: LimitExceeded) -> InvalidRequest:
 
 
 class StdioCall:
-    """One call of the stdio server. ``has_place`` says that it is part of a batch that holds the caller's place."""
+    """One call. ``has_place`` says that it is part of a batch that holds the caller's place."""
 
     def __init__(self, server: StdioServer, call: Call, *, has_place: bool = False) -> None:
         self.server = server
@@ -386,7 +386,7 @@ class StdioCall:
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> bytes | None:
-        """Run the call in the stdio server and return its answer; None when it was cancelled."""
+        """Run the call to its end and return its answer, None if it was cancelled."""
         in_turn = self.session is not None and self.call.method in IN_TURN
         try:
             async with self.session.turn if self.session is not None and in_turn else contextlib.nullcontext():
@@ -422,7 +422,7 @@ class StdioCall:
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
 
     async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:
-        """Run the stdio call from its beginning with the answers so far and the user's current permissions."""
+        """Run the call from its beginning, with the answers so far and the user's current permissions."""
         self.request = self.server.user.new_request()
         context = self.request.mcp
         context.session = self.session
@@ -481,7 +481,7 @@ class StdioCall:
     # Subscriptions (2026-07-28, basic/patterns/subscriptions)
 
     async def _listen(self, wanted: Listen) -> bytes:
-        """Stream changes over stdio for ``subscriptions/listen``; return the answer that ends the stream."""
+        """Send changes for ``subscriptions/listen``; return the answer that ends the stream."""
         assert self.call.id is not None
         identifier = self.call.id
         with streaming(self.server.caller):
