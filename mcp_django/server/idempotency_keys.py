@@ -93,7 +93,7 @@ class Once:
         self.using = router.db_for_write(KeyedCall)
 
     def run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
-        """Run the tool under its idempotency key, or return the result that is stored under the key."""
+        """Return the result of ``work``, or the result that is stored under the key."""
         if self.atomic:
             # Some constraints are only checked when the outermost transaction commits.
             try:
@@ -145,7 +145,7 @@ class Once:
         return await sync_to_async(self._keep)(result)
 
     def _claim(self) -> dict[str, Any] | None:
-        """Claim the idempotency key, or return the result stored under it; wait for a call that is claiming it."""
+        """Claim the key, or return the result stored under it; wait for a call that is claiming it."""
         mine = KeyedCall.objects.using(self.using).filter(user_id=self.user_pk)  # type: ignore[misc]
         values = {"tool": self.tool.name, "arguments": self.arguments, "created": timezone.now()}
         values["authority"] = _authority(self.request)
@@ -194,7 +194,7 @@ class Once:
 
 
 def _authority(request: MCPRequest) -> str:
-    """Return a digest of the caller's permissions, stored with the idempotency key."""
+    """Return a digest of what the caller may do, which is stored with the key."""
     user: Any = request.user
     flags = [getattr(user, name, None) for name in ("is_active", "is_staff", "is_superuser")]
     permissions = sorted(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else []

@@ -52,7 +52,7 @@ from .methods.lifecycle_and_subscriptions import cache_ttl, identity
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The kernel's reply to a call: the encoded JSON-RPC response, and its HTTP status."""
+    """The reply to a call: the encoded JSON-RPC response, and its HTTP status."""
 
     body: bytes
     status: int = 200
@@ -132,9 +132,10 @@ class Kernel:
         return handler(request, call.params)
 
     def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
-        """End the kernel's run of a call that asks with an input-required result (2026-07-28, basic/patterns/mrtr).
+        """End a call that has questions: return its input-required result (2026-07-28, basic/patterns/mrtr).
 
-        In the older era, the transport sends the questions to the client.
+        In the older era, return the questions, which the transport sends to the client. Raises
+        ``MissingClientCapability``, or ``InvalidParams`` in the older era, if the client cannot answer them.
         """
         call = self.call
         mcp = self.request.mcp
@@ -167,7 +168,7 @@ class Kernel:
         }
 
     def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
-        """Have the kernel run a part of the call within its steps, and finish the call's record if no part follows."""
+        """Run a part of the call within its steps, and finish the record if no part follows; return the outcome."""
         record = self.request.mcp.record
         if in_middleware and settings.CALL_MIDDLEWARE:
             work = partial(through, self.request, work)
@@ -239,7 +240,7 @@ class Kernel:
         return Reply(body)
 
     def _failed(self, error: Exception) -> Reply:
-        """Return the kernel's reply to a call that raised an exception; log internal errors under an opaque id."""
+        """Return the reply to a call that raised an exception; log internal errors under an opaque id."""
         call = self.call
         record = self.request.mcp.record
         mapped: ProtocolError
@@ -273,6 +274,6 @@ class Kernel:
 
 
 def rejection(rejected: Rejected) -> Reply:
-    """Return the kernel's reply to a message that was rejected before it became a call."""
+    """Return the reply to a message that was rejected before it became a call."""
     body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
     return Reply(body, rejected.era.status(rejected.error))

@@ -84,12 +84,12 @@ def new_id() -> str:
 
 
 def has_one_writer() -> bool:
-    """Return whether the database of stored streams lets only one transaction write at a time (SQLite)."""
+    """Return whether the database lets only one transaction write at a time (SQLite)."""
     return connections[router.db_for_write(Stream)].vendor == "sqlite"
 
 
 def _sign_of_life() -> Any:
-    """Return the time of a sign of life of the worker that runs a stored stream's call."""
+    """Return the time to store as a sign of life of the worker that runs the call."""
     # On SQLite, a call that writes blocks signs of life, for up to CALL_TIMEOUT.
     ahead = settings.CALL_TIMEOUT if has_one_writer() else 0
     return timezone.now() + timedelta(seconds=ahead)
@@ -98,7 +98,7 @@ def _sign_of_life() -> Any:
 def open_stream(
     session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
 ) -> str:
-    """Insert the row of a stream for a session's call and return its id; ``call`` is the call's JSON-RPC message."""
+    """Store a new stream for a session's call and return its id; ``call`` is the call's JSON-RPC message."""
     using = router.db_for_write(Stream)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
@@ -117,13 +117,13 @@ def open_stream(
 
 
 def _kept_bytes(user: Expression) -> QuerySet[Any]:
-    """Return the size in bytes of the user's stored streams, without those of HTTP with SSE."""
+    """Return the query for the size in bytes of a user's streams, without those of HTTP with SSE."""
     own = Stream.objects.filter(Q(Exact(F("session__user_id"), user)), request_id__isnull=False)
     return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
 
 
 def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
-    """Delete the user's oldest stored streams without a worker, to free ``surplus`` bytes."""
+    """Delete the user's oldest streams on which no worker works, to free ``surplus`` bytes."""
     streams = Stream.objects.filter(session__user_id=session.user_pk, request_id__isnull=False)
     idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
     oldest = []
@@ -138,7 +138,7 @@ def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
 
 
 def shared_stream(session: ClientSession) -> str | None:
-    """Return the id of the stored stream that all calls of a session share (2024-11-05), None if each has its own."""
+    """Return the id of the stream that all calls of a session share (2024-11-05), None if each has its own."""
     shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
     return shared.values_list("pk", flat=True).first()
 
@@ -272,7 +272,7 @@ class StoredStream:
 
 
 def keep_alive(stream_ids: Collection[str]) -> None:
-    """Write a sign of life of this worker to the rows of its calls' stored streams."""
+    """Write a sign of life of this worker to the streams of its calls."""
     Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
 
 
@@ -280,7 +280,7 @@ def keep_alive(stream_ids: Collection[str]) -> None:
 
 
 def answer_question(session: ClientSession, response: ClientResponse) -> Resumption | None:
-    """Store the client's answer to a question on a stored stream of the session; other answers are ignored.
+    """Store the client's answer to a question on a stream of the session; other answers are ignored.
 
     Return the call to run again if this was the last answer that it was waiting for.
     """
@@ -318,13 +318,13 @@ def cancel(session: ClientSession, request_id: Id) -> None:
 
 
 def _is_alive(state: str, alive: Any) -> bool:
-    """Return whether a worker still runs the stored stream's call, or the client may still answer its questions."""
+    """Return whether a worker still runs the call, or the client may still answer its questions."""
     patience = settings.QUESTION_TIMEOUT if state == Stream.State.ASKING else DEAD_AFTER
     return bool(timezone.now() - alive < timedelta(seconds=patience))
 
 
 def interrupted(request_id: Id) -> bytes:
-    """Return the error response for a stored stream whose worker died during the call."""
+    """Return the error response to a call whose worker died."""
     return _error(request_id, "The call was interrupted; check what it did before you repeat it")
 
 
@@ -336,7 +336,7 @@ def _error(request_id: Id, text: str) -> bytes:
 
 
 def _is_old(state: Any, done: Any, silent: Any) -> Q:
-    """Return the condition for stored streams that have been over, or silent, since these times."""
+    """Return the condition for streams that have been over, or silent, since these times."""
     is_done = Q(Exact(F("state"), state)) & Q(LessThan(F("alive"), done))
     return is_done | Q(LessThan(F("alive"), silent))
 
@@ -348,7 +348,7 @@ def _expiry_times() -> tuple[datetime, datetime]:
 
 
 def _old_streams(session: Expression, state: Expression, done: Expression, silent: Expression) -> QuerySet[Any]:
-    """Return the stored streams of a session that are old enough to be deleted."""
+    """Return the query for the streams of a session that are old enough to be deleted."""
     own = Q(Exact(F("session_id"), session))
     return Stream.objects.filter(own & _is_old(state, done, silent)).values_list("pk")
 
@@ -359,5 +359,5 @@ def _clear(streams: QuerySet[Stream]) -> int:
 
 
 def clear_streams() -> int:
-    """Delete stored streams that can no longer be resumed; return how many."""
+    """Delete streams that can no longer be resumed; return how many."""
     return _clear(Stream.objects.all())

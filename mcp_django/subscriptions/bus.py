@@ -68,7 +68,7 @@ Deliver = Callable[[Any], None]
 
 
 def shared_layer() -> tuple[str, Any] | None:
-    """Return alias and configuration of the bus's channel layer to other processes, None if there is none.
+    """Return alias and configuration of the channel layer that reaches other processes, None if there is none.
 
     The in-memory layer does not count: it reaches no other process, and the bus delivers in this process itself.
     """
@@ -80,19 +80,19 @@ def shared_layer() -> tuple[str, Any] | None:
 
 
 def group_name() -> str:
-    """Return the bus's channel-layer group for the processes of this installation; each installation has its own."""
+    """Return the channel-layer group of the processes of this installation; each installation has its own."""
     named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
     return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
 
 
 class Bus:
-    """A bus to publish and subscribe, in this process and through the channel layer in other processes."""
+    """Publish and subscribe, in this process and through the channel layer in other processes."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the bus without closing anything, in the child of a fork; listeners are dropped too."""
+        """Start anew without closing anything, in the child of a fork; subscribers are dropped too."""
         self._lock = threading.Lock()
         self._subscribers: dict[str, tuple[Deliver, ...]] = {}
         self._queue: deque[tuple[str, Any]] = deque()
@@ -117,7 +117,7 @@ class Bus:
         return not self._subscribers and shared_layer() is None
 
     def publish(self, topic: str, payload: Any) -> None:
-        """Publish on the bus to all subscribers of the topic, here and in other processes through the channel layer.
+        """Publish to all subscribers of the topic, here and in other processes.
 
         ``payload`` must be serialisable to at most 64 KiB of JSON. This neither waits nor raises.
         """
@@ -134,7 +134,7 @@ class Bus:
             self._scheduled = False
 
     def put(self, changes: Changes) -> None:
-        """Put changes on the bus under :data:`CHANGES`, for all workers, merged with the changes of the next 50 ms."""
+        """Publish changes under :data:`CHANGES`, merged with the changes of the next 50 ms."""
         if self.is_idle():
             return
         with self._lock:
@@ -162,7 +162,7 @@ class Bus:
         return unsubscribe
 
     def wait_ready(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until the bus receives from other processes; return whether it does."""
+        """Wait at most ``timeout`` seconds until messages of other processes arrive here; return whether they do."""
         return shared_layer() is None or self._heard.wait(timeout)
 
     def _call(self, function: Callable[[], Any]) -> bool:
@@ -328,7 +328,7 @@ class Bus:
                 self._send(topic, payload)
 
     def _resync(self) -> None:
-        """Deliver :data:`RESYNC` to all subscribers of the bus because a payload may have been lost."""
+        """Deliver :data:`RESYNC` to all subscribers, because a payload may have been lost."""
         for topic in list(self._subscribers):
             self._deliver(topic, RESYNC)
 
@@ -342,7 +342,7 @@ class Bus:
     # Sending to other processes
 
     def _send(self, topic: str, payload: Any) -> None:
-        """Queue an event of the bus for the channel layer; skip a number if the event cannot be sent."""
+        """Queue an event for the channel layer; skip a number if the event cannot be sent."""
         try:
             event = orjson.dumps([topic, payload])
         except TypeError:
@@ -361,7 +361,7 @@ class Bus:
             self._wake.set()
 
     def _count(self) -> float | None:
-        """Take the bus's next message number and return the seconds since the previous one was taken."""
+        """Take the next message number, and return the seconds since the previous one was taken."""
         now = asyncio.get_running_loop().time()
         since = now - self._sent_at if self._number else None
         self._number = self._number + 1
@@ -380,7 +380,7 @@ class Bus:
                 delay = min(delay * 2, RETRY_MOST)
 
     async def _next_message(self) -> dict[str, Any] | None:
-        """Return the bus's next message for the channel layer: queued events or a heartbeat; None at the end."""
+        """Return the next message for the channel layer: queued events or a heartbeat; None at the end."""
         while not self._outgoing:
             if self._closing.is_set():
                 return None
@@ -430,7 +430,7 @@ class Bus:
             delay = min(delay * 2, RETRY_MOST)
 
     async def _send_echoes(self) -> None:
-        """Send the bus's numbered echoes to this process's own channel until cancelled."""
+        """Send numbered echoes to this process's own channel until cancelled."""
         while True:
             await asyncio.sleep(ECHO)
             self._echo_sent += 1
@@ -453,7 +453,7 @@ class Bus:
         self._heard.set()
 
     async def _hear(self) -> None:
-        """Receive the bus's next message from the channel layer and deliver its events to subscribers."""
+        """Receive the next message from the channel layer, and deliver its events to subscribers."""
         try:
             async with asyncio.timeout_at(min(self._heard_at + SILENCE, self._echo_at + ECHO_SILENCE)) as silence:
                 message = await self._layer.receive(self._channel)
@@ -495,7 +495,7 @@ class Bus:
             self._resync()
 
     def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
-        """Return whether a bus message of another process is new, and resync if a number before it is missing.
+        """Return whether a message of another process is new, and resync if a number before it is missing.
 
         A heartbeat has the number of the last message. ``since`` is the seconds since the publisher's previous message,
         None for its first one: messages from before this process listened do not count as missing.
@@ -516,7 +516,7 @@ class Bus:
         return True
 
     async def _attempt(self, part: str, operation: Coroutine[Any, Any, Any]) -> bool:
-        """Run an operation of the bus on the channel layer; return whether it succeeded."""
+        """Run an operation on the channel layer; return whether it succeeded."""
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT):
                 await operation

@@ -39,7 +39,7 @@ class Changes:
         return bool(self.rows or self.uris or self.lists or self.everything)
 
     def add_rows(self, label: str, pks: Iterable[str] | None) -> None:
-        """Add changed rows of a model to the set of changes; None stands for unknown rows."""
+        """Add changed rows of a model by their primary keys, or None for unknown rows."""
         found = self.rows.setdefault(label, set())
         if pks is None:
             self.rows[label] = None
@@ -62,7 +62,7 @@ class Changes:
         self.everything |= other.everything
 
     def among(self, pks: Mapping[str, Set[str | None]], uris: Container[object]) -> "Changes":
-        """Return the subset of these changes that concerns ``pks`` of a model (None for its pages) and ``uris``."""
+        """Return the part that concerns ``pks`` of a model (None for its pages) and ``uris``."""
         found = Changes(everything=self.everything)
         for label, changed in self.rows.items():
             if label in pks:
@@ -75,7 +75,7 @@ class Changes:
         return found
 
     def messages(self) -> Iterator[tuple[str, Any]]:
-        """Yield the set of changes as short messages, each a topic and a payload."""
+        """Yield the changes as short messages, each a topic and a payload."""
         if self.everything:
             yield CHANGES, {"everything": True}
         for label, pks in self.rows.items():
@@ -88,7 +88,7 @@ class Changes:
 
     @classmethod
     def read(cls, topic: str, payload: Any) -> "Changes":
-        """Read a set of changes from a message; a malformed one counts as a change of everything."""
+        """Return the changes of a message; a malformed one counts as a change of everything."""
         found = cls()
         try:
             if topic == LISTS:

@@ -34,7 +34,7 @@ Rows = list[tuple[str, list[str] | None]]
 
 @lru_cache(maxsize=4096)
 def same_rows(model: type[Model]) -> Models:
-    """Return the models whose signals concern the same rows, and the attribute of the key in each.
+    """Return the models that share rows with this one, and the attribute of an instance that has the key in each.
 
     These are the model itself and its proxies, its parents and their other children. The attribute is None if the
     instance does not have the primary key of that model.
@@ -59,7 +59,7 @@ def same_rows(model: type[Model]) -> Models:
 
 
 def relations_of(model: type[Model]) -> Iterator[type[Model]]:
-    """Yield the through models of the many-to-many relations from and to the model, to receive their signals."""
+    """Yield the through models of the many-to-many relations from and to the model."""
     for field in model._meta.get_fields(include_hidden=True):
         relation: Any = getattr(field, "field", field)
         through = relation.remote_field.through if isinstance(relation, ManyToManyField) else None
@@ -69,7 +69,7 @@ def relations_of(model: type[Model]) -> Iterator[type[Model]]:
 
 @lru_cache(maxsize=4096)
 def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
-    """Return the models that a signal of a many-to-many through model concerns, and the attributes of their keys.
+    """Return the models at both ends of a many-to-many through model, and the attributes of their keys.
 
     The result is empty for a model that is not a through model.
     """
@@ -93,7 +93,7 @@ _closed: set[type[Model]] = set()
 
 
 def connect() -> None:
-    """Connect signal receivers to the models that are registered now, and to those that are registered later.
+    """Connect receivers to the models that are registered now, and to those that are registered later.
 
     The admin's registry is read again at the first database connection after all apps are ready.
     """
@@ -124,7 +124,7 @@ def _first_used(**kwargs: Any) -> None:
 
 
 def connect_models(sites: Iterable[MCPSite] = _sites) -> None:
-    """Connect signal receivers, once each, to the models that one of the sites may currently expose."""
+    """Connect receivers, once each, to the models that one of the sites may expose now."""
     for site in tuple(sites):
         admin_site = site.admin_site if settings.AUTO_REGISTER else None
         new = site._registry.keys() - _exposed
@@ -151,7 +151,7 @@ def _connect(model: type[Model]) -> None:
 
 
 class _Batch:
-    """What model signals report within one transaction or savepoint, collected and published when it commits."""
+    """The changes within one transaction or savepoint, published when it commits."""
 
     def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
         self.savepoints = savepoints
@@ -172,7 +172,7 @@ _open = threading.local()
 
 
 def after_commit(using: str | None, changes: Changes, *, explicit: bool = False) -> None:
-    """Publish what model signals reported when this thread's transaction commits, or at once if there is none.
+    """Publish changes when this thread's transaction commits, or at once if there is none.
 
     A rollback of the transaction, or of a savepoint around this call, discards them. If autocommit was turned off
     manually, Django does not see the commit: then only ``explicit`` changes are published, at once.
@@ -204,7 +204,7 @@ def after_commit(using: str | None, changes: Changes, *, explicit: bool = False)
 
 
 def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
-    """Return a signal receiver that collects changes and never fails the project's own ``save()``."""
+    """Return a receiver that collects what ``read`` returns, and never fails the project's own ``save()``."""
 
     def receive(*, using: str, **kwargs: Any) -> None:
         if not settings.EVENTS:
@@ -261,7 +261,7 @@ def _rows_of(instance: Model) -> Rows:
 
 
 def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
-    """Return changed rows of a model and its related models for a signal, by primary keys; None for unknown rows."""
+    """Return the changed rows of a model and of those that share rows with it; None stands for unknown rows."""
     own = ("pk", model._meta.pk.attname)
     texts = None if pks is None else _texts(model, pks)
     rows: Rows = []
@@ -272,7 +272,7 @@ def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
 
 
 def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
-    """Return primary keys from a signal as text, converted by their fields: the project may have set other types."""
+    """Return primary keys as text, converted by their fields: the project may have set other types."""
     from ..orm.column_values import pk_text
 
     fields: Any = model._meta.pk_fields
@@ -290,7 +290,7 @@ def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
 
 
 def notify_changed(*targets: Any, using: str | None = None) -> None:
-    """Publish on commit changes that Django sends no model signals for, such as those of ``QuerySet.update()``.
+    """Publish on commit changes for which Django sends no signals, such as those of ``QuerySet.update()``.
 
     A target is an instance, a list of instances, a queryset, a model class for any of its rows, or the URI of a
     resource. A queryset is evaluated here: call this before the update if the update changes which rows match. A
@@ -307,7 +307,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
 
 
 def _read(target: Any) -> tuple[str | None, Changes]:
-    """Return what a model signal would tell of a :func:`notify_changed` target: its database, if known, and changes."""
+    """Return the database of a target of :func:`notify_changed`, if it is known, and the changes."""
     match target:
         case str():
             from ..orm.uris import ParsedURI
@@ -330,7 +330,7 @@ def _read(target: Any) -> tuple[str | None, Changes]:
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
-    """Publish what no model signal can tell: that lists of "tools", "prompts" or "resources" changed, by default all.
+    """Publish that lists of "tools", "prompts" or "resources" have changed, by default all of them.
 
     ``site`` is the site whose lists have changed, None for all sites. Changes of users' permissions are noticed anyway.
     """

@@ -47,7 +47,7 @@ EVERY: Final = 3.0
 
 
 def check_tokens(subscriptions: Iterable[Subscription]) -> None:
-    """End subscriptions of the notifier whose tokens have expired or were revoked, with one query for 500 tokens."""
+    """End the subscriptions whose tokens have expired or were revoked; 500 tokens take one query."""
     checked: dict[type[Any], dict[Any, list[Subscription]]] = defaultdict(lambda: defaultdict(list))
     for subscription in subscriptions:
         auth = subscription.auth
@@ -91,7 +91,7 @@ class Notifier:
         self._is_down = False
 
     def listen(self) -> None:
-        """Subscribe the notifier to the bus, at the first open subscription."""
+        """Subscribe to the bus, at the first open subscription."""
         with self._lock:
             if self._unsubscribe is not None:
                 return
@@ -101,7 +101,7 @@ class Notifier:
         bus.wait_ready(HEARING)
 
     def stop(self) -> None:
-        """Stop the notifier's threads and drop queued changes."""
+        """Stop both threads and drop queued changes."""
         with self._lock:
             if self._unsubscribe is not None:
                 self._unsubscribe()
@@ -111,7 +111,7 @@ class Notifier:
         self._forget()
 
     def heard(self, news: Any) -> None:
-        """Queue changes from the bus for the notifier, or everything on :data:`RESYNC`; called in the bus's thread."""
+        """Queue changes from the bus, or everything on :data:`RESYNC`; called in the bus's thread."""
         self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
 
     def _look_at_switches(self, news: Any) -> None:
@@ -194,7 +194,7 @@ class Notifier:
     # Permissions
 
     def check(self) -> float | None:
-        """Check tokens and users of the notifier's open subscriptions; return the seconds until the next round."""
+        """Check tokens and users of the open subscriptions; return the seconds until the next round."""
         subscriptions = self.audience.subscriptions()
         if not subscriptions:
             return None
@@ -239,7 +239,7 @@ def _wanted(concerned: dict[Subscriber, Entries]) -> dict[str, set[str]]:
 
 
 def _switched(off: Off, caller: Subscriber, person: ReloadedUser) -> str:
-    """Return the notifier's reason to end the subscriptions of a caller who is switched off, "" for others."""
+    """Return the reason to end the subscriptions of a caller who is switched off, "" for others."""
     if off.kinds.isdisjoint(CALLERS):
         return ""
     record = CallRecord()
@@ -263,7 +263,7 @@ if hasattr(os, "register_at_fork"):
 def open_subscription(
     request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], deliver: Deliver, end: Callable[[str], Any]
 ) -> Subscription:
-    """Have the notifier notify the caller of changes to resources and lists ("tools", "prompts", "resources").
+    """Notify the caller of changes to these resources and lists ("tools", "prompts", "resources").
 
     ``deliver(method, params)`` is called for each notification, from any thread and possibly before this returns;
     ``end(reason)`` is called once, when the caller loses access. Neither may block. Call this in a worker thread: it

@@ -84,7 +84,7 @@ Deliver = Callable[[str, Mapping[str, Any]], Any]
 
 
 class Subscriber:
-    """A subscriber: a user with the authority of a token, whose subscriptions are checked together.
+    """A user with the authority of a token, whose subscriptions are checked together.
 
     ``digest`` is the user's digest at the last check, None before; ``lists`` are the digests of its lists, None while
     nobody watches them. ``seen`` are rows that it could view when they last changed, ``pages`` the digests of contents.
@@ -121,7 +121,7 @@ class Subscriber:
         )
 
     def act(self, person: "ReloadedUser", work: Callable[[MCPRequest], Any]) -> None:
-        """Do work with a new request of the subscriber, as the reloaded user and within call middleware."""
+        """Return the result of work with a new request, as the reloaded user and within call middleware."""
         variables = self._variables.copy()
 
         def moved() -> None:
@@ -135,7 +135,7 @@ class Subscriber:
         variables.run(moved)
 
     def lost(self, person: "ReloadedUser | None") -> str:
-        """Return why the subscriber's subscriptions must end for its reloaded user, "" if they need not."""
+        """Return why the subscriptions must end for the reloaded user, "" if they need not."""
         if person is None or not person.is_active:
             return "the account is no longer active"
         if is_current(person.user, self._context.facts):
@@ -143,7 +143,7 @@ class Subscriber:
         return "the password has changed"
 
     def request(self, user: Any) -> MCPRequest:
-        """Return a new request of the subscriber for the reloaded user, without anything cached by another request."""
+        """Return a new request of the reloaded user, without anything cached by another request."""
         made = self._kind.__new__(self._kind)
         # Copy the user: one caller of a user may be verified while another is not.
         made.__dict__.update(self._attributes, user=copy(user), mcp=self._context)
@@ -152,7 +152,7 @@ class Subscriber:
         return made
 
     def tell(self, request: MCPRequest, entries: "Entries", changes: Changes, rows: Rows) -> None:
-        """Notify the subscriber, on all its subscriptions, of the changes that it can see."""
+        """Notify all subscriptions of the changes that the subscriber can see."""
         by_label: dict[str, Entries] = defaultdict(dict)
         for subscription, watch in entries:
             by_label[watch.label][subscription, watch] = None
@@ -178,7 +178,7 @@ class Subscriber:
     def _changed(
         self, request: MCPRequest, label: str, entries: "Entries", changed: set[str] | None, rows: Rows
     ) -> list[tuple["Subscription", Watch]]:
-        """Return the subscriptions to notify of changes to one model, and note the rows that the subscriber sees now.
+        """Return the subscriptions to notify of changes to one model, and note the rows that can be seen now.
 
         ``changed`` are the keys of the changed rows, None if they are unknown.
         """
@@ -210,7 +210,7 @@ class Subscriber:
         rows: Rows,
         row_changed: bool,
     ) -> set[Watch]:
-        """Return the pages to notify the subscriber of: those that lost a row, or all if a visible row changed."""
+        """Return the pages that have changed: those that lost a row, or all if a visible row changed."""
         pks = sorted(changed or ())
         steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
         if changed is None:
@@ -236,7 +236,7 @@ class Subscriber:
         return found
 
     def check(self, request: MCPRequest) -> None:
-        """End this subscriber's subscriptions to what it may no longer see; tell it of changed schemas and lists."""
+        """End subscriptions to what may no longer be seen, and notify the others of changed schemas and lists."""
         for subscription in tuple(self.subscriptions):
             reasons = (reason_lost(request, watch) for watch in subscription.watches)
             if reason := next(filter(None, reasons), ""):
@@ -290,7 +290,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def check_uris(uris: Sequence[str]) -> None:
-    """Refuse subscribers that ask for too many URIs, or for a malformed one."""
+    """Raise ``InvalidParams`` for too many URIs, or for a malformed one."""
     if len(uris) > settings.MAX_SUBSCRIPTIONS:
         raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
     for uri in uris:
@@ -300,7 +300,7 @@ def check_uris(uris: Sequence[str]) -> None:
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """An open subscription of a subscriber; ``watches`` and ``lists`` are the part of its filter that is honoured.
+    """An open subscription; ``watches`` and ``lists`` are the part of its filter that is honoured.
 
     ``auth`` is the object that the authentication returned. The subscription ends at its ``expires``, or when its class
     has a static method ``still_good`` that does not return it from a list of such objects.
@@ -320,14 +320,14 @@ class Subscription:
         return tuple(watch.uri for watch in self.watches)
 
     def set_uris(self, uris: Sequence[str]) -> None:
-        """Change this subscriber's subscription to these URIs. Call it in a worker thread: it queries the database."""
+        """Subscribe to these URIs instead. Call it in a worker thread: it queries the database."""
         check_uris(uris)
         person = reload([self.caller.user])[identity(self.caller.user)]
         if person is not None and self.is_open and not self.caller.lost(person):
             self.watch(self.caller.request(person.user), uris)
 
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
-        """Let the subscription watch the resources that its subscriber may see, within the user's limit of pages."""
+        """Watch those of the resources that the subscriber may see, within the user's limit of pages."""
         may_read = settings.EVENTS and READ in request.mcp.scopes
         known = self.caller.pages
         honoured = []
@@ -353,7 +353,7 @@ class Subscription:
                 logger.error("The delivery of a notification failed", exc_info=error)
 
     def end(self, reason: str) -> None:
-        """End this subscriber's open subscription and log the reason; do nothing if it has ended already."""
+        """End the subscription and log the reason; do nothing if it has ended already."""
         if self.is_open:
             self.close()
             logger.info("A subscription ended: %s", reason)
@@ -447,7 +447,7 @@ class SubscriptionIndex:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
 
     def pages_of(self, user: Any, apart_from: Subscription) -> set[str]:
-        """Return the URIs of pages that have this user among their subscribers, apart from one subscription."""
+        """Return the URIs of the pages that this user watches, apart from those of one subscription."""
         wanted = identity(user)
         with self._lock:
             return {
@@ -468,7 +468,7 @@ class SubscriptionIndex:
             return Changes()
 
     def concerned(self, changes: Changes) -> dict[Subscriber, Entries]:
-        """Return, by subscriber, the open subscriptions that watch the changed rows, models and resources."""
+        """Return, by subscriber, the subscriptions that watch the changed rows, models and resources."""
         found: dict[Subscriber, Entries] = defaultdict(dict)
         with self._lock:
             targets: list[Hashable] = list(self._index) if changes.everything else list(changes.uris)
@@ -483,7 +483,7 @@ class SubscriptionIndex:
 
 
 def _targets(watch: Watch) -> list[Hashable]:
-    """Return the keys under which the index has the subscribers of a URI: the URI, and its row or, for pages, model."""
+    """Return the keys of a watched resource in the index: its URI, and its row or, for pages, its model."""
     if watch.label:
         return [watch.uri, (watch.label, watch.pk)]
     return [watch.uri]
@@ -494,19 +494,19 @@ def _targets(watch: Watch) -> list[Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class ReloadedUser:
-    """A subscriber's user, reloaded, with a digest of the user's row, groups and permissions."""
+    """A user, reloaded, with a digest of the user's row, groups and permissions."""
 
     user: Any
     digest: int
 
     @property
     def is_active(self) -> bool:
-        """Whether the subscriber's user is active; anonymous users are, if the project admits them."""
+        """Whether the user is active; anonymous users are, if the project admits them."""
         return not isinstance(self.user, Model) or bool(getattr(self.user, "is_active", True))
 
 
 def identity(user: Any) -> Hashable:
-    """Return a key that is equal only for the same subscriber's user."""
+    """Return a key that is equal only for the same user."""
     kind = user.__class__
     pk = getattr(user, "pk", None)
     if pk is not None or kind is AnonymousUser:
@@ -515,7 +515,7 @@ def identity(user: Any) -> Hashable:
 
 
 def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
-    """Reload the users of subscribers with their permissions, by :func:`identity`; None for deleted ones.
+    """Return the users reloaded with their permissions, by :func:`identity`; None for deleted ones.
 
     That takes four queries for 500 users, plus the queries for each user that backends other than ``ModelBackend``
     make. Users that are not database rows are returned unchanged.
@@ -539,7 +539,7 @@ def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
 
 
 def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
-    """Preload the permission caches of subscribers' reloaded users, and return the digests."""
+    """Fill the permission caches of the reloaded users, and return the digests."""
     own = _permissions(model, "user_permissions", using, users)
     groups: dict[Any, set[Any]] = defaultdict(set)
     inherited: dict[Any, set[str]] = {}
@@ -583,7 +583,7 @@ def _permissions(model: Any, name: str, using: str, pks: Iterable[Any]) -> dict[
 
 
 def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterable[tuple[Any, ...]]:
-    """Return rows of a many-to-many table of subscribers' users or groups: the key and columns of the related model."""
+    """Return rows of a many-to-many table of users or groups: the key, and columns of the related model."""
     source = field.m2m_field_name()
     target = field.m2m_reverse_field_name()
     rows = field.remote_field.through._default_manager.using(using).filter(**{f"{source}__in": list(pks)})

@@ -38,7 +38,7 @@ STEP: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watched resource, by its URI as the client spelt it: a row or a file of it, a page, or anything else.
+    """What stands at a URI, as the client spelt it: a row or a file of it, a page, or anything else.
 
     ``label`` and ``pk`` are those of the row; a page has no ``pk``, and a resource without rows has no ``label``.
     """
@@ -58,7 +58,7 @@ class Watch:
 
 
 class Rows:
-    """Watched rows by their primary keys, as callers see them; rows that look the same for all callers are read once.
+    """Rows by their primary keys, as callers see them; rows that look the same for all callers are read once.
 
     ``wanted`` are the keys, by label, that will be looked up for some caller.
     """
@@ -69,7 +69,7 @@ class Rows:
         self._existing: dict[tuple[str, str], bool] = {}
 
     def visible(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> dict[str, Model]:
-        """Return the watched rows that the caller may view; the caller must have access to the exposure."""
+        """Return those of the rows that the caller may view; the caller must have access to the exposure."""
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
             found = {pk: row for pk in pks if (row := shared[pk]) is not None}
@@ -117,12 +117,12 @@ def _read(request: MCPRequest, exposure: ModelExposure, pks: Iterable[str]) -> d
 
 
 def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
-    """Return whether the caller may view any row of a watched model, checking only the first ``SAMPLE`` rows."""
+    """Return whether the caller may view any of the first ``SAMPLE`` rows of the model."""
     return any(access_of(request)[exposure].may_row("view", row) for row in exposure.get_queryset(request)[:SAMPLE])
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
-    """Return a digest of a watched resource, a page's rows or a schema, which differs after a change."""
+    """Return a digest of a page's rows or of a schema, which differs after a change."""
     address = ParsedURI.read(watch.uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
@@ -136,7 +136,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 
 
 def list_digests(request: MCPRequest) -> dict[str, int]:
-    """Return digests of the caller's tools, prompts and resources, to compare watched lists."""
+    """Return a digest of each list of the caller: tools, prompts and resources."""
     site = request.mcp.site
     resources = Resources(request)
     names = [item.get("uri") or item["uriTemplate"] for item in [*resources.list(None)[0], *resources.templates()]]
@@ -149,7 +149,7 @@ def list_digests(request: MCPRequest) -> dict[str, int]:
 
 
 def is_readable(request: MCPRequest, watch: Watch) -> bool:
-    """Return whether the caller may read a watched resource that is neither a row nor a page."""
+    """Return whether the caller may read a resource that is neither a row nor a page."""
     function = request.mcp.site.get_function_resource(request, watch.uri)
     if function is not None:
         return function.has_scopes(request)
@@ -161,7 +161,7 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
 
 
 def reason_lost(request: MCPRequest, watch: Watch) -> str:
-    """Return why the caller may no longer watch a resource, "" if the caller still may."""
+    """Return why the caller may no longer watch the resource, "" if the caller still may."""
     try:
         if not watch.label:
             if is_readable(request, watch):
@@ -176,7 +176,7 @@ def reason_lost(request: MCPRequest, watch: Watch) -> str:
 
 
 def needs_digest(request: MCPRequest, watch: Watch) -> bool:
-    """Return whether a watched resource needs a digest to see a change: a schema, or a page of restricted rows."""
+    """Return whether only a digest can show a change: of a schema, or of a page of restricted rows."""
     if watch.is_schema:
         return True
     return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
@@ -192,7 +192,7 @@ def shows(request: MCPRequest, exposure: ModelExposure, watch: Watch, row: Model
 
 
 def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
-    """Find the resources at these URIs that the caller may watch; others are left out."""
+    """Return the resources at these URIs that the caller may watch; others are left out."""
     asked = [watch for uri in dict.fromkeys(uris) if (watch := _asked(request, uri)) is not None]
     rows: dict[str, set[str]] = defaultdict(set)
     for watch in asked:

@@ -34,7 +34,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Result of a method handler, that of ``subscriptions/listen``: the kinds of lists and the resources to watch."""
+    """Result of ``subscriptions/listen``: the kinds of lists and the resources to watch."""
 
     lists: frozenset[str]
     uris: tuple[str, ...]
@@ -46,7 +46,7 @@ Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | 
 
 
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
-    """Check scopes for method handlers: raise ``InsufficientScope`` unless the token has all that these URIs need.
+    """Raise ``InsufficientScope`` unless the token has all scopes that these URIs need.
 
     Only the project's own resources need any; those that the caller has no permission for are treated as missing.
     """
@@ -55,7 +55,7 @@ def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
 
 
 def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
-    """Log an exception for any method handler, and return the opaque id by which an operator finds it.
+    """Log an exception, and return the opaque id by which an operator finds it.
 
     For a call, it is the id of its record, which is also in the call log, the admin's history and spans.
     """

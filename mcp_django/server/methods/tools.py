@@ -118,7 +118,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
-    """For methods ``tools/list`` and ``tools/call``, return whether clients repeat this tool's arguments in headers."""
+    """Return whether clients repeat arguments of this tool in headers."""
     return bool(param_headers(tool.input_schema))
 
 
@@ -148,7 +148,7 @@ class ToolCall:
             return self.failed(error)
 
     async def run_async(self) -> dict[str, Any]:
-        """Run a ``tools/call`` on the event loop."""
+        """Run an async tool on the event loop, like :meth:`run`."""
 
         async def work() -> ToolResult:
             result = self.tool.call(self.request, self.arguments)

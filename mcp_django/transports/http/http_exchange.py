@@ -297,7 +297,7 @@ class Exchange:
             return self.failed(error)
 
     def take(self) -> Any:
-        """Return the response to the message, or work that runs elsewhere; exceptions become responses later."""
+        """Return a response, or work that runs elsewhere; :meth:`answer` turns exceptions into responses."""
         raise NotImplementedError
 
     def admit(self) -> None:
