@@ -119,7 +119,7 @@ def _is_first(key: str, seconds: float) -> bool:
 
 @receiver(client_connected)
 def tell_client(application: Any, user: Any, scopes: Any, **more: Any) -> None:
-    """Raise an alert for a new client of a user."""
+    """Raise an alert: a client has got its first token for a user."""
     names = {"client": plain(application.name) or application.client_id, "user": plain(user.get_username())}
     text = _("The client %(client)s has access as %(user)s.") % names
     facts = {**names, "client_id": application.client_id, "scopes": list(scopes)}

@@ -51,7 +51,7 @@ NOT_LOGGED: Final = frozenset({"ping"})
 
 
 def begin(request: MCPRequest, call: Call) -> None:
-    """Begin the lifecycle of a call: fill its record, check switches and budgets, send ``call_started``."""
+    """Fill the record of a call, check switches and budgets, and send ``call_started``."""
     record = request.mcp.record
     describe_caller(request, record)
     record.method = call.method
@@ -76,7 +76,7 @@ def begin(request: MCPRequest, call: Call) -> None:
 
 
 def refuse_if_off(request: MCPRequest) -> None:
-    """Check the caller as the call lifecycle begins: raise ``CallRefused`` if an operator has turned the caller off."""
+    """Raise ``CallRefused`` if an operator has switched the caller off."""
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()
@@ -91,7 +91,7 @@ def _name(given: Any) -> str:
 
 
 def describe_caller(request: MCPRequest, record: CallRecord) -> None:
-    """Describe the caller as a call begins: write user, client, token, session and trace into the record."""
+    """Write user, client, token, session and trace of the caller into the record."""
     context = request.mcp
     user = getattr(request, "user", None)
     auth = getattr(request, "auth", None)
@@ -117,7 +117,7 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
 
 
 class underway:
-    """A context manager for the running phase of a call: makes its record and OpenTelemetry span current."""
+    """A context manager around each part of a call: its record and OpenTelemetry span are the current ones."""
 
     __slots__ = ("record", "span", "token")
 
@@ -141,7 +141,7 @@ class underway:
 
 
 class counted:
-    """A context manager that counts this thread's database queries during a call's lifecycle, in its record."""
+    """A context manager that counts this thread's database queries in the record."""
 
     __slots__ = ("record", "wrappers")
 
@@ -158,7 +158,7 @@ class counted:
             wrappers.remove(self.execute)
 
     def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        """Execute a database query and count it during a call's lifecycle: an ``execute_wrapper`` of Django's."""
+        """Execute a query and count it: an ``execute_wrapper`` of Django's."""
         began = time.perf_counter()
         try:
             return execute(sql, params, many, context)
@@ -168,8 +168,10 @@ class counted:
 
 
 def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
-    """End the lifecycle of a call, once: send ``call_finished``, spend budgets, and log the record. A write is logged
-    before this returns, any other call within seconds."""
+    """End a call, once: send ``call_finished``, spend budgets, and log the record.
+
+    A write is logged before this returns, any other call within seconds.
+    """
     record = request.mcp.record
     if record.duration:
         return
@@ -204,7 +206,7 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
 
 
 def measure(request: MCPRequest) -> None:
-    """Measure a call at the end of its lifecycle: end its span and count it in the metrics; errors are logged."""
+    """End the span of a call and count it in the metrics; errors are logged."""
     try:
         if request.mcp.record.span is not None:
             from .opentelemetry_spans import end
@@ -235,12 +237,12 @@ _lock = threading.Lock()
 
 
 def outcome_of(status: int) -> str:
-    """Return the outcome that ends the lifecycle of a refused request, by its HTTP status."""
+    """Return the outcome of a refused request, by its HTTP status."""
     return REASONS.get(status, f"error:{status}")
 
 
 def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str = "", cause: str = "") -> None:
-    """End the lifecycle of a request that was refused before it became a call: see :func:`finish`.
+    """Record a request that was refused before it became a call, like :func:`finish`.
 
     ``outcome`` is as in the log, ``detail`` explains it, and ``method`` is the method of the request, if it is known.
     ``cause`` distinguishes refusals with the same outcome; it has to be a text of this package, so that strangers
@@ -268,7 +270,7 @@ def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str 
 
 
 def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
-    """Count a refusal as its lifecycle ends: return how many of its cause were not logged, None if this one is not."""
+    """Count a refusal: return how many of its cause were not logged before it, None if this one is not to be logged."""
     key = (record.user, f"{outcome} {cause}")
     most = OF_CALLER if record.user else OF_STRANGERS
     now = time.monotonic()
@@ -296,7 +298,7 @@ CUT: Final = "…"
 
 
 def captured(request: MCPRequest) -> tuple[str, str]:
-    """As the call lifecycle ends, return the arguments and the result as JSON, redacted and cut.
+    """Return the arguments and the result of a call as JSON, redacted and cut.
 
     Values that are named like a secret, or look like one, are blanked first. Then the project's own ``redact`` runs.
     If either fails, nothing is kept.
@@ -317,7 +319,7 @@ def captured(request: MCPRequest) -> tuple[str, str]:
 
 
 def _result_of(body: bytes | None) -> Any:
-    """Return what is captured of a response as a call's lifecycle ends: the result or error, without doubled text."""
+    """Return what is captured of a response: the result or error, without the text that repeats structured content."""
     try:
         response = decode(body) if body else None
     except ProtocolError:
@@ -351,14 +353,14 @@ def _text(value: Any) -> str:
 
 
 class Blanking:
-    """As the call lifecycle ends, replaces secrets by ``HIDDEN`` in the arguments and results that it captures.
+    """Replaces secrets by ``HIDDEN`` in captured arguments and results.
     ``model`` is the call's model, if known: its fields can be secrets even if their names do not look like it."""
 
     def __init__(self, model: type[Model] | None = None) -> None:
         self.model = model
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value that a call's lifecycle captures, without its secrets."""
+        """Return a JSON value without its secrets."""
         if isinstance(value, list | tuple):
             return [self.value(item) for item in value]
         if not isinstance(value, Mapping):
@@ -391,7 +393,7 @@ class Blanking:
         return self.value(item)
 
     def _is_secret(self, name: Any) -> bool:
-        """Return whether a name in what a call's lifecycle captures is a secret's, alone or with a lookup or a path."""
+        """Return whether a name is that of a secret, alone or with a lookup or a path."""
         if not isinstance(name, str):
             return False
         name = name[:MAX_FIELD_NAME]

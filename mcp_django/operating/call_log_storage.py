@@ -82,7 +82,7 @@ Waiting = tuple[float, Row, threading.Event | None]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """State of the call log's storage: rows that wait, rows dropped, whether the database accepts rows."""
+    """How many rows wait and how many were dropped, and whether the database refuses rows at present."""
 
     waiting: int
     left_out: int
@@ -90,7 +90,7 @@ class State:
 
 
 class Writer:
-    """The queue of call log rows, and the thread that stores them in the database."""
+    """The queue of rows, and the thread that stores them in the database."""
 
     def __init__(self) -> None:
         self.waiting: deque[Waiting] = deque()
@@ -109,7 +109,7 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def put(self, row: Row, tried: threading.Event | None = None) -> None:
-        """Queue a call log row for storage; with ``tried``, wake the thread for somebody who waits."""
+        """Queue a row; with ``tried``, which is set once the row was tried, wake the thread for somebody who waits."""
         with self._lock:
             if len(self.waiting) >= MAX_WAITING:
                 self.left_out += 1
@@ -128,7 +128,7 @@ class Writer:
             self.wake.put(None)
 
     def put_at_once(self, row: Row) -> None:
-        """Store a call log row before returning, unless the database is away or too slow."""
+        """Store a row before returning, unless the database is away or too slow."""
         # Read this before put() can change it: do not wait for a database that is failing.
         is_failing = bool(self._failing_since)
         tried = threading.Event()
@@ -163,7 +163,7 @@ class Writer:
             connections.close_all()
 
     def flush(self) -> None:
-        """Store all waiting call log rows in this thread, and wait for those of another thread."""
+        """Store all waiting rows in this thread, and wait for those of another thread."""
         with self._turn:
             self.is_storing = True
             try:
@@ -180,7 +180,7 @@ class Writer:
             logger.error("%s calls are not in the log of calls: its database refused them", more)
 
     def _store_batch(self) -> bool:
-        """Store one batch of call log rows, or put them back; return whether the database accepts rows."""
+        """Store one batch of rows, or put them back; return whether the database accepts rows."""
         with self._lock:
             batch = [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
         try:
@@ -202,7 +202,7 @@ class Writer:
         return True
 
     def store_now(self, rows: Sequence[Row]) -> None:
-        """Store call log rows in this thread; a row that the database refuses does not block the others."""
+        """Store rows in this thread; a row that the database refuses does not block the others."""
         try:
             store(rows)
         except UNFIT as error:
@@ -219,7 +219,7 @@ class Writer:
 
     @property
     def patience(self) -> float:
-        """Seconds that the call log's storage waits for SQLite's lock."""
+        """Return for how many seconds to wait for SQLite's lock."""
         if self.is_closing:
             return LAST / 2
         if self._failing_since and time.monotonic() - self._failing_since >= PUSHES_AFTER:
@@ -227,7 +227,7 @@ class Writer:
         return 0.0
 
     def fail(self, error: Exception) -> None:
-        """Note that the database refuses to store call log rows, and log the error once."""
+        """Note that the database refuses rows, and log the error once."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         if is_busy(error) and now - self._failing_since < SAID_AFTER:
@@ -238,7 +238,7 @@ class Writer:
         self.failed = now
 
     def succeeded(self) -> None:
-        """Note that the database stores call log rows, and log it after a failure."""
+        """Note that the database accepts rows, and log it after a failure."""
         if self._said_failing:
             logger.warning("The log of calls is written again")
         self.failed = None
@@ -248,7 +248,7 @@ class Writer:
 
 
 def _cause(error: Exception) -> str:
-    """Return why the call log cannot be stored, in words for operators."""
+    """Return why rows cannot be stored, in words for operators."""
     trouble = trouble_of(error)
     if trouble is not None:
         return trouble.cause
@@ -263,7 +263,7 @@ def _alias() -> str:
 
 
 def store(rows: Sequence[Row]) -> None:
-    """Store rows in the call log, ignoring duplicates; raises ``DatabaseError``.
+    """Store rows, except those that are stored already; raises ``DatabaseError``.
 
     ``bulk_create`` is only the fallback: it prepares each value of each row by itself, which takes several times as
     long as all other logging work for a row.
@@ -302,7 +302,7 @@ def store(rows: Sequence[Row]) -> None:
 
 @contextmanager
 def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
-    """Open a transaction to store call log rows that gives way to the project's own writers."""
+    """Open a transaction that gives way to the project's own writers."""
     if connection.in_atomic_block or connection.vendor not in QUICK:
         with transaction.atomic(using=alias):
             yield
@@ -327,7 +327,7 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
 
 
 def fitting(row: Row) -> Row:
-    """Return a call log row fit for storage: texts cut to the columns' lengths, without NUL characters."""
+    """Return a row with its texts cut to the columns' lengths, without NUL characters."""
     return tuple(_fitting_value(field, value) for field, value in zip(FIELDS, row, strict=True))
 
 
@@ -341,17 +341,17 @@ _writer = Writer()
 
 
 def row_of(record: CallRecord) -> Row:
-    """Return the row to store in the call log for a record, with its captured arguments and result."""
+    """Return the row of a record, with its captured arguments and result."""
     return (*OF_RECORD(record), *record.bodies)
 
 
 def put(record: CallRecord) -> None:
-    """Queue a call for the log, to be stored within seconds."""
+    """Queue the row of a call, to be stored within seconds."""
     _keep(row_of(record), _writer, _writer.put)
 
 
 def write(record: CallRecord) -> None:
-    """Store a write's call log row before returning; retry later if the database is busy."""
+    """Store the row of a write before returning; retry later if the database is busy."""
     _keep(row_of(record), _writer, _writer.put_at_once)
 
 
@@ -373,7 +373,7 @@ def _keep(row: Row, writer: Writer, keep: Callable[[Row], None]) -> None:
 
 
 def is_on_loop() -> bool:
-    """Return whether this thread runs an event loop, which storing call log rows would block."""
+    """Return whether this thread runs an event loop, which storing a row would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -382,12 +382,12 @@ def is_on_loop() -> bool:
 
 
 def flush() -> None:
-    """Store all waiting call log rows in this thread."""
+    """Store all waiting rows in this thread."""
     _writer.flush()
 
 
 def drain() -> None:
-    """Store all waiting call log rows as the process ends; signal handlers can call it."""
+    """Store all waiting rows as the process ends; signal handlers can call this."""
     writer = _writer
     writer.is_closing = True
     writer.wake.put(None)
@@ -398,7 +398,7 @@ def drain() -> None:
 
 
 def state() -> State:
-    """Return the state of the call log's storage."""
+    """Return how many rows wait and were dropped, and whether the database refuses rows."""
     return State(len(_writer.waiting), _writer.left_out, _writer.failed is not None)
 
 
@@ -407,12 +407,12 @@ DELETED_AT_ONCE: Final = 10_000
 
 
 def old_calls(days: int) -> Any:
-    """Return the queryset of stored call log rows that are older than so many days."""
+    """Return the queryset of the calls that are older than so many days."""
     return CallEntry._default_manager.using(_alias()).filter(time__lt=timezone.now() - timedelta(days=days))
 
 
 def clear_calls(days: int) -> int:
-    """Delete stored call log rows that are older than so many days, the oldest first; return their number.
+    """Delete the calls that are older than so many days, the oldest first; return their number.
 
     Each batch is a transaction of its own. The index on time finds it from the end of the last batch on, so that
     deleted rows are not scanned again.
@@ -436,7 +436,7 @@ gauge("log_left_out", "Calls that are not in the log, because its database refus
 
 
 def _forget() -> None:
-    """Reset the call log's storage in a forked process: waiting rows belong to the parent."""
+    """Start anew in a forked process: waiting rows belong to the parent."""
     global _writer
     _writer = Writer()
 

@@ -46,7 +46,7 @@ WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The daily budget of a user, client or service account: ``limits`` by quantity; ``key`` names it in the cache."""
+    """The budget of a user, client or service account: ``limits`` by quantity; ``key`` names it in the cache."""
 
     kind: str
     key: str
@@ -54,7 +54,7 @@ class Budget:
     name: str = ""
 
     def counter(self, quantity: str) -> str:
-        """Return the cache key of a daily budget's counter."""
+        """Return the cache key of the counter of a quantity."""
         return f"mcp_django:budget:{self.kind}:{self.key}:{quantity}:{int(time.time()) // DAY}"
 
 
@@ -64,8 +64,10 @@ def resets_in() -> int:
 
 
 def budgets_of(request: MCPRequest) -> list[Budget]:
-    """Return the daily budgets that apply to the caller of a request: one for a service account; for a person, that of
-    the user and that of the client."""
+    """Return the budgets that apply to the caller of a request.
+
+    A service account has one; a person has that of the user and that of the client.
+    """
     configured = settings.BUDGETS
     record = request.mcp.record
     if not configured:
@@ -88,12 +90,12 @@ def budgets_of(request: MCPRequest) -> list[Budget]:
 
 
 def is_counted(record: CallRecord) -> bool:
-    """Return whether the call uses daily budgets."""
+    """Return whether the call counts against budgets."""
     return record.method in COUNTED and record.tool != FREE_TOOL
 
 
 def check(request: MCPRequest) -> None:
-    """Take one call from the caller's daily budgets, or raise ``CallRefused`` if calls, rows or bytes are used up."""
+    """Take one call from the caller's budgets; raise ``CallRefused`` if calls, rows or bytes are used up."""
     if not is_counted(request.mcp.record):
         return
     budgets = budgets_of(request)
@@ -104,7 +106,7 @@ def check(request: MCPRequest) -> None:
 
 
 def check_writes(request: MCPRequest) -> None:
-    """Raise ``CallRefused`` if the caller's daily budget of written rows is used up."""
+    """Raise ``CallRefused`` if the caller's budget of written rows is used up."""
     _require(budgets_of(request), "rows_written")
 
 
@@ -118,7 +120,7 @@ def _require(budgets: list[Budget], *quantities: str) -> None:
 
 
 def spend(request: MCPRequest) -> None:
-    """Take the rows and bytes of a finished call from the caller's daily budgets."""
+    """Take the rows and bytes of a finished call from the caller's budgets."""
     record = request.mcp.record
     if not is_counted(record):
         return
@@ -130,7 +132,7 @@ def spend(request: MCPRequest) -> None:
 
 
 def left(request: MCPRequest) -> dict[str, dict[str, int]]:
-    """Return what is left of each daily budget of the caller, by kind and quantity."""
+    """Return what is left of each budget of the caller, by kind and quantity."""
     return _left(budgets_of(request))
 
 
@@ -168,7 +170,7 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefuse
 
 
 class Counts:
-    """The used part of daily budgets, by counter: the cache's last value, and amounts not yet written to the cache."""
+    """What is used, by counter: the cache's last value, and amounts not yet written to the cache."""
 
     def __init__(self) -> None:
         self._said: OrderedDict[str, int] = OrderedDict()
@@ -176,7 +178,7 @@ class Counts:
         self._lock = threading.Lock()
 
     def add(self, key: str, amount: int) -> int:
-        """Add an amount to the counter of a daily budget, and return how much of the budget is used with it."""
+        """Add an amount to a counter, and return how much is used with it."""
         with self._lock:
             amount += self._untold.pop(key, 0)
         try:

@@ -19,7 +19,7 @@ Ask = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A gauge of this process, such as open streams: name, description, function that returns the value."""
+    """A gauge of this process, such as open streams: its name, description, and the function that returns its value."""
 
     name: str
     text: str
@@ -49,8 +49,10 @@ MAX_VALUE: Final = 100
 
 
 def comment_of(record: CallRecord, *, is_shared: bool = False) -> str:
-    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``. ``is_shared`` leaves
-    out the ``traceparent``, which is different for each call."""
+    """Return the SQL comment for a call's queries: application, client, tool and ``traceparent``.
+
+    ``is_shared`` leaves out the ``traceparent``, which is different for each call.
+    """
     client = record.client_id or record.client_name
     return _comment(settings.SERVER["name"], client, record.tool, "" if is_shared else record.traceparent)
 
@@ -68,8 +70,10 @@ def _encoded(text: str) -> str:
 
 
 def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Mapping[str, Any]) -> Any:
-    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's. Statements that are
-    not text, or that already end with a comment, stay as they are."""
+    """Execute a query with the SQL comment of the current call: an ``execute_wrapper`` of Django's.
+
+    Statements that are not text, or that already end with a comment, stay as they are.
+    """
     record = CURRENT.get()
     if record is None or not isinstance(sql, str) or sql.rstrip().endswith("*/"):
         return execute(sql, params, many, context)

@@ -93,7 +93,7 @@ def _known(reason: str) -> str:
 
 
 class Levels(Collector):
-    """Collects the Prometheus metrics that are current levels of this process."""
+    """A ``Collector`` of the gauges of this process."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""
@@ -102,7 +102,7 @@ class Levels(Collector):
 
 
 class Stored(Collector):
-    """Collect Prometheus metrics of the sessions and streams in the database."""
+    """A ``Collector`` of the numbers of sessions and streams in the database."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """See ``Collector``."""
@@ -128,8 +128,10 @@ if DIRECTORY not in os.environ:
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Serve all metrics of the project in Prometheus' text format, to requests with the ``metrics_token`` as bearer
-    token and to users who may view the log of calls."""
+    """Serve all metrics of the project in Prometheus' text format.
+
+    A request needs the ``metrics_token`` as bearer token, or a user who may view the log of calls.
+    """
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if settings.TELEMETRY["metrics_token"] and scheme.lower() == "bearer":
         may_read = constant_time_compare(given.strip(), settings.TELEMETRY["metrics_token"])

@@ -54,7 +54,7 @@ _sessions = _meter.create_histogram(
 
 @contextmanager
 def within(request: MCPRequest, call: Call) -> Iterator[None]:
-    """Make the call's OpenTelemetry span the current one, and start it if needed.
+    """Make the call's span the current one, and start it if needed.
 
     Its parent is the client's span, and the span of the HTTP request is linked. If the client names no span, the span
     of the HTTP request is the parent.
@@ -112,7 +112,7 @@ def _of_network(request: MCPRequest) -> Mapping[str, str]:
 
 
 def end(request: MCPRequest) -> None:
-    """End the OpenTelemetry span of a call by its record, and record its duration."""
+    """End the span of a call, with the attributes of its record, and measure its duration."""
     record = request.mcp.record
     span = record.span
     outcome = _of_outcome(record)
@@ -133,7 +133,7 @@ def end(request: MCPRequest) -> None:
 
 
 def _of_outcome(record: CallRecord) -> dict[str, str]:
-    """Return the OpenTelemetry span attributes of a finished call: tool, error, outcome."""
+    """Return the attributes of a finished call for span and measurement: tool or prompt, type of the error."""
     found = {}
     if record.target:
         found["gen_ai.tool.name" if record.method == "tools/call" else "gen_ai.prompt.name"] = record.target
@@ -149,7 +149,7 @@ def _of_outcome(record: CallRecord) -> dict[str, str]:
 
 
 def session_ended(seconds: float, version: str, *, is_local: bool = False) -> None:
-    """Record the duration of an ended session as an OpenTelemetry measurement."""
+    """Measure the duration of an ended session."""
     network = (
         {"network.transport": "pipe"} if is_local else {"network.transport": "tcp", "network.protocol.name": "http"}
     )

@@ -71,24 +71,24 @@ class Off:
         return self._by_key.get((WRITES, "")) or self._by_key.get((EVERYTHING, ""))
 
     def caller(self, record: CallRecord) -> Switch | None:
-        """Return the switch that blocks this caller: of the server, user, client or service account."""
+        """Return the switch that turns this caller off, or None: of everything, a user, client or service account."""
         keys = [(EVERYTHING, ""), (USER, record.user), (CLIENT, record.client_id), (CLIENT, record.client_host)]
         if record.kind == "service":
             keys.append((SERVICE, record.client_id))
         return self._first(key for key in keys if key[1] or key[0] == EVERYTHING)
 
     def tool(self, name: str, *, read_only: bool) -> Switch | None:
-        """Return the switch that turns a tool off, or all tools that write."""
+        """Return the switch that turns a tool off, or all tools that write; or None."""
         return self._by_key.get((TOOL, name)) or (None if read_only else self._by_key.get((WRITES, "")))
 
     def model(self, label: str) -> Switch | None:
-        """Return the switch that turns the model or its app off; ``label`` is in lower case."""
+        """Return the switch that turns the model or its app off, or None; ``label`` is in lower case."""
         if MODEL not in self.kinds:
             return None
         return self._first([(MODEL, label), (MODEL, label.partition(".")[0])])
 
     def action(self, label: str, name: str) -> Switch | None:
-        """Return the switch that turns an action off, for this model or for all."""
+        """Return the switch that turns an action off, for this model or for all; or None."""
         if ACTION not in self.kinds:
             return None
         return self._first([(ACTION, f"{label}.{name}"), (ACTION, name)])
@@ -125,7 +125,7 @@ class Board:
         self._is_down = False
 
     def renew(self, age: float | None = None) -> None:
-        """Reload the snapshot of the switches when it is ``due``, unless another thread does.
+        """Reload the snapshot when it is ``due``, unless another thread does.
 
         With ``age`` the database is read, due or not, if its last read is at least so many seconds ago. Errors are not
         raised: while the cache and the database fail, what was off stays off.
@@ -171,13 +171,13 @@ class Board:
         self.due = now + min(LOOK, seconds)
 
     def current(self) -> Off | None:
-        """Return the current snapshot of the switches, reloaded when due."""
+        """Return the current snapshot, reloaded when due."""
         if time.monotonic() >= self.due:
             self.renew()
         return self.off
 
     def expire(self) -> None:
-        """Make the next call reload the switches from the database."""
+        """Make the next call reload the snapshot from the database."""
         self._polled = min(self._polled, time.monotonic() - POLL)
         self.due = 0.0
 
@@ -202,7 +202,7 @@ def _read() -> tuple[Switch, ...]:
 
 
 def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
-    """Return the snapshot of the switches now, and the seconds until one begins or ends."""
+    """Return the snapshot of now, and the seconds until a switch begins or ends."""
     begun = [row for row in rows if row.begins <= now and (row.until is None or now < row.until)]
     turns = [turn for row in rows for turn in (row.begins, row.until) if turn is not None and now < turn]
     seconds = (min(turns) - now).total_seconds() if turns else float("inf")
@@ -248,7 +248,7 @@ def set_switch(
     until: datetime | timedelta | None = None,
     begins: datetime | None = None,
 ) -> Switch:
-    """Set a switch: turn its target off in all workers within five seconds, and return the switch.
+    """Turn a target off in all workers within five seconds; return the switch.
 
     ``kind`` is "everything", "writes", "tool", "model", "action", "client", "user" or "service". ``target`` is the name
     of a tool; a model, its label, or the label of an app; an action as ``app.model.action``, or its name alone for the
@@ -276,7 +276,7 @@ def set_switch(
 
 
 def end_switch(switch: Switch, *, by: Any = None) -> bool:
-    """End a switch: turn its target on again in all workers within five seconds; ``by`` is as in :func:`set_switch`.
+    """Turn a target on again in all workers within five seconds; ``by`` is as in :func:`set_switch`.
     Return False if the switch has ended already."""
     now = timezone.now()
     with transaction.atomic(using=_alias()):
@@ -312,7 +312,7 @@ def _named(by: Any) -> str:
 
 
 def _find(kind: str, target: Any) -> tuple[str, str]:
-    """Return a switch's target as it is stored, and its display name."""
+    """Return a target as it is stored, and its display name."""
     if kind not in Switch.Kind.values:
         raise ValueError(f"There is no kind of switch {kind!r}.{nearest(kind, Switch.Kind.values)}")
     if kind in (EVERYTHING, WRITES):

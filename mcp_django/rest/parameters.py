@@ -40,12 +40,12 @@ CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 
 
 class Undecided(Exception):
-    """A REST framework ViewSet needs parameters of the URL or the body before it can describe its own parameters."""
+    """Raised when a ViewSet needs parameters of the URL or the body before it can describe its own."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The parameters of a DRF ViewSet's route, as arguments of its tool: of the path, the query and the body.
+    """The parameters of a route, as arguments of its tool: those of the path, the query and the body.
 
     ``body`` maps arguments to names in the body, None where the body is one argument.
     """
@@ -71,13 +71,13 @@ class Inputs:
         return {"type": "object", "properties": self.properties, **needed, "additionalProperties": False}
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check the parameters for a ViewSet: none is unknown, and no required one is missing."""
+        """Raise ``ToolError`` if an argument is unknown, or a required one is missing."""
         check_names(arguments, self.properties, strict=True)
         if missing := [name for name in self.required if name not in arguments]:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
 
     def query_of(self, arguments: Mapping[str, Any]) -> QueryDict:
-        """Return the query string of the REST request."""
+        """Return the query string of the request."""
         query = QueryDict(mutable=True)
         for name, schema in self.query.items():
             is_array = schema.get("type") == "array"
@@ -93,7 +93,7 @@ class Inputs:
         return query
 
     def body_of(self, arguments: Mapping[str, Any]) -> Any:
-        """Build a REST body, as a JSON value, from the parameters of a ViewSet's tool that belong in it."""
+        """Return the body of the request as a JSON value, made of the arguments that belong in it."""
         if self.body is None:
             data = json_or_text(arguments.get(DATA))
             if self.fields[DATA]["type"] == "array" and not isinstance(data, list):
@@ -116,7 +116,7 @@ class Inputs:
 
 
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
-    """Return the parameters of a REST route, as the ViewSet describes them to its caller."""
+    """Return the parameters of a route, as the ViewSet describes them to the caller of ``view``."""
     path: Schemas = {name: {"type": "string", "description": "Part of the URL"} for name in route.parameters}
     lookup = getattr(view, "lookup_field", "pk")
     model = getattr(getattr(view, "queryset", None), "model", None)
@@ -173,7 +173,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check a ViewSet's parameters, those of URL, query and body alike: JSON in UTF-8 has to be able to hold them."""
+    """Raise ``ToolError`` for arguments that JSON in UTF-8 cannot hold."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:
@@ -181,7 +181,10 @@ def check_unicode(arguments: Mapping[str, Any]) -> None:
 
 
 def path_arguments(route: Route, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the path parameters for the ViewSet; values that no URL can hold are not found."""
+    """Return the parameters of the path as text.
+
+    Raises ``ToolError`` if one is missing, and ``NotFound`` for a value that no URL can hold.
+    """
     if missing := [name for name in route.parameters if arguments.get(name) is None]:
         raise ToolError(f"Missing argument: {', '.join(missing)}.")
     try:
@@ -223,7 +226,7 @@ def _serializer(route: Route, view: Any) -> Any:
 
 
 def query_parameters(route: Route, view: Any) -> Schemas:
-    """Return the JSON Schemas of the REST query parameters that a ViewSet's route takes, by name.
+    """Return the JSON Schemas of the query parameters that a route takes, by name.
 
     Filters and pages belong to ``list``, and to each extra action that reads and declares no parameters.
     """
@@ -242,14 +245,14 @@ def query_parameters(route: Route, view: Any) -> Schemas:
 
 
 def _has_pages(paginator: Any, request: Any) -> bool:
-    """Return whether REST framework makes pages: not without ``PAGE_SIZE``, unless a parameter gives the size."""
+    """Return whether the paginator makes pages: not without ``PAGE_SIZE``, unless a parameter gives the size."""
     size = getattr(paginator, "get_page_size", None)
     takes_size = getattr(paginator, "page_size_query_param", None) is not None
     return size is None or takes_size or size(request) is not None
 
 
 def ordering_names(view: Any) -> dict[str, list[str]]:
-    """Return the values that the ordering parameters of a ViewSet accept."""
+    """Return the values that the ordering parameters accept, by the name of the parameter."""
     found = {}
     for backend in getattr(view, "filter_backends", ()):
         if issubclass(backend, OrderingFilter):
@@ -260,7 +263,7 @@ def ordering_names(view: Any) -> dict[str, list[str]]:
 
 
 def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any]) -> None:
-    """Check the ordering parameters for a ViewSet, since REST framework ignores unknown names."""
+    """Raise ``ToolError`` for unknown names in ordering parameters, which REST framework ignores."""
     for parameter, names in known.items():
         for term in str(given.get(parameter, "")).split(","):
             name = term.strip().removeprefix("-")
@@ -291,7 +294,7 @@ def _of_backend(backend: Any, view: Any) -> Schemas:
 
 
 def _operation_parameters(source: Any, view: Any) -> Schemas:
-    """Return the query parameters that a filter backend or paginator of REST framework declares."""
+    """Return the query parameters that a filter backend or paginator declares."""
     describe = getattr(source, "get_schema_operation_parameters", None)
     found: Schemas = {}
     for item in describe(view) if describe is not None else ():

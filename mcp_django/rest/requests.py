@@ -49,10 +49,10 @@ TRANSPORT: Final = (
 
 
 class RestRequest(MCPRequest):
-    """The request that a REST framework ViewSet gets, without token and cookie."""
+    """The request that a ViewSet gets, without token and cookie."""
 
     def build_absolute_uri(self, location: str | None = None) -> str:
-        """Return an absolute URI; the REST request's own one names the caller, for caches of whole responses.
+        """Return an absolute URI; that of the request itself names the caller, for caches of whole responses.
 
         Such caches tell callers apart by headers, which are missing here, and by this URI.
         """
@@ -72,7 +72,7 @@ def rest_request(
     query: QueryDict | None = None,
     body: Any = None,
 ) -> RestRequest:
-    """Make the request for a ViewSet's route: a copy of the caller's request, without token and cookie.
+    """Return the request for a route: a copy of the caller's request, without token and cookie.
 
     The copy has its own session and messages, which are never saved. ``mcp`` is the same object; attributes that the
     project's middleware has set are copied.
@@ -126,7 +126,7 @@ def rest_request(
 
 
 class Unknown(dict[str, Any]):
-    """Parameters of a REST request that are unknown before the call: reading one raises :class:`Undecided`."""
+    """Parameters that are unknown before the call: reading one raises :class:`Undecided`."""
 
     def _refuse(self, *args: Any) -> NoReturn:
         raise Undecided
@@ -153,7 +153,7 @@ class Unknown(dict[str, Any]):
 
 
 def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
-    """Return an instance of the ViewSet with its request, ready to be asked; nothing has run yet.
+    """Return an instance of the route's ViewSet with its request, ready to be asked; nothing has run yet.
 
     The view gets ``kwargs`` as the parameters of the URL and ``data`` as the body.
     """
@@ -180,7 +180,7 @@ def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data
 
 
 def probe(request: MCPRequest, route: Route) -> Any:
-    """Return an instance of the ViewSet with a request whose parameters are unknown."""
+    """Return an instance of the route's ViewSet with a request whose parameters are unknown."""
     fixed = route.registration.kwargs
     kwargs = Unknown(fixed) if route.parameters else dict(fixed)
     data = {} if route.method == "get" else Unknown()
@@ -188,7 +188,7 @@ def probe(request: MCPRequest, route: Route) -> Any:
 
 
 def is_permitted(request: MCPRequest, route: Route) -> bool:
-    """Ask the ViewSet, by a REST request with unknown parameters, whether its permissions would admit the caller.
+    """Return whether the ViewSet's permissions would admit the caller, as far as they need no parameters.
 
     A permission that depends on parameters is decided by the call; one that raises an error admits nobody.
     """
@@ -211,7 +211,7 @@ def is_permitted(request: MCPRequest, route: Route) -> bool:
 def run(
     request: MCPRequest, route: Route, kwargs: Mapping[str, Any], query: QueryDict, body: Any
 ) -> tuple[RestRequest, HttpResponseBase]:
-    """Run the ViewSet on a REST request; return the request that the ViewSet got, and its response."""
+    """Run the ViewSet; return the request that it got, and its response."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
     asked = view_for(route, made, kwargs, {})
     # Read and write JSON even if REST clients of this view have to use another format.
@@ -242,7 +242,7 @@ def run(
 
 
 def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *, throttled: bool) -> None:
-    """Check by the ViewSet's permissions whether the REST request may act on a row, without running it."""
+    """Raise ``ToolError`` unless the ViewSet's permissions let the caller act on the row; the action is not run."""
     view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
     try:
         view.check_permissions(view.request)
@@ -258,7 +258,7 @@ def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *
 
 
 def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) -> Any:
-    """Run the ViewSet on a REST request for one row, and return its data, None if the ViewSet does not show it.
+    """Return the data of one row as the ViewSet shows it, None if it does not show it.
 
     Throttles are not checked, because the call has been counted already.
     """

@@ -53,7 +53,7 @@ MAX_DIGITS: Final = 15
 def read_answer(
     route: Route, request: MCPRequest, response: HttpResponseBase, inputs: Inputs, arguments: Mapping[str, Any]
 ) -> ToolResult:
-    """Return the tool result for a ViewSet's response; raise ``ToolError`` for an error or a redirect."""
+    """Return the tool result for a response; raise ``ToolError`` for an error or a redirect."""
     if 300 <= response.status_code < 400 and route.method != "get":
         return ToolResult(structured={"done": True, "note": ELSEWHERE})
     if response.status_code >= 300:
@@ -77,7 +77,7 @@ def read_answer(
 
 
 def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
-    """Return a ViewSet's JSON response as an object, with links to other pages turned into arguments."""
+    """Return a JSON response as an object, with links to other pages turned into arguments."""
     data = to_jsonable(json.loads(content))
     if isinstance(data, list):
         return {ROWS: data}
@@ -125,7 +125,7 @@ def _render(response: Any) -> None:
 
 
 def _is_json(response: HttpResponseBase) -> bool:
-    """Return whether a ViewSet's rendered response is JSON, or empty, and no file."""
+    """Return whether a rendered response is JSON, or empty, and no file."""
     if isinstance(response, StreamingHttpResponse):
         return False
     mime_type = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
@@ -135,7 +135,7 @@ def _is_json(response: HttpResponseBase) -> bool:
 
 
 def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
-    """Raise the ``ToolError`` for a ViewSet's REST response that is an error or a redirect."""
+    """Raise the ``ToolError`` for a response that is an error or a redirect."""
     _render(response)
     try:
         data = json.loads(getattr(response, "content", b"")) if _is_json(response) else None
@@ -162,7 +162,7 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
 
 
 def _problems(data: Any, path: str) -> Iterator[str]:
-    """Yield a line for each error in a ViewSet's REST response: ``items[0].quantity: A valid integer is required.``"""
+    """Yield a line for each error in a response: ``items[0].quantity: A valid integer is required.``"""
     if isinstance(data, dict):
         for name, value in data.items():
             unnamed = name in ("detail", api_settings.NON_FIELD_ERRORS_KEY)
@@ -183,7 +183,7 @@ def _size(data: Any) -> int:
 
 
 def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
-    """Cut a ViewSet's response to ``room`` characters: long texts first, then the last rows."""
+    """Return a response cut to ``room`` characters: long texts first, then the last rows."""
     if _size(payload) <= room:
         return payload
     payload = _shortened(payload)
@@ -223,7 +223,7 @@ def _shortened(value: Any) -> Any:
 
 
 def link_files(request: MCPRequest, data: Any) -> None:
-    """Replace file URLs in a ViewSet's REST response by download links, or by the names of the files.
+    """Return data with download links, or the names of files, in place of their URLs.
 
     A file gets a link if the site exposes its row to the caller. The download checks the permission again.
     """

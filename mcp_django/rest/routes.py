@@ -24,7 +24,7 @@ UNUSED_METHODS: Final = frozenset({"head", "options", "trace"})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A ViewSet registered for its routes, with options. ``name`` ends the names of its tools and begins its URIs.
+    """A registered ViewSet with its options. ``name`` ends the names of its tools and begins its URIs.
 
     ``namespace`` is that of its URLs for REST clients; ``kwargs`` are URL parameters that are the same for all calls.
     ``actions`` become tools (None: all); those in ``confirm`` need confirmation before they run, as deleting always
@@ -45,7 +45,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Route:
-    """One REST route of a ViewSet: an action under one HTTP method.
+    """One action of a ViewSet under one HTTP method.
 
     ``callback`` is its view function in the URLconf. ``parameters`` are those of its URL, in order, without the fixed
     ones. ``alone`` says that no other HTTP method leads to the same action.
@@ -82,7 +82,7 @@ class Route:
         return safe_name(f"{action}_{self.registration.name}")
 
     def match(self, given: Mapping[str, str]) -> ResolverMatch:
-        """Resolve the ViewSet's route with these parameters."""
+        """Return the match of the URL with these parameters; raise ``NotFound`` for values that no such URL has."""
         values = {**self.registration.kwargs, **given}
         try:
             path = self.resolver.reverse(self.url_name, **values)
@@ -94,7 +94,7 @@ class Route:
         return found
 
     def path(self, kwargs: Mapping[str, Any]) -> str:
-        """Return the URL path of the ViewSet's route, as REST clients have it."""
+        """Return the path of the URL, as REST clients have it."""
         name = ":".join(part for part in (self.registration.namespace, self.url_name) if part)
         try:
             path = reverse(name, kwargs=dict(kwargs))
@@ -108,7 +108,7 @@ class Route:
 
 
 def base_name(prefix: str) -> str:
-    """Name the routes of a ViewSet for its tools, by the prefix of the routes."""
+    """Return the name for tools and URIs that follows from the prefix of the routes."""
     name = UNSAFE.sub("_", PARAMETER.sub("", prefix).lower()).strip("_")
     if not name:
         raise ImproperlyConfigured(f"The prefix {prefix!r} has no name in it: give one.")

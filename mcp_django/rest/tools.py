@@ -92,14 +92,14 @@ class ViewSetTool(Tool):
         return getattr(getattr(self.route.viewset, "queryset", None), "model", None)
 
     def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the ViewSet's permissions let the caller use its tool, as far as is known."""
+        """Return whether the ViewSet's permissions let the caller use the tool, as far as is known before the call."""
         narrowing = request.mcp.narrowing
         if narrowing is not None and self._model is not None and not narrowing.admits(self._model):
             return False
         return is_permitted(request, self.route)
 
     def for_caller(self, request: MCPRequest) -> Tool:
-        """Return the ViewSet's tool with the arguments that the REST view has for this caller."""
+        """Return the tool with the arguments that the ViewSet has for this caller."""
         bound = copy.copy(self)
         bound.input_schema = inputs_of(self.route, probe(request, self.route), confirms=self.confirms).schema
         return bound
@@ -135,7 +135,7 @@ class ViewSetTool(Tool):
         return result
 
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
-        """Return the preview of the ViewSet's tool that has to be confirmed, None if it is confirmed."""
+        """Return the preview that has to be confirmed, None if it is confirmed."""
         token = given.get("confirm_token")
         check_object(request, self.route, kwargs, throttled=token is None and not can_ask(request))
         # A caller who may delete the row need not be allowed to see it.
@@ -161,7 +161,7 @@ NAME: Final = re.compile(r"(?!request$)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
-    """Yield the resources that go with a ViewSet's tool, which only ``list`` and ``retrieve`` have."""
+    """Yield the resources that go with a tool: those of ``list`` and ``retrieve`` have some."""
     route = tool.route
     if route.action not in READ_BY or route.method != "get":
         return
