@@ -161,15 +161,23 @@ def _pattern(value: Any) -> tuple[str, Any]:
     text = value.strip("%")
     if begins and ends:
         return "icontains", text
-    return ("iendswith" if begins else "istartswith" if ends else "iexact"), text
+    if begins:
+        return "iendswith", text
+    if ends:
+        return "istartswith", text
+    return "iexact", text
 
 
 def name_meant(text: str) -> str | None:
     """Return the filter that an alternative spelling such as ``"total >"`` or ``"customer.name"`` means."""
     if len(text) > MAX_NAME:
         return None
+    name = text
+    operator = ""
     found = _COMPARED.fullmatch(text) or _SPOKEN.fullmatch(text)
-    name, operator = (found[1], f"__{'_'.join(found[2].lower().split())}") if found is not None else (text, "")
+    if found is not None:
+        name = found[1]
+        operator = f"__{'_'.join(found[2].lower().split())}"
     # Drop ``__date``: a bare day compared with a datetime means the whole day anyway.
     name = name.replace(".", "__").replace("__date__", "__") + operator
     return name if name != text else None
@@ -223,22 +231,31 @@ def values_meant(value: Any, lookup: str, *, is_key: bool = False) -> Iterator[t
     text = value.strip()
     is_plain = lookup == "exact"
     takes_lists = lookup in ("exact", "in")
+
+    # JSON, maybe in single quotes.
     opened = json_or_text(text.replace("'", '"') if text[:1] in ("[", "{") else text)
     if isinstance(opened, list) and takes_lists:
         yield "in", opened
     elif isinstance(opened, dict) and len(opened) == 1 and is_plain:
         yield next(iter(opened.items()))
-    if is_plain and (found := _VALUE.fullmatch(text)):
-        operator = "_".join(found["operator"].lower().split())
-        yield "!=" if operator == "!" else operator, _unquoted(found["value"])
+
+    # A comparison in signs or in words, or a range.
+    comparison = _VALUE.fullmatch(text) if is_plain else None
+    if comparison is not None:
+        operator = "_".join(comparison["operator"].lower().split())
+        yield "!=" if operator == "!" else operator, _unquoted(comparison["value"])
     if lookup in ("exact", "range"):
         ranges = (pattern.fullmatch(text) for pattern in _RANGES)
         yield from (("range", [found["first"], found["last"]]) for found in ranges if found is not None)
+
+    # A number as people write it, or several values.
     number = None if is_key else number_meant(text)
-    if number is not None:
-        yield from [("", number)] if number != text else []
-    elif takes_lists and _LISTED.search(text):
+    if number is not None and number != text:
+        yield "", number
+    if number is None and takes_lists and _LISTED.search(text):
         yield "in", _LISTED.split(text)
+
+    # A word for a value, or a value with signs around it.
     if text.lower() in TRUTH and is_plain:
         yield "", TRUTH[text.lower()]
     if text.lower() in _COUNTED:
@@ -315,7 +332,8 @@ def _of_text(text: str) -> dict[str, Any] | None:
         if value.startswith("("):
             values: Any = [_unquoted(item.strip()) for item in value[1:-1].split(",")]
         elif value.lower() == "null" and operator in ("is", "is_not"):
-            operator, values = "isnull", operator == "is"
+            values = operator == "is"
+            operator = "isnull"
         else:
             values = _unquoted(value)
         key = _named(name, operator)

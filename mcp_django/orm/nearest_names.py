@@ -70,7 +70,8 @@ def nearest(text: Any, names: Iterable[str]) -> list[str]:
         return []
     text = text[:MAX_COMPARED]
     for form in (letters, singular):
-        if same := [name for name in known if form(name) == form(text)]:
+        same = [name for name in known if form(name) == form(text)]
+        if same:
             return same[:MAX_NEAR]
     return _alike(text.lower(), known)
 
@@ -85,8 +86,11 @@ def misspelt(text: Any, names: Iterable[str]) -> list[str]:
         return []
     known = list(dict.fromkeys(names))
     for form in (letters, singular):
-        if same := [name for name in known if form(name) == form(text) and _signs(name) == _signs(text)]:
+        same = [name for name in known if form(name) == form(text) and _signs(name) == _signs(text)]
+        if same:
             return same
+
+    # None is the same but for case, signs or plural: look for one with a letter or two wrong.
     plain = letters(text)
     found = [name for name in known if _signs(name) == _signs(text) and _is_typo(plain, letters(name))]
     within = [letters(name) for name in known if letters(name) and letters(name) in plain]
@@ -104,7 +108,11 @@ def _is_typo(text: str, name: str) -> bool:
         return False
     if text.startswith(name) or name.startswith(text):
         return min(len(text), len(name)) >= SHORTEST and abs(len(text) - len(name)) <= 2
-    most = 0 if len(name) < SHORTEST else 1 if len(name) < LONG else 2
+    most = 2
+    if len(name) < SHORTEST:
+        most = 0
+    elif len(name) < LONG:
+        most = 1
     return abs(len(text) - len(name)) <= most and _distance(text, name) <= most
 
 
@@ -153,11 +161,16 @@ def says_all(text: Any, name: str) -> bool:
             return word == other
         return SequenceMatcher(a=word, b=other).ratio() >= TYPO
 
-    known, asked = (
-        ["count" if word.lower() in COUNTING else singular(word) for word in words(given)]
-        for given in (name, text[:MAX_COMPARED])
-    )
+    known = [_compared(word) for word in words(name)]
+    asked = [_compared(word) for word in words(text[:MAX_COMPARED])]
     return all(word in _FILLING or any(is_same(word, other) for other in known) for word in asked)
+
+
+def _compared(word: str) -> str:
+    """Return the form in which a word is compared with others: singular, and one word for all that count."""
+    if word.lower() in COUNTING:
+        return "count"
+    return singular(word)
 
 
 def _alike(text: str, names: Sequence[str]) -> list[str]:

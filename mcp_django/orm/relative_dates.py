@@ -152,10 +152,14 @@ def read_span(text: str, now: datetime) -> Span | None:
     if _is_ambiguous(plain) or _is_ambiguous(bare):
         raise ValueError("min for minutes or mo for months: m can be both")
     try:
-        spans = (reader(words, now) for words in dict.fromkeys((plain, bare)) for reader in _READERS)
-        return next((span for span in spans if span is not None), None)
+        for words in dict.fromkeys((plain, bare)):
+            for reader in _READERS:
+                span = reader(words, now)
+                if span is not None:
+                    return span
     except (OverflowError, ValueError):
         raise ValueError("a date within the years 1 to 9999") from None
+    return None
 
 
 def _is_ambiguous(text: str) -> bool:
@@ -171,16 +175,22 @@ def read_period(text: str) -> Span | None:
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     plain = _bare(" ".join(text.lower().split()))
-    if (day := _read_day(plain)) is not None:
+    day = _read_day(plain)
+    if day is not None:
         return day
+
     found = next((match for pattern in _PERIODS if (match := pattern.fullmatch(plain))), None)
     if found is None:
         return None
     parts = found.groupdict()
     year = int(found["year"])
-    month = _NAMES.index(parts["name"][:3]) + 1 if parts.get("name") else int(parts.get("month") or 0)
+    if parts.get("name"):
+        month = _month(parts["name"])
+    else:
+        month = int(parts.get("month") or 0)
     if month > 12:
         return None
+
     try:
         if parts.get("week"):
             return _calendar(date.fromisocalendar(year, int(parts["week"]), 1), "week", 0)
@@ -203,14 +213,21 @@ def _read_day(text: str) -> Span | None:
         return None
     parts = found.groupdict()
     if parts.get("name"):
-        month = _NAMES.index(parts["name"][:3]) + 1
+        month = _month(parts["name"])
         day = int(parts["day"])
     else:
         one = int(parts["one"])
         other = int(parts["other"])
         if one != other and one <= 12 and other <= 12 and not parts["one_first"]:
+            # It could be either of two days.
             return None
-        month, day = (one, other) if parts["one_first"] or other > 12 else (other, one)
+        month = other
+        day = one
+        if parts["one_first"] or other > 12:
+            month = one
+            day = other
+
+    # A day that no calendar has is no date; one that is out of range is an error.
     try:
         written = date(int(parts["year"]), month, day)
     except ValueError:
@@ -219,6 +236,11 @@ def _read_day(text: str) -> Span | None:
         return _days(written)
     except OverflowError:
         raise ValueError("a date within the years 1 to 9999") from None
+
+
+def _month(name: str) -> int:
+    """Return the number of a month, which its first three letters tell."""
+    return _NAMES.index(name[:3]) + 1
 
 
 def days_meant(text: str) -> list[str]:
@@ -261,10 +283,14 @@ def _read_offset(text: str, now: datetime) -> Span | None:
 
 def _read_ago(text: str, now: datetime) -> Span | None:
     found = _AGO.fullmatch(text)
-    amount, unit = (found[1] or found[3], found[2] or found[4]) if found is not None else ("", "")
-    if found is None or unit not in _WORDS:
+    if found is None:
         return None
-    return _shifted(now, None, -int(amount) if found[1] else int(amount), _WORDS[unit])
+    unit = found[2] or found[4]
+    if unit not in _WORDS:
+        return None
+    # "3 days ago", or "in 3 days".
+    amount = -int(found[1]) if found[1] else int(found[3])
+    return _shifted(now, None, amount, _WORDS[unit])
 
 
 def _read_length(text: str, now: datetime) -> Span | None:

@@ -63,6 +63,8 @@ class Suggestions:
         same = [label for label, names in titles.items() if wanted in map(singular, names)]
         if same:
             return same[:3]
+
+        # No model has that name: suggest those with similar names.
         owners = {name.lower(): label for label, names in titles.items() for name in names}
         return list(dict.fromkeys(owners[name] for name in nearest(text.lower(), owners)))
 
@@ -77,6 +79,7 @@ class Suggestions:
         return [path for path in found if path != text and accepts(path)][:3]
 
     def _meant(self, model: ModelAccess, parts: Sequence[str]) -> Iterator[str]:
+        """Suggest paths for the names of a misspelt one, each name among those of the model that it belongs to."""
         name = parts[0] if parts else ""
         rest = parts[1:]
         names = self._names(model)
@@ -96,35 +99,51 @@ class Suggestions:
 
     def _followed(self, model: ModelAccess, head: str, rest: Sequence[str]) -> Iterator[str]:
         link = model.link(head) if rest else None
-        found = [f"{head}__{path}" for path in self._meant(link.related, rest)] if link is not None else []
-        yield from found or ["__".join([head, *rest])]
+        paths = list(self._meant(link.related, rest)) if link is not None else []
+        if paths:
+            yield from (f"{head}__{path}" for path in paths)
+        else:
+            yield "__".join([head, *rest])
 
     def _compound(self, model: ModelAccess, names: Sequence[str], text: str, rest: Sequence[str]) -> Iterator[str]:
         """Suggest paths for names written as one word: ``customerName``, ``total_gte``, ``orderNumber``."""
         parts = words(text)
         by_letters = {letters(name): name for name in names}
+
+        # The name of a field, with a lookup or the rest of a path after it.
         for cut in range(len(parts) - 1, 0, -1):
             head = by_letters.get(letters("".join(parts[:cut])))
             tail = "_".join(parts[cut:]).lower()
-            if head is not None and tail in _ENDINGS:
+            if head is None:
+                continue
+            link = model.link(head)
+            if tail in _ENDINGS:
                 yield "__".join([head, tail, *rest])
-            elif head is not None and (link := model.link(head)) is not None:
-                there = self._names(link.related)
-                ends = [name for name in there if letters(name) == letters(tail)]
-                behind = [["__".join([name, *rest])] for name in ends] or [
-                    list(self._compound(link.related, there, tail, rest))
-                ]
-                yield from (f"{head}__{path}" for paths in behind for path in paths)
+            elif link is not None:
+                yield from (f"{head}__{path}" for path in self._ends(link.related, tail, rest))
+
+        # A relation, with a word for the number of its rows.
         counted = [part for part in parts if part.lower() not in {*COUNTING, "total", "of"}]
         if len(counted) < len(parts):
+            wanted = singular("".join(counted))
             many = [link.name for link in model.links]
-            same = (name for name in many if singular(name) == singular("".join(counted)))
-            yield from ("__".join([name, "count", *rest]) for name in same)
+            yield from ("__".join([name, "count", *rest]) for name in many if singular(name) == wanted)
+
+        # The name of a field, with a lookup or the model's own name before it.
         own = by_letters.get(letters("".join(parts[1:]))) if len(parts) > 1 else None
         if own is not None and parts[0].lower() in _ENDINGS:
             yield "__".join([own, parts[0].lower(), *rest])
         if own is not None and letters(parts[0]) == letters(str(model.exposure.opts.model_name)):
             yield from self._followed(model, own, rest)
+
+    def _ends(self, model: ModelAccess, text: str, rest: Sequence[str]) -> Iterator[str]:
+        """Suggest the ends of a path whose last names are written as one word."""
+        names = self._names(model)
+        same = [name for name in names if letters(name) == letters(text)]
+        if same:
+            yield from ("__".join([name, *rest]) for name in same)
+        else:
+            yield from self._compound(model, names, text, rest)
 
 
 @contextmanager
@@ -211,21 +230,23 @@ class FilterSuggestions(Suggestions):
 
     def other_lookup(self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
         """Suggest lookups in the error for a lookup that the field does not take."""
-        message = f"The filter {name[:60]!r} takes other lookups."
         root = self.column(name)
-        is_null = lookup == "isnull" or value is None
         word = kind_of(path.field).word
+        is_null = lookup == "isnull" or value is None
         if is_null and "isnull" not in lookups:
             empty = ' Without a text it is "".' if word == "text" and getattr(path.field, "blank", False) else ""
             return ToolError(f"{root} is never null.{empty}")
+
+        message = f"The filter {name[:60]!r} takes other lookups."
         if not path.field.is_relation and not _is_lookup(lookup):
             full = f"{self.prefix}{root}__{lookup}"[:60]
             message = f"{self.exposure.label} has no filter {full!r}: {root} is {_with_article(word)}, not a relation."
         elif path.field.is_relation and access_of(self.request).exposure_of(path.field.related_model) is None:
             return self.unknown(f"{root}__{lookup}")
-        near = (
-            [] if is_null else [item for item in nearest(lookup, lookups) if item != lookup and says_all(lookup, item)]
-        )
+
+        near: list[str] = []
+        if not is_null:
+            near = [item for item in nearest(lookup, lookups) if item != lookup and says_all(lookup, item)]
         return Misnamed(
             message,
             lookup,
@@ -242,11 +263,16 @@ class FilterSuggestions(Suggestions):
             return ToolError(message)
         root = self.column(name)
         target = self.find(root)
-        choice = [("", text) for text in self._choice(path, lookup, value)]
+        lookups = target.lookups if target is not None else ()
+        is_key = path.field.is_relation or path.field.primary_key
+        meanings = list(values_meant(value, lookup, is_key=is_key))
         # Suggest a choice only if the value has no other meaning.
-        meanings = [*values_meant(value, lookup, is_key=path.field.is_relation or path.field.primary_key)] or choice
+        is_choice = not meanings
+        if is_choice:
+            meanings = [("", text) for text in self._choice(path, lookup, value)]
+
         for word, item in meanings:
-            meant = lookup_meant(word or lookup, item, target.lookups if target is not None else ())
+            meant = lookup_meant(word or lookup, item, lookups)
             if meant is None:
                 continue
             try:
@@ -256,10 +282,14 @@ class FilterSuggestions(Suggestions):
             key = root if meant.lookup == "exact" else f"{root}__{meant.lookup}"
             right = {"not": {key: meant.value}} if meant.is_denied else {key: meant.value}
             text = f"{message} Did you mean {dumps(right).decode()}?"
-            repair = with_condition(name, right, value, prefix=self.prefix, is_spelling=meanings is choice)
+            repair = with_condition(name, right, value, prefix=self.prefix, is_spelling=is_choice)
             return ToolError(text, repair=repair)
+
+        # A date that is written in numbers can be either of two days.
         days = days_meant(value) if is_dated(path.field) and isinstance(value, str) else []
-        return ToolError(f"{message} Did you mean {' or '.join(days)}?" if days else message)
+        if days:
+            return ToolError(f"{message} Did you mean {' or '.join(days)}?")
+        return ToolError(message)
 
     def _choice(self, path: FieldPath, lookup: str, value: Any) -> list[str]:
         """Suggest the one choice of a field that a value misspells."""
@@ -280,10 +310,14 @@ class FilterSuggestions(Suggestions):
         """Return whether a suggested name is a filter."""
         if self.source_named(path) is not None or self.find(path) is not None:
             return True
+
+        # A filter with a lookup after it.
         root, _, last = path.rpartition("__")
         target = self.find(root) if root else None
         if target is not None and (last in target.lookups or lookup_meant(last, "", target.lookups) is not None):
             return True
+
+        # A relation, with a filter of the related model or a quantifier after it.
         head, _, rest = path.partition("__")
         link = self.open_link(head)
         if link is None or QUANTIFIERS.get(rest.partition("__")[0]) is not None or rest in ("", "isnull"):
@@ -333,7 +367,8 @@ def without_argument(name: str) -> Repair:
 def _renamed(given: Any, wrong: str, right: str) -> dict[str, Any] | None:
     if not isinstance(given, dict) or wrong not in given or right in given:
         return None
-    return {right if key == wrong else key: value for key, value in given.items()}
+    names: dict[Any, str] = {wrong: right}
+    return {names.get(key, key): value for key, value in given.items()}
 
 
 def with_name(wrong: str, right: str) -> Repair:
@@ -369,10 +404,21 @@ def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
         several = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
         if not isinstance(several, list) or wrong not in several:
             several = [wrong]
-        named = [right if item == wrong else item for item in several]
-        named = [item for place, item in enumerate(named) if item not in named[:place]]
-        found: Any = ",".join(named) if isinstance(given, str) else named
-        return {"model": right, **arguments} | {"model": found if len(named) > 1 else right}
+        labels: list[Any] = []
+        for item in several:
+            label = right if item == wrong else item
+            if label not in labels:
+                labels.append(label)
+
+        # The model stands first if the call has none.
+        mended = {"model": right, **arguments}
+        if len(labels) == 1:
+            mended["model"] = right
+        elif isinstance(given, str):
+            mended["model"] = ",".join(labels)
+        else:
+            mended["model"] = labels
+        return mended
 
     return Repair(mend, is_spelling)
 
@@ -390,15 +436,20 @@ def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
         if isinstance(value, list):
             return [respelt(item, name) for item in value]
         if isinstance(value, dict):
-            return {respelt(key, name): item if key == "where" else respelt(item, name) for key, item in value.items()}
+            found = {}
+            for key, item in value.items():
+                found[respelt(key, name)] = item if key == "where" else respelt(item, name)
+            return found
         return value
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         for text in dict.fromkeys((wrong, wrong.replace("__", "."))) if wrong else ():
             name = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)|(?<=__){re.escape(text)}|{re.escape(text)}(?=__)")
-            found = {key: respelt(value, name) if key in within else value for key, value in arguments.items()}
-            if found != arguments:
-                return found
+            mended = {**arguments}
+            for key in arguments.keys() & {*within}:
+                mended[key] = respelt(arguments[key], name)
+            if mended != arguments:
+                return mended
         return None
 
     return Repair(mend)
@@ -413,50 +464,73 @@ def with_condition(
     ``right`` is its right name, or the members of an object that replace it.
     """
 
-    def is_meant(item: Any) -> bool:
-        return value is None or (type(item) is type(value) and bool(item == value))
-
-    def rewritten(given: Any, wrong: str, new: Any, places: list[str]) -> Any:
-        given = _opened(given)
-        if isinstance(given, list):
-            return [rewritten(item, wrong, new, places) for item in given]
-        if not isinstance(given, dict):
-            return given
-        if given.keys() <= COMPARING and given.get("field") == wrong and is_meant(given.get("value")):
-            places.append(wrong)
-            if isinstance(new, str):
-                return {**given, "field": new}
-            return dict(new)
-        found: dict[str, Any] = {}
-        for key, item in given.items():
-            is_named = wrong in (key, key.replace(".", "__"), name_meant(key))
-            # Keep other conditions that stand beside it under the same name: {"t": {"lt": 9, "gt": "x"}}.
-            others = item
-            if is_named and isinstance(item, dict) and not isinstance(new, str):
-                others = {word: part for word, part in item.items() if not is_meant(part)}
-            if is_named and is_meant(item):
-                places.append(key)
-                found |= {new: item} if isinstance(new, str) else new
-            elif others is not item and len(others) < len(item):
-                places.append(key)
-                found |= {**({key: others} if others else {}), **new}
-            else:
-                found[key] = rewritten(item, wrong, new, places)
-        return found
-
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         for start in dict.fromkeys((prefix, "")):
             new = start + right if isinstance(right, str) else {start + key: item for key, item in right.items()}
-            places: list[str] = []
-            found = {
-                key: rewritten(item, start + name, new, places) if key in ("filters", "aggregates") else item
-                for key, item in arguments.items()
-            }
-            if len(places) == 1:
-                return found
+            rewriter = _ConditionRewriter(start + name, new, value)
+            mended = {**arguments}
+            for key in arguments.keys() & {"filters", "aggregates"}:
+                mended[key] = rewriter.rewritten(arguments[key])
+            if rewriter.places == 1:
+                return mended
         return None
 
     return Repair(mend, is_spelling or isinstance(right, str))
+
+
+class _ConditionRewriter:
+    """Writes a condition in another way wherever it stands within filters.
+
+    The condition has the name ``wrong`` and this ``value``, any value for None. ``new`` is its new name, or the members
+    of an object that replace it. ``places`` counts where it stood.
+    """
+
+    def __init__(self, wrong: str, new: Mapping[str, Any] | str, value: Any) -> None:
+        self.wrong = wrong
+        self.new = new
+        self.value = value
+        self.places = 0
+
+    def rewritten(self, given: Any) -> Any:
+        """Return the filters with the condition written in the new way."""
+        given = _opened(given)
+        if isinstance(given, list):
+            return [self.rewritten(item) for item in given]
+        if not isinstance(given, dict):
+            return given
+        if given.keys() <= COMPARING and given.get("field") == self.wrong and self._is_meant(given.get("value")):
+            self.places += 1
+            if isinstance(self.new, str):
+                return {**given, "field": self.new}
+            return dict(self.new)
+
+        mended: dict[str, Any] = {}
+        for key, item in given.items():
+            if self.wrong in (key, key.replace(".", "__"), name_meant(key)):
+                mended |= self._member(key, item)
+            else:
+                mended[key] = self.rewritten(item)
+        return mended
+
+    def _member(self, key: str, item: Any) -> Mapping[str, Any]:
+        """Return what replaces a member of an object that has the condition's name."""
+        if self._is_meant(item):
+            self.places += 1
+            return {self.new: item} if isinstance(self.new, str) else self.new
+        if not isinstance(item, dict) or isinstance(self.new, str):
+            return {key: self.rewritten(item)}
+
+        # Keep other conditions that stand beside it under the same name: {"t": {"lt": 9, "gt": "x"}}.
+        others = {word: part for word, part in item.items() if not self._is_meant(part)}
+        if len(others) == len(item):
+            return {key: self.rewritten(item)}
+        self.places += 1
+        if not others:
+            return self.new
+        return {key: others, **self.new}
+
+    def _is_meant(self, item: Any) -> bool:
+        return self.value is None or (type(item) is type(self.value) and bool(item == self.value))
 
 
 def _opened(value: Any) -> Any:

@@ -4,7 +4,7 @@ Names that a client sends are looked up in the caller's allow-lists. A name that
 ``ToolError`` with the valid names, and a hidden name gets the same answer as one that does not exist.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -14,7 +14,7 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..functions.project_function import IGNORED
 from ..schema.value_types import is_empty
-from .access import ModelAccess, access_of, columns_of
+from .access import Access, ModelAccess, access_of, columns_of
 from .alternative_spellings import (
     TRUTH,
     argument_meant,
@@ -66,30 +66,38 @@ def check_names(
     known = list(known)
     unknown = _unknown_names(arguments, known)
     if len(unknown) > MAX_UNKNOWN:
-        named = ", ".join(repr(name[:60]) for name in unknown[:FIRST_UNKNOWN])
-        raise ToolError(
-            f"Unknown arguments: {named} and {len(unknown) - FIRST_UNKNOWN} more. {alternatives(None, known)}"
-        )
+        first = ", ".join(repr(name[:60]) for name in unknown[:FIRST_UNKNOWN])
+        more = len(unknown) - FIRST_UNKNOWN
+        raise ToolError(f"Unknown arguments: {first} and {more} more. {alternatives(None, known)}")
     if not strict:
         arguments = understood_names(arguments, known)
     for name in arguments:
-        if name in known or name in IGNORED:
+        if name not in known and name not in IGNORED:
+            raise _unknown_argument(name, known)
+
+    # Leave out what is empty, and a limit of 0.
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if value is None or name in IGNORED:
             continue
-        message = f"Unknown argument {name[:60]!r}."
-        if "cursor" in known and starts_at_the_beginning(name, None):
-            text = f"{message} Pages are by cursor: call without it, then repeat the call with next_cursor as cursor."
-            raise ToolError(text, repair=without_argument(name))
-        meant, _ = argument_meant(name, known)
-        near, of = ([meant], None) if meant is not None else (nearest(name, known), "")
-        raise Misnamed(message, name, known, partial(with_name, name), near, of=of)
-    return {
-        name: value
-        for name, value in arguments.items()
-        if value is not None
-        and name not in IGNORED
-        and (name in keeping or not _is_left_out(name, value))
-        and (strict or name not in BOUNDS or str(value) != "0")
-    }
+        if name not in keeping and _is_left_out(name, value):
+            continue
+        if not strict and name in BOUNDS and str(value) == "0":
+            continue
+        found[name] = value
+    return found
+
+
+def _unknown_argument(name: str, known: Sequence[str]) -> ToolError:
+    message = f"Unknown argument {name[:60]!r}."
+    if "cursor" in known and starts_at_the_beginning(name, None):
+        text = f"{message} Pages are by cursor: call without it, then repeat the call with next_cursor as cursor."
+        return ToolError(text, repair=without_argument(name))
+    repair = partial(with_name, name)
+    meant, _ = argument_meant(name, known)
+    if meant is not None:
+        return Misnamed(message, name, known, repair, [meant], of=None)
+    return Misnamed(message, name, known, repair, nearest(name, known))
 
 
 def _unknown_names(arguments: Mapping[str, Any], known: Collection[str]) -> list[str]:
@@ -103,10 +111,13 @@ def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Ma
         return arguments
     found: dict[str, Any] = {}
     for name, value in arguments.items():
-        meant, is_sure = argument_meant(name, known) if name not in known and name not in IGNORED else (None, False)
         if "cursor" in known and starts_at_the_beginning(name, value):
             continue
-        found[meant if meant is not None and is_sure and meant not in arguments else name] = value
+        if name not in known and name not in IGNORED:
+            meant, is_sure = argument_meant(name, known)
+            if meant is not None and is_sure and meant not in arguments:
+                name = meant
+        found[name] = value
     return found
 
 
@@ -121,31 +132,40 @@ def model_argument(request: MCPRequest, label: Any, fits: Callable[[str], bool] 
 
     An error can name the models that the rest of the call ``fits``.
     """
-    record = request.mcp.record
     access = access_of(request)
     try:
         exposure = access.get_exposure(label)
-        record.model = exposure.label
-        return access[exposure]
     except NotFound:
-        labels = [exposure.label for exposure in access.exposures]
+        raise _no_model(access, label, fits) from None
+    request.mcp.record.model = exposure.label
+    return access[exposure]
+
+
+def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolError:
+    """Return the error for a call whose argument ``model`` is missing, or is no model of the caller's."""
+    request = access.request
+    labels = [exposure.label for exposure in access.exposures]
     if label is None or label == "":
         fitting = list(filter(fits, labels))
         if len(fitting) > MAX_FITTING or 1 < len(fitting) == len(labels):
             fitting = []
-        which = f"Models with all these names: {', '.join(fitting)}." if len(fitting) > 1 else ""
-        which = which or f"One of: {', '.join(labels)[:MAX_LABELS]}. list_models describes them."
+        which = f"One of: {', '.join(labels)[:MAX_LABELS]}. list_models describes them."
+        if len(fitting) > 1:
+            which = f"Models with all these names: {', '.join(fitting)}."
         repair = with_model(label, fitting[0], is_spelling=False) if len(fitting) == 1 else None
-        raise ToolError(f"The argument model is missing. {which}", repair=repair) from None
+        return ToolError(f"The argument model is missing. {which}", repair=repair)
+
     text = label[0] if isinstance(label, list) and len(label) == 1 else label
     is_label = isinstance(text, str) and text.lower() in labels
     near = [text.lower()] if is_label else Suggestions(request).models(text)
     more = " list_models describes them."
     error = Misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
+
+    # Operators see in the log which model it was, though the caller is not told that it exists.
     if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
         error.outcome = NotPermitted.outcome
-        record.model = text.lower()
-    raise error from None
+        request.mcp.record.model = text.lower()
+    return error
 
 
 def names_argument(value: Any, what: str, most: int) -> list[str]:
@@ -226,7 +246,6 @@ class RowArguments:
         return self.model.column_named(text) or Path.read(self.model, text).shown_column
 
     def _no_field(self, text: str) -> ToolError:
-        request = self.request
         exposure = self.exposure
         message = f"{exposure.label} has no field {text[:60]!r}."
         if text in ("*", "all"):
@@ -242,11 +261,12 @@ class RowArguments:
             return ToolError(f"{message} {several}")
 
         def near() -> list[str]:
-            found = (
-                Suggestions(request).paths(self.model, near, lambda path: self._column(path) is not None)
-                for near in (text, text.rpartition("__")[0])
-            )
-            return next(filter(None, found), [])
+            # The end may be a lookup: then the field before it is meant.
+            for name in (text, text.rpartition("__")[0]):
+                paths = Suggestions(self.request).paths(self.model, name, lambda path: self._column(path) is not None)
+                if paths:
+                    return paths
+            return []
 
         path = Path.read(self.model, text)
         return Misnamed(
@@ -279,6 +299,8 @@ class RowArguments:
                 key = client_order_key(self.model, name, descending=descending, nulls_last=nulls_last)
                 if key is not None:
                     return key
+
+        # It is not an order of the caller's: say what is wrong with it.
         place = text.lstrip("+-").partition(":")[2]
         if place not in NULL_PLACES:
             ways = "Write field, -field, field:nulls_first or field:nulls_last."
