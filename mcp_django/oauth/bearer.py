@@ -41,7 +41,7 @@ from ..context.request import MCPRequest
 from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
-from ..orm.compiled_queries import Bind, CompiledQuery, Slot, compile_values, is_on
+from ..orm.compiled_queries import Bind, CompiledQuery, Slot, is_on
 from ..orm.permission_queries import FOUND, permission_columns
 from ..problems import NO_TOKEN, NOT_ACTIVE, Problem
 from ..runtime.cache_and_rate_limits import cache
@@ -402,7 +402,7 @@ def _compile(using: str) -> "TokenQuery":
     has_facts = beside_tokens()
     compiled = None
     if is_on():
-        compiled = compile_values(_tokens(using, Bind(Slot(0)), fields, has_facts), using)
+        compiled = CompiledQuery.for_values(_tokens(using, Bind(Slot(0)), fields, has_facts), using)
     return TokenQuery(compiled, has_facts, model, fields)
 
 

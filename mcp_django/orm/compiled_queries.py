@@ -161,6 +161,50 @@ class CompiledQuery:
     klass_info: Any = None
     annotation_col_map: Any = None
 
+    @staticmethod
+    def for_query(query: Any, using: str) -> "CompiledQuery":
+        """Compile a query with Django's own SQL compiler, for its database."""
+        compiler: Any = query.get_compiler(using=using)
+        try:
+            sql, params = compiler.as_sql()
+        except EmptyResultSet:
+            return CompiledQuery(None, (), (), False)
+        return _compiled_from(compiler, sql, params)
+
+    @staticmethod
+    def for_values(queryset: QuerySet[Any], using: str) -> "CompiledQuery":
+        """Compile a query of ``values_list`` rows from a queryset whose filters may hold :class:`Bind` expressions."""
+        query: Any = queryset.query.chain()
+        # Only if the columns come first, in their order, and the annotations after them.
+        if not query.distinct and list((query.selected or {}).values()) == [
+            *range(len(query.select)),
+            *query.annotation_select,
+        ]:
+            query.select = tuple(as_read(column, using) for column in query.select)
+            # Without names: ORDER BY the name of a column would sort the text of as_read(), for which there is no
+            # index.
+            query.selected = None
+        return CompiledQuery.for_query(query, using)
+
+    @staticmethod
+    def for_key(key: Hashable, build: "Callable[[], CompiledQuery]") -> "CompiledQuery":
+        """Return the compiled query of a key from the cache; ``build`` compiles it when it is not there.
+
+        A query with values outside its slots is not cached, because they may belong to one caller.
+        """
+        with _lock:
+            plan = _plans.get(key)
+            if plan is not None:
+                _plans.move_to_end(key)
+                return plan
+        plan = build()
+        if not plan.has_own_params:
+            with _lock:
+                _plans[key] = plan
+                while len(_plans) > MAX_COMPILED:
+                    _plans.popitem(last=False)
+        return plan
+
     def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Run the compiled query, with values of :func:`prepare`, and return its rows as tuples of Python values."""
         return list(zip(*self.columns(using, values), strict=True))
@@ -199,12 +243,15 @@ class CompiledQuery:
         columns = self.columns(using, values)
         if any(value is UNDECODABLE for column in columns for value in column):
             return None
-        rows: Any = _Rows(self, using, list(zip(*columns, strict=True)), queryset)
+        rows: Any = _QuerySetStandIn(self, using, list(zip(*columns, strict=True)), queryset)
         return list(ModelIterable(rows)) if columns else []
 
 
-class _Rows:
-    """The rows of a compiled query as queryset, query and compiler at once, for Django's ``ModelIterable``."""
+class _QuerySetStandIn:
+    """Stands in for queryset, query and compiler at once, from which ``ModelIterable`` takes what it needs.
+
+    It has the rows of a compiled query, which have been read.
+    """
 
     _known_related_objects: ClassVar[dict[Any, Any]] = {}
 
@@ -219,10 +266,10 @@ class _Rows:
         self._fetch_mode = getattr(queryset, "_fetch_mode", None)
 
     @property
-    def query(self) -> "_Rows":
+    def query(self) -> "_QuerySetStandIn":
         return self
 
-    def get_compiler(self, using: str) -> "_Rows":
+    def get_compiler(self, using: str) -> "_QuerySetStandIn":
         return self
 
     def execute_sql(self, **options: Any) -> None:
@@ -230,30 +277,6 @@ class _Rows:
 
     def results_iter(self, results: None) -> Iterator[Any]:
         return iter(self.rows)
-
-
-def compile_values(queryset: QuerySet[Any], using: str) -> CompiledQuery:
-    """Compile a query of ``values_list`` rows from a queryset whose filters may hold :class:`Bind` expressions."""
-    query: Any = queryset.query.chain()
-    # Only if the columns come first, in their order, and the annotations after them.
-    if not query.distinct and list((query.selected or {}).values()) == [
-        *range(len(query.select)),
-        *query.annotation_select,
-    ]:
-        query.select = tuple(as_read(column, using) for column in query.select)
-        # Without names: ORDER BY the name of a column would sort the text of as_read(), for which there is no index.
-        query.selected = None
-    return compiled_query(query, using)
-
-
-def compiled_query(query: Any, using: str) -> CompiledQuery:
-    """Compile a query with Django's own SQL compiler, for its database."""
-    compiler: Any = query.get_compiler(using=using)
-    try:
-        sql, params = compiler.as_sql()
-    except EmptyResultSet:
-        return CompiledQuery(None, (), (), False)
-    return _compiled_from(compiler, sql, params)
 
 
 def _compiled_from(compiler: Any, sql: str, params: Sequence[Any]) -> CompiledQuery:
@@ -287,25 +310,6 @@ _plans: OrderedDict[Hashable, CompiledQuery] = OrderedDict()
 _lock = threading.Lock()
 
 
-def cached_query(key: Hashable, build: Callable[[], CompiledQuery]) -> CompiledQuery:
-    """Return the compiled query of a key from the cache; ``build`` compiles it when it is not there.
-
-    A query with values outside its slots is not cached, because they may belong to one caller.
-    """
-    with _lock:
-        plan = _plans.get(key)
-        if plan is not None:
-            _plans.move_to_end(key)
-            return plan
-    plan = build()
-    if not plan.has_own_params:
-        with _lock:
-            _plans[key] = plan
-            while len(_plans) > MAX_COMPILED:
-                _plans.popitem(last=False)
-    return plan
-
-
 def clear(**kwargs: Any) -> None:
     """Empty the cache of compiled queries, which frees memory: new exposures of a registry have new keys."""
     is_on.cache_clear()
@@ -335,9 +339,9 @@ def own_rows(rows: Callable[..., QuerySet[Any]], using: str, *values: tuple[Any,
 
     def build() -> CompiledQuery:
         slots = [Bind(Slot(number)) for number in range(len(params))]
-        return compile_values(rows(*slots).using(using).order_by(), using)
+        return CompiledQuery.for_values(rows(*slots).using(using).order_by(), using)
 
-    return cached_query((rows, using), build).run(using, params)
+    return CompiledQuery.for_key((rows, using), build).run(using, params)
 
 
 def insert_if_new(row: Model, using: str) -> None:
@@ -357,7 +361,7 @@ def insert_if_new(row: Model, using: str) -> None:
 
     connection = connections[using]
     values = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
-    cached_query(("insert", model, using), build).write(using, values)
+    CompiledQuery.for_key(("insert", model, using), build).write(using, values)
 
 
 def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
@@ -371,9 +375,9 @@ def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bo
     def build() -> CompiledQuery:
         query: Any = _table(model, using).filter(by_key(opts)).query.chain(UpdateQuery)
         query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
-        return compiled_query(query, using)
+        return CompiledQuery.for_query(query, using)
 
-    return cached_query(("update", model, using, *values), build).write(using, [key, *params]) > 0
+    return CompiledQuery.for_key(("update", model, using, *values), build).write(using, [key, *params]) > 0
 
 
 def delete_by_key(model: type[Model], key: str, using: str) -> None:
@@ -384,9 +388,9 @@ def delete_by_key(model: type[Model], key: str, using: str) -> None:
 
     def build() -> CompiledQuery:
         query: Any = _table(model, using).filter(by_key(model._meta)).query.chain(DeleteQuery)
-        return compiled_query(query, using)
+        return CompiledQuery.for_query(query, using)
 
-    cached_query(("delete", model, using), build).write(using, [key])
+    CompiledQuery.for_key(("delete", model, using), build).write(using, [key])
 
 
 # Rows that become instances
@@ -405,9 +409,9 @@ def compiled_instances(
         return None
 
     def build() -> CompiledQuery:
-        return compiled_query(narrow(with_slots(queryset, len(params))).query, using)
+        return CompiledQuery.for_query(narrow(with_slots(queryset, len(params))).query, using)
 
-    plan = cached_query(("instances", queryset.model, using, own.key, key), build)
+    plan = CompiledQuery.for_key(("instances", queryset.model, using, own.key, key), build)
     return plan.instances(using, [*params, *own.values], queryset)
 
 

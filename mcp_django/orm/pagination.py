@@ -31,7 +31,7 @@ from ..exposures.model_exposure import Listing
 from ..protocol.errors import InvalidParams
 from .access import ModelAccess
 from .columns import Column
-from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, cached_query, with_slots
+from .compiled_queries import AsStored, Bind, CompiledQuery, Shape, Slot, with_slots
 from .conditions import Filter, filtered, plannable_params, plannable_shapes
 from .ordering import COMPUTED, OrderKey
 from .path import GUARDED
@@ -249,38 +249,6 @@ class PageQuery:
         order = segment.order(self.ordering, nulls_largest=largest)
         return (rows.filter(condition) if condition else rows).order_by(*order)[: self.limit + 1]
 
-    def compiled(
-        self,
-        base: Callable[[], QuerySet[Any]],
-        shape: Shape | None,
-        key: Hashable,
-        params: Sequence[Any],
-        select: Callable[[Any], CompiledQuery],
-        using: str,
-    ) -> list[Callable[[], CompiledQuery]]:
-        """Return for each segment of the page a function that compiles its query.
-
-        ``base`` returns the exposure's rows, and ``shape`` is their shape, if they have one. ``select`` compiles the
-        query of a segment, which is cached under ``key`` unless that is None.
-        """
-        slots = list(map(Slot, range(len(params))))
-
-        @cache
-        def matching() -> QuerySet[Any]:
-            rows = base()
-            return self.matching(with_slots(rows, len(params)) if shape is not None else rows, slots)
-
-        def query(segment: Segment) -> CompiledQuery:
-            return select(self.of_segment(matching(), segment, slots))
-
-        found: list[Callable[[], CompiledQuery]] = []
-        for segment in self.segments(using):
-            build = partial(query, segment)
-            if key is not None:
-                build = partial(cached_query, (key, shape and shape.key, segment), build)
-            found.append(build)
-        return found
-
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
         """Yield a queryset for each segment of the page, in order; the caller stops when the page is full."""
         params = self.compiled_key(queryset.db)[1]
@@ -292,6 +260,54 @@ class PageQuery:
         """Count the matching rows of all pages; return one more than ``COUNT_CAP`` for any number beyond it."""
         rows = narrowed(self.model, self.conditions, self.search)
         return rows.values("pk")[: COUNT_CAP + 1].count()
+
+
+class CompiledPage:
+    """The compiled queries of a page: one for each of its segments, in their order.
+
+    ``rows`` gives the exposure's rows, and ``shape`` is their shape, None if they have none. ``compile`` compiles the
+    query for the rows of a segment, which is cached under ``key`` unless that is None. ``params`` are the values of the
+    page's filters and cursor, and ``values`` those of all slots.
+    """
+
+    def __init__(
+        self,
+        query: PageQuery,
+        using: str,
+        *,
+        params: Sequence[Any],
+        shape: Shape | None,
+        key: Hashable,
+        rows: Callable[[], QuerySet[Any]],
+        compile: Callable[[QuerySet[Any]], CompiledQuery],
+    ) -> None:
+        self.query = query
+        self.using = using
+        self.params = params
+        self.shape = shape
+        self.key = key
+        self.rows = rows
+        self.compile = compile
+        self.values = params if shape is None else [*params, *shape.values]
+        self._matching: QuerySet[Any] | None = None
+
+    def __iter__(self) -> Iterator[CompiledQuery]:
+        shape_key = None if self.shape is None else self.shape.key
+        for segment in self.query.segments(self.using):
+            build = partial(self._build, segment)
+            if self.key is None:
+                yield build()
+            else:
+                yield CompiledQuery.for_key((self.key, shape_key, segment), build)
+
+    def _build(self, segment: Segment) -> CompiledQuery:
+        slots = [Slot(number) for number in range(len(self.params))]
+        if self._matching is None:
+            rows = self.rows()
+            if self.shape is not None:
+                rows = with_slots(rows, len(slots))
+            self._matching = self.query.matching(rows, slots)
+        return self.compile(self.query.of_segment(self._matching, segment, slots))
 
 
 @cache

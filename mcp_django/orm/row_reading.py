@@ -28,9 +28,6 @@ from .columns import Column, as_written
 from .compiled_queries import (
     CompiledQuery,
     by_key,
-    cached_query,
-    compile_values,
-    compiled_query,
     is_on,
     key_params,
     shape_of,
@@ -50,7 +47,7 @@ from .labels import (
     with_labels,
     with_related,
 )
-from .pagination import REPEATED, PageQuery, key_names
+from .pagination import REPEATED, CompiledPage, PageQuery, key_names
 from .prefetch import each_row, learn, learned
 from .serializer_columns import represented
 from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
@@ -167,57 +164,86 @@ def read_page(query: PageQuery) -> Page:
 
 def read_tuples(query: PageQuery) -> Page:
     """Read a page of plain columns."""
-    request = query.model.request
-    exposure = query.model.exposure
-    joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
-    layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
-    queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
-    using = queryset.db if queryset is not None else str(exposure.model._default_manager.db)
-    page_key, params = query.compiled_key(using)
-    shape = shape_of(queryset, using) if queryset is not None and page_key is not None else None
-    is_kept = page_key is not None and (queryset is None or shape is not None)
-    key = (exposure, using, layout.paths, page_key) if is_kept else None
-    values = [*params, *shape.values] if shape is not None else params
-
-    def base() -> QuerySet[Any]:
-        if queryset is None:
-            return exposure.get_queryset(request)
-        return queryset
-
-    def tuples(rows: QuerySet[Any]) -> QuerySet[Any]:
-        # Rows that are sorted by a column of a related row have that row, so their joins need not be outer joins.
-        sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
-        keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
-        keys += [column.path for column in query.columns if column.through]
-        followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
-        return with_labels(plain_rows(rows), layout.paths, followed - sorted_by)
-
-    def select(rows: QuerySet[Any]) -> CompiledQuery:
-        return compile_values(tuples(rows), using)
-
-    def segments() -> Iterator[Columns]:
-        """Yield the columns of each segment of the page."""
-        if is_on():
-            for compiled in query.compiled(base, shape, key, params, select, using):
-                yield compiled().columns(using, values)
-        else:
-            for rows in query.rows(base()):
-                yield list(zip(*tuples(rows), strict=True))
-
-    found: Columns = []
+    plan = TuplePlan(query)
     try:
-        for read in segments():
-            if not found:
-                found = read
-            elif read:
-                found = [[*column, *more] for column, more in zip(found, read, strict=True)]
-            if found and len(found[0]) > query.limit:
-                break
+        columns = plan.read()
     except Exception as error:
         if not is_undecodable(error):
             raise
         return read_instances(query)
-    return _PageBuilder(query.model, layout, found, (), query.limit).page()
+    return _PageBuilder(query.model, plan.layout, columns, (), query.limit).page()
+
+
+class TuplePlan:
+    """Reads the rows of a page as tuples: by compiled queries if these are on, otherwise by the ORM.
+
+    ``layout`` says what the tuples hold, and ``joins`` are the paths of the labels that a join reads with the rows,
+    None for a column without one.
+    """
+
+    def __init__(self, query: PageQuery) -> None:
+        request = query.model.request
+        exposure = query.model.exposure
+        self.query = query
+        self.exposure = exposure
+        joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
+        self.joins = tuple(joins)
+        self.layout = layout_of(exposure, query.columns, query.ordering, self.joins, query.text_limit)
+        # A queryset of the same shape for every caller is asked for only when its SQL is compiled.
+        self.queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
+
+    def rows(self) -> QuerySet[Any]:
+        """Return the exposure's rows."""
+        if self.queryset is None:
+            return self.exposure.get_queryset(self.query.model.request)
+        return self.queryset
+
+    def select(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the query for the tuples of some rows."""
+        # Rows that are sorted by a column of a related row have that row, so their joins need not be outer joins.
+        sorted_by = {name for key in self.query.ordering for name in ways_to(key.path)}
+        columns = self.query.columns
+        keys = [column.path for column in columns if column.path.startswith(f"{column.name}__")]
+        keys += [column.path for column in columns if column.through]
+        followed = {name for path in (*self.joins, *keys) if path is not None for name in ways_to(path)}
+        return with_labels(plain_rows(rows), self.layout.paths, followed - sorted_by)
+
+    def compiled(self) -> CompiledPage:
+        """Return the compiled queries of the page."""
+        queryset = self.queryset
+        using = queryset.db if queryset is not None else str(self.exposure.model._default_manager.db)
+        page_key, params = self.query.compiled_key(using)
+        shape = shape_of(queryset, using) if queryset is not None and page_key is not None else None
+        key = None
+        if page_key is not None and (queryset is None or shape is not None):
+            key = (self.exposure, using, self.layout.paths, page_key)
+
+        def compile(rows: QuerySet[Any]) -> CompiledQuery:
+            return CompiledQuery.for_values(self.select(rows), using)
+
+        return CompiledPage(self.query, using, params=params, shape=shape, key=key, rows=self.rows, compile=compile)
+
+    def read(self) -> Columns:
+        """Read the page by column, with one row more than it shows if there is one."""
+        found: Columns = []
+        for columns in self._segments():
+            if not found:
+                found = columns
+            elif columns:
+                found = [[*column, *more] for column, more in zip(found, columns, strict=True)]
+            if found and len(found[0]) > self.query.limit:
+                break
+        return found
+
+    def _segments(self) -> Iterator[Columns]:
+        """Yield the columns of each segment of the page."""
+        if is_on():
+            compiled = self.compiled()
+            for query in compiled:
+                yield query.columns(compiled.using, compiled.values)
+        else:
+            for rows in self.query.rows(self.rows()):
+                yield list(zip(*self.select(rows), strict=True))
 
 
 # Instances
@@ -230,32 +256,10 @@ def plain_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
-    request = query.model.request
-    exposure = query.model.exposure
-    layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
-    queryset = exposure.get_queryset(request)
-    (needed, loaded) = _instance_loader(query, layout)
-
-    def rows() -> Iterator[QuerySet[Any]]:
-        for rows in query.rows(queryset):
-            if exposure.options.reads_keys_first:
-                # Find the rows by keys first, so that the database computes the columns of these rows only.
-                order: Any = rows.query.order_by
-                keys = list(rows.values_list("pk", flat=True))
-                rows = query.with_values(queryset).filter(pk__in=keys).order_by(*order)
-            yield loaded(rows)
-
-    try:
-        instances = None if needed is None else _compiled_page(query, queryset, needed, loaded)
-        if instances is None:
-            instances = list(islice(chain.from_iterable(rows()), query.limit + 1))
-    except Exception as error:
-        if not is_undecodable(error):
-            raise
-        computed = (*query.computed, *query.key_names)
-        instances = salvaged_rows(rows(), query.with_values(queryset), query.limit + 1, computed)
-    read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
-    return _PageBuilder(query.model, layout, read, instances, query.limit).page()
+    plan = InstancePlan(query)
+    instances = plan.read()
+    read: Columns = [list(map(_getter(path), instances)) for path in plan.layout.paths]
+    return _PageBuilder(query.model, plan.layout, read, instances, query.limit).page()
 
 
 def show_rows(
@@ -278,75 +282,126 @@ def show_rows(
     return _PageBuilder(model, layout, read, rows, len(rows)).page()
 
 
-def _instance_loader(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
-    """Return a key, and a function that reads rows as instances with all that their columns need, in a few queries.
+class InstancePlan:
+    """Reads the rows of a page as instances, with all that their columns need, in a few queries.
 
-    The key is what the SQL depends on, None if the function takes more than one query.
+    ``paths`` lead to the related rows that are read in the same query, of which ``relations`` are those that this app
+    follows by itself, not because the project says so. ``follows_all`` says that Django chooses them.
     """
-    request = query.model.request
-    exposure = query.model.exposure
-    columns = query.columns
-    ask = exposure.get_list_select_related
-    followed: Any = call_hook(exposure.label, "get_list_select_related", ask, request, default=False)
-    paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
-    # The paths that this app follows by itself, not because the project says so.
-    relations: set[str] = set()
-    if followed and followed is not True:
-        paths.update(followed)
-    elif not followed:
-        for column in columns:
-            if column.through:
-                relations.update(ways_to(column.path))
-            elif column.kind == "relation" and is_joinable(column.field):
-                paths.add(column.name)
-                if "__" not in column.name:
-                    relations.add(column.name)
-    if followed is not True:
-        learnt = learned(exposure, {SERIALIZER if column.kind == "serialized" else column.name for column in columns})
-        relations.update(learnt - paths)
-        paths.update(learnt)
-    shown = query.model.fields
-    hidden = [field for field in exposure.opts.concrete_fields if field.name not in shown]
-    left = [field.attname for field in hidden if is_sensitive(field.name, field.model)]
-    many = [column.name for column in columns if column.kind == "computed" and column.field is not None]
 
-    def loaded(rows: QuerySet[Any]) -> QuerySet[Any]:
-        if followed is True:
-            rows = rows.select_related()
-        if many:
-            rows = rows.prefetch_related(*many)
-        # The sort values as stored are no fields.
-        rows = with_loaded(rows, {*layout.paths, *paths}.difference(query.key_names))
-        if paths:
-            rows = with_related(rows, paths, relations)
-        return rows.defer(*left) if left else rows
+    def __init__(self, query: PageQuery) -> None:
+        request = query.model.request
+        exposure = query.model.exposure
+        columns = query.columns
+        self.query = query
+        self.exposure = exposure
+        self.layout = layout_of(exposure, columns, query.ordering, (None,) * len(columns), query.text_limit)
+        self.queryset = exposure.get_queryset(request)
 
-    key = followed is True, layout.paths, frozenset(paths), frozenset(relations), tuple(left)
-    return None if many else key, loaded
+        # First, the relations that the project or the columns follow.
+        ask = exposure.get_list_select_related
+        followed: Any = call_hook(exposure.label, "get_list_select_related", ask, request, default=False)
+        self.follows_all = followed is True
+        self.paths = {path.rpartition("__")[0] for path in self.layout.paths if "__" in path}
+        self.relations: set[str] = set()
+        if followed and not self.follows_all:
+            self.paths.update(followed)
+        elif not followed:
+            for column in columns:
+                if column.through:
+                    self.relations.update(ways_to(column.path))
+                elif column.kind == "relation" and is_joinable(column.field):
+                    self.paths.add(column.name)
+                    if "__" not in column.name:
+                        self.relations.add(column.name)
 
+        # Then those that the code behind the columns has followed before.
+        if not self.follows_all:
+            names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
+            learnt = learned(exposure, names)
+            self.relations.update(learnt - self.paths)
+            self.paths.update(learnt)
 
-def _compiled_page(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, loaded: Any) -> list[Model] | None:
-    """Read a page of rows as instances by compiled queries; None without such a query, or if a value is broken."""
-    using = queryset.db
-    key, params = query.compiled_key(using)
-    shape = shape_of_instances(queryset, using) if key is not None else None
-    if shape is None:
-        return None
-    key = ("instances", query.model.exposure, using, needed, key)
-    values = [*params, *shape.values]
+        # Last, what is not read, and what takes a query of its own.
+        shown = query.model.fields
+        hidden = [field for field in exposure.opts.concrete_fields if field.name not in shown]
+        self.left_out = [field.attname for field in hidden if is_sensitive(field.name, field.model)]
+        self.many = [column.name for column in columns if column.kind == "computed" and column.field is not None]
 
-    def select(rows: QuerySet[Any]) -> CompiledQuery:
-        return compiled_query(loaded(rows).query, using)
-
-    found: list[Model] = []
-    for compiled in query.compiled(lambda: queryset, shape, key, params, select, using):
-        read = compiled().instances(using, values, queryset)
-        if read is None:
+    @property
+    def key(self) -> Hashable:
+        """What the SQL of :meth:`load` depends on, None if it takes more than one query."""
+        if self.many:
             return None
-        found += read
-        if len(found) > query.limit:
-            break
-    return found[: query.limit + 1]
+        paths = self.layout.paths
+        return self.follows_all, paths, frozenset(self.paths), frozenset(self.relations), tuple(self.left_out)
+
+    def load(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return some rows with all that their columns need."""
+        if self.follows_all:
+            rows = rows.select_related()
+        if self.many:
+            rows = rows.prefetch_related(*self.many)
+        # The sort values as stored are no fields.
+        rows = with_loaded(rows, {*self.layout.paths, *self.paths}.difference(self.query.key_names))
+        if self.paths:
+            rows = with_related(rows, self.paths, self.relations)
+        if self.left_out:
+            rows = rows.defer(*self.left_out)
+        return rows
+
+    def read(self) -> list[Model]:
+        """Read the rows of the page, and one more if there is one, with as much of each as can be decoded."""
+        query = self.query
+        try:
+            instances = self.read_compiled()
+            if instances is None:
+                instances = list(islice(chain.from_iterable(self._segments()), query.limit + 1))
+            return instances
+        except Exception as error:
+            if not is_undecodable(error):
+                raise
+        computed = (*query.computed, *query.key_names)
+        return salvaged_rows(self._segments(), query.with_values(self.queryset), query.limit + 1, computed)
+
+    def read_compiled(self) -> list[Model] | None:
+        """Read the rows by compiled queries; return None if there are none for them, or if a value is broken."""
+        needed = self.key
+        if needed is None:
+            return None
+        queryset = self.queryset
+        using = queryset.db
+        page_key, params = self.query.compiled_key(using)
+        shape = shape_of_instances(queryset, using) if page_key is not None else None
+        if shape is None:
+            return None
+        key = ("instances", self.exposure, using, needed, page_key)
+
+        def compile(rows: QuerySet[Any]) -> CompiledQuery:
+            return CompiledQuery.for_query(self.load(rows).query, using)
+
+        compiled = CompiledPage(
+            self.query, using, params=params, shape=shape, key=key, rows=lambda: queryset, compile=compile
+        )
+        found: list[Model] = []
+        for segment in compiled:
+            read = segment.instances(using, compiled.values, queryset)
+            if read is None:
+                return None
+            found += read
+            if len(found) > self.query.limit:
+                break
+        return found[: self.query.limit + 1]
+
+    def _segments(self) -> Iterator[QuerySet[Any]]:
+        """Yield the ORM's query for each segment of the page."""
+        for rows in self.query.rows(self.queryset):
+            if self.exposure.options.reads_keys_first:
+                # Find the rows by keys first, so that the database computes the columns of these rows only.
+                order: Any = rows.query.order_by
+                keys = list(rows.values_list("pk", flat=True))
+                rows = self.query.with_values(self.queryset).filter(pk__in=keys).order_by(*order)
+            yield self.load(rows)
 
 
 @lru_cache(maxsize=4096)
@@ -554,10 +609,10 @@ def find_row(model: ModelAccess, pk: Any) -> FoundRow:
     def build() -> CompiledQuery:
         rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
         ways = [name for join in joins for name in ways_to(join)]
-        return compile_values(with_labels(rows, [*names, *joins], ways), using)
+        return CompiledQuery.for_values(with_labels(rows, [*names, *joins], ways), using)
 
     try:
-        found = cached_query((exposure, using, "row", joins), build).run(using, params)
+        found = CompiledQuery.for_key((exposure, using, "row", joins), build).run(using, params)
     except Exception as error:
         if not is_undecodable(error):
             raise

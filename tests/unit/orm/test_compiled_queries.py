@@ -15,8 +15,6 @@ from mcp_django.orm.compiled_queries import (
     Bind,
     CompiledQuery,
     Slot,
-    cached_query,
-    compile_values,
     prepare,
 )
 from mcp_django.orm.conditions import Junction, QueryContext
@@ -46,7 +44,9 @@ def bound(found: Any, slots: list[Slot]) -> Any:
 
 def compiled_query(found: Any) -> CompiledQuery:
     slots = [Slot(i) for i in range(len(found.params("default")))]
-    return compile_values(Book.objects.order_by("id").filter(bound(found, slots)).values_list("id"), "default")
+    return CompiledQuery.for_values(
+        Book.objects.order_by("id").filter(bound(found, slots)).values_list("id"), "default"
+    )
 
 
 @pytest.mark.django_db
@@ -125,40 +125,40 @@ def test_row_121_a_plan_with_values_of_its_own_is_not_kept() -> None:
 
     def build() -> CompiledQuery:
         calls.append(1)
-        return compile_values(Book.objects.filter(title="mine").values_list("id"), "default")
+        return CompiledQuery.for_values(Book.objects.filter(title="mine").values_list("id"), "default")
 
-    assert cached_query("key", build).has_own_params
-    cached_query("key", build)
+    assert CompiledQuery.for_key("key", build).has_own_params
+    CompiledQuery.for_key("key", build)
     assert len(calls) == 2
 
 
 def test_the_cache_is_bounded_and_drops_what_was_not_used() -> None:
     plan = CompiledQuery("SELECT 1", (), (), False)
     for number in range(MAX_COMPILED):
-        cached_query(number, lambda: plan)
-    cached_query(0, lambda: plan)
-    cached_query("one more", lambda: plan)
+        CompiledQuery.for_key(number, lambda: plan)
+    CompiledQuery.for_key(0, lambda: plan)
+    CompiledQuery.for_key("one more", lambda: plan)
     assert len(compiled_queries._plans) == MAX_COMPILED
     assert 0 in compiled_queries._plans
     assert 1 not in compiled_queries._plans
 
 
 def test_a_changed_setting_drops_every_plan() -> None:
-    cached_query("key", lambda: CompiledQuery("SELECT 1", (), (), False))
+    CompiledQuery.for_key("key", lambda: CompiledQuery("SELECT 1", (), (), False))
     with override_settings(MCP_DJANGO={"PAGE_SIZE": 3}):
         assert not compiled_queries._plans
 
 
 @pytest.mark.django_db
 def test_a_query_that_has_no_rows_for_sure_is_a_plan_without_sql(django_assert_num_queries: Any) -> None:
-    plan = compile_values(Book.objects.none().values_list("id"), "default")
+    plan = CompiledQuery.for_values(Book.objects.none().values_list("id"), "default")
     with django_assert_num_queries(0):
         assert plan.run("default", []) == []
 
 
 @pytest.mark.django_db
 def test_converters_belong_to_a_thread_and_its_connection() -> None:
-    plan = compile_values(
+    plan = CompiledQuery.for_values(
         Book.objects.filter(bound(condition("id", "exact", 1), [Slot(0)])).values_list("price"), "default"
     )
     mine = compiled_queries._converters(plan, connection)
@@ -183,7 +183,7 @@ def test_percent_signs_of_the_sql_itself_stay(text: str) -> None:
         pytest.skip("a lone percent sign is an error there")
     make_book(pages=7)
     books = Book.objects.annotate(text=RawSQL(text, ())).values_list("pages", "text")
-    plan = compile_values(books.filter(bound(condition("pages", "exact", 7), [Slot(0)])), "default")
+    plan = CompiledQuery.for_values(books.filter(bound(condition("pages", "exact", 7), [Slot(0)])), "default")
     assert plan.run("default", [7]) == list(books.filter(pages=7))
 
 

@@ -12,7 +12,6 @@ from oauth2_provider.models import AccessToken
 
 from mcp_django.models import Session, Stream
 from mcp_django.oauth import bearer
-from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import access_of
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.compiled_queries import (
@@ -125,8 +124,8 @@ def test_instances_come_from_their_queryset(refuse: Any) -> None:
 def test_a_release_of_django_that_was_not_tested_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for version, expected in (((6, 1, 99, "final", 0), True), ((6, 2, 0, "alpha", 0), False), ((7, 0), False)):
         monkeypatch.setattr(django, "VERSION", version)
-        compiled_queries.clear()
-        assert is_on() is expected
+        with configured(COMPILED_QUERIES=True):
+            assert is_on() is expected
     monkeypatch.undo()
-    compiled_queries.clear()
-    assert is_on()
+    with configured(COMPILED_QUERIES=True):
+        assert is_on()

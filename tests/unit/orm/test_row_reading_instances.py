@@ -47,7 +47,7 @@ def exposed(model: Any, exposure: type[ModelExposure]) -> tuple[MCPRequest, Mode
 def by_queries(monkeypatch: pytest.MonkeyPatch, query: Any) -> Any:
     """Return the page as it is read without plans."""
     with monkeypatch.context() as patch:
-        patch.setattr(row_reading, "_compiled_page", lambda *arguments: None)
+        patch.setattr(row_reading.InstancePlan, "read_compiled", lambda plan: None)
         return shown(read_page(query))
 
 

@@ -11,7 +11,7 @@ from django.db import connection, connections
 from django.db.models import QuerySet
 
 from mcp_django.orm import sqlite_converters
-from mcp_django.orm.compiled_queries import compile_values
+from mcp_django.orm.compiled_queries import CompiledQuery
 from mcp_django.orm.undecodable_values import UNDECODABLE
 from tests.factories import make_book
 from tests.testapp.models import Book
@@ -81,7 +81,7 @@ sqlite_only = pytest.mark.skipif(connection.vendor != "sqlite", reason="these ar
 
 
 def read_dates(rows: QuerySet[Any]) -> list[tuple[Any, ...]]:
-    return compile_values(rows.values_list("created", "published"), "default").run("default", [])
+    return CompiledQuery.for_values(rows.values_list("created", "published"), "default").run("default", [])
 
 
 @sqlite_only
@@ -137,12 +137,12 @@ def test_nulls_do_not_keep_the_dates_beside_them_from_being_read_at_once() -> No
 
 @sqlite_only
 def test_an_order_is_by_the_column_and_not_by_its_text() -> None:
-    plan = compile_values(Book.objects.order_by("-created").values_list("id", "created"), "default")
+    plan = CompiledQuery.for_values(Book.objects.order_by("-created").values_list("id", "created"), "default")
     assert plan.sql is not None
     assert 'CAST("testapp_book"."created" AS text)' in plan.sql
     assert plan.sql.endswith('ORDER BY "testapp_book"."created" DESC')
 
 
 def test_columns_are_read_as_they_are_where_rows_are_told_apart_by_them() -> None:
-    plan = compile_values(Book.objects.distinct().order_by().values_list("created"), "default")
+    plan = CompiledQuery.for_values(Book.objects.distinct().order_by().values_list("created"), "default")
     assert "CAST" not in str(plan.sql)
