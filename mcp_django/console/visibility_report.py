@@ -14,11 +14,10 @@ from django.utils.translation import gettext as _
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.uploaded_files import upload_storage
-from ..exposures.model_exposure import ModelExposure
 from ..operating import switches
 from ..operating.call_lifecycle import describe_caller
 from ..operating.daily_budgets import left
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.allowed_filters import filters_of
 from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
@@ -224,7 +223,7 @@ def tool_reason(request: MCPRequest, name: str) -> str:
             return found.text
     if tool is None:
         if action is not None:
-            return action_reason(request, *action)
+            return action_reason(access_of(request)[action[0]], action[1])
         declared = [*site._own_tools.values(), *site.function_tools()]
         return forbidden_reason(request, next((item for item in declared if item.name == name), None))
     if reason := _lacks_scope(request, tool):
@@ -270,32 +269,31 @@ def _lacks(permission: str) -> str:
 
 def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Hidden, ...]]:
     # Compare labels, because another class stands for the admin's LogEntry under the same label.
-    visible = {exposure.label: exposure for exposure in access_of(request).exposures}
+    visible = {model.exposure.label: model for model in access_of(request).models}
     seen = []
     missing = []
     for model in models:
         if (label := model._meta.label_lower) in visible:
-            seen.append(_model(request, visible[label]))
+            seen.append(_model(visible[label]))
         else:
             missing.append(Hidden(label, model_reason(request, model)))
     return tuple(seen), tuple(missing)
 
 
-def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
-    fields = access_of(request)[exposure].fields
-    permitted = access_of(request)[exposure].actions
-    may_write = not _read_only_reason(request)
-    actions = [name for name, action in permitted.items() if may_write or action.read_only]
+def _model(model: ModelAccess) -> SeenModel:
+    exposure = model.exposure
+    may_write = not _read_only_reason(model.request)
+    actions = [name for name, action in model.actions.items() if may_write or action.read_only]
     return SeenModel(
         label=exposure.label,
         name=str(exposure.opts.verbose_name_plural),
-        allowed=tuple(may_words(access_of(request)[exposure]).split()),
-        fields=fields,
-        filters={name: lookups for name, _path, lookups in filters_of(access_of(request)[exposure])},
+        allowed=tuple(may_words(model).split()),
+        fields=model.fields,
+        filters={name: lookups for name, _path, lookups in filters_of(model)},
         actions=tuple(actions),
-        missing=tuple(hidden_fields(request, exposure, fields)),
+        missing=tuple(hidden_fields(model)),
         missing_actions=tuple(
-            Hidden(name, action_reason(request, exposure, name))
+            Hidden(name, action_reason(model, name))
             for name in sorted(set(exposure.options.action_names()) - set(actions))
         ),
     )
@@ -331,9 +329,10 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
     return _("AUTO_REGISTER is off, or it was unregistered")
 
 
-def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
+def action_reason(model: ModelAccess, name: str) -> str:
     """Return the reason why an action is hidden from the user."""
-    model = access_of(request)[exposure]
+    request = model.request
+    exposure = model.exposure
     off = request.mcp.off
     if not model.is_there:
         return _unseen(exposure.label)
@@ -345,7 +344,7 @@ def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> st
     if not reads_only and (reason := _read_only_reason(request)):
         return reason
     asked = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
-    if any(_has(request, exposure, item) for item in asked):
+    if any(_has(model, item) for item in asked):
         return _("the user lacks a permission that it needs")
     told = {"permissions": get_text_list(list(asked))}
     return _("it needs the permission %(permissions)s, which the user lacks") % told
@@ -355,7 +354,9 @@ def _unseen(label: str) -> str:
     return _("the user does not see %(label)s") % {"label": label}
 
 
-def _has(request: MCPRequest, exposure: ModelExposure, permission: str) -> bool:
+def _has(model: ModelAccess, permission: str) -> bool:
+    request = model.request
+    exposure = model.exposure
     for owner in (exposure, getattr(exposure, "model_admin", None)):
         check = getattr(owner, f"has_{permission}_permission", None)
         if check is not None:
@@ -363,9 +364,11 @@ def _has(request: MCPRequest, exposure: ModelExposure, permission: str) -> bool:
     return request.user.has_perm(permission if "." in permission else f"{exposure.opts.app_label}.{permission}")
 
 
-def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[Hidden]:
+def hidden_fields(model: ModelAccess) -> Iterator[Hidden]:
     """Yield a model's columns and many-to-many fields that are hidden from the user, with reasons."""
-    declared = set(exposure.get_fields(request))
+    exposure = model.exposure
+    visible = model.fields
+    declared = set(exposure.get_fields(model.request))
     for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
         # The columns of the history model are this app's own: no project hides them.
         if item.name in visible or exposure.opts.apps is not apps:
@@ -378,7 +381,7 @@ def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[s
             reason = _("it gives rights: list it in fields to show it")
         elif item.name not in declared:
             reason = _("it is not in fields or not on this user's admin page")
-        elif (related := item.related_model) is not None and access_of(request).exposure_of(related) is None:
+        elif (related := item.related_model) is not None and model.access.exposure_of(related) is None:
             reason = _unseen(related._meta.label_lower)
         else:
             reason = _("the exposure of the model that it is inherited from hides it")

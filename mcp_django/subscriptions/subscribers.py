@@ -24,9 +24,8 @@ from ..conf import settings
 from ..context.call_middleware import through
 from ..context.request import MCPContext, MCPRequest
 from ..exceptions import NotFound
-from ..exposures.model_exposure import ModelExposure
 from ..operating.switches import board
-from ..orm.access import access_of, has_every_row
+from ..orm.access import ModelAccess, access_of, has_every_row
 from ..orm.pagination import chunks
 from ..orm.permission_queries import STOCK
 from ..protocol.errors import InvalidParams
@@ -183,45 +182,42 @@ class Subscriber:
         ``changed`` are the keys of the changed rows, None if they are unknown.
         """
         exposure = request.mcp.site.exposures_by_label.get(label)
-        if exposure is None or not access_of(request)[exposure].is_there:
+        model = access_of(request)[exposure] if exposure is not None else None
+        if model is None or not model.is_there:
             return []
         pks = {watch.pk for _, watch in entries if watch.pk is not None}
-        visible = rows.visible(request, exposure, pks) if pks else {}
+        visible = rows.visible(model, pks) if pks else {}
         missed = {pk for pk in pks if pk not in visible and (label, pk) in self.seen}
-        gone = rows.gone(request, exposure, missed) if missed else set()
+        gone = rows.gone(model, missed) if missed else set()
         self.seen.update((label, pk) for pk in visible)
         self.seen.difference_update((label, pk) for pk in missed)
         pages = {watch for _, watch in entries if watch.pk is None}
-        changed_pages = self._changed_pages(request, exposure, pages, changed, rows, bool(visible)) if pages else set()
+        changed_pages = self._changed_pages(model, pages, changed, rows, bool(visible)) if pages else set()
         return [
             (subscription, watch)
             for subscription, watch in entries
             if watch in changed_pages
             or watch.pk in gone
-            or (watch.pk in visible and (watch.field is None or shows(request, exposure, watch, visible[watch.pk])))
+            or (watch.pk in visible and (watch.field is None or shows(model, watch, visible[watch.pk])))
         ]
 
     def _changed_pages(
-        self,
-        request: MCPRequest,
-        exposure: ModelExposure,
-        pages: set[Watch],
-        changed: set[str] | None,
-        rows: Rows,
-        row_changed: bool,
+        self, model: ModelAccess, pages: set[Watch], changed: set[str] | None, rows: Rows, row_changed: bool
     ) -> set[Watch]:
         """Return the pages that have changed: those that lost a row, or all if a visible row changed."""
+        request = model.request
+        exposure = model.exposure
         pks = sorted(changed or ())
         steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
         if changed is None:
-            row_changed = row_changed or any_visible(request, exposure)
+            row_changed = row_changed or any_visible(model)
         else:
-            row_changed = row_changed or any(rows.visible(request, exposure, step) for step in steps)
+            row_changed = row_changed or any(rows.visible(model, step) for step in steps)
         if has_every_row(exposure):
             if changed is None:
                 row_changed = row_changed or not exposure.get_queryset(request).exists()
             else:
-                row_changed = row_changed or bool(rows.gone(request, exposure, pks))
+                row_changed = row_changed or bool(rows.gone(model, pks))
             return pages if row_changed else set()
         found = set()
         for watch in pages:

@@ -17,7 +17,7 @@ from django.db.models import Model
 from ..context.request import MCPRequest
 from ..exceptions import CallRefused, NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import access_of, has_every_row, parse_pk
+from ..orm.access import ModelAccess, access_of, has_every_row, parse_pk
 from ..orm.column_values import pk_text
 from ..orm.columns import is_file
 from ..orm.pagination import chunks
@@ -68,28 +68,27 @@ class Rows:
         self._shared: dict[ModelExposure, dict[str, Model | None]] = defaultdict(dict)
         self._existing: dict[tuple[str, str], bool] = {}
 
-    def visible(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> dict[str, Model]:
-        """Return those of the rows that the caller may view; the caller must have access to the exposure."""
-        if has_every_row(exposure):
-            shared = self._shared_rows(request, exposure, pks)
+    def visible(self, model: ModelAccess, pks: Collection[str]) -> dict[str, Model]:
+        """Return those of the rows that the caller may view; the caller must have access to the model."""
+        if has_every_row(model.exposure):
+            shared = self._shared_rows(model, pks)
             found = {pk: row for pk in pks if (row := shared[pk]) is not None}
         else:
-            found = _read(request, exposure, pks)
-        return {pk: row for pk, row in found.items() if access_of(request)[exposure].may_row("view", row)}
+            found = _read(model, pks)
+        return {pk: row for pk, row in found.items() if model.may_row("view", row)}
 
-    def _shared_rows(
-        self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]
-    ) -> Mapping[str, Model | None]:
-        shared = self._shared[exposure]
+    def _shared_rows(self, model: ModelAccess, pks: Collection[str]) -> Mapping[str, Model | None]:
+        shared = self._shared[model.exposure]
         if not shared.keys() >= set(pks):
-            missing = self._wanted.get(exposure.label, set()).union(pks) - shared.keys()
+            missing = self._wanted.get(model.exposure.label, set()).union(pks) - shared.keys()
             shared.update(dict.fromkeys(missing))
-            shared.update(_read(request, exposure, missing))
+            shared.update(_read(model, missing))
         return shared
 
-    def gone(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> set[str]:
+    def gone(self, model: ModelAccess, pks: Collection[str]) -> set[str]:
+        exposure = model.exposure
         if has_every_row(exposure):
-            shared = self._shared_rows(request, exposure, pks)
+            shared = self._shared_rows(model, pks)
             return {pk for pk in pks if shared[pk] is None}
         values = _values(exposure, [pk for pk in pks if (exposure.label, pk) not in self._existing])
         using = router.db_for_read(exposure.model)
@@ -109,26 +108,29 @@ def _values(exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _read(request: MCPRequest, exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Model]:
+def _read(model: ModelAccess, pks: Iterable[str]) -> dict[str, Model]:
+    exposure = model.exposure
     found: dict[str, Model] = {}
     for some in chunks(list(_values(exposure, pks).values())):
-        found.update((pk_text(row.pk), row) for row in exposure.get_queryset(request).filter(pk__in=some))
+        found.update((pk_text(row.pk), row) for row in exposure.get_queryset(model.request).filter(pk__in=some))
     return found
 
 
-def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
+def any_visible(model: ModelAccess) -> bool:
     """Return whether the caller may view any of the first ``SAMPLE`` rows of the model."""
-    return any(access_of(request)[exposure].may_row("view", row) for row in exposure.get_queryset(request)[:SAMPLE])
+    return any(model.may_row("view", row) for row in model.exposure.get_queryset(model.request)[:SAMPLE])
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
     """Return a digest of a page's rows or of a schema, which differs after a change."""
     address = ParsedURI.read(watch.uri)
-    exposure = access_of(request).get_exposure(address.label)
+    access = access_of(request)
+    exposure = access.get_exposure(address.label)
+    model = access[exposure]
     if address.is_schema:
-        return hash(orjson.dumps(Description(access_of(request)[exposure]).in_lines(), default=str))
+        return hash(orjson.dumps(Description(model).in_lines(), default=str))
     try:
-        query = RecordCall(access_of(request)[exposure], address.query).query()
+        query = RecordCall(model, address.query).query()
         pks = (pk for rows in query.rows(exposure.get_queryset(request)) for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
     except (CallRefused, ToolError, InvalidParams):
@@ -182,10 +184,10 @@ def needs_digest(request: MCPRequest, watch: Watch) -> bool:
     return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
 
 
-def shows(request: MCPRequest, exposure: ModelExposure, watch: Watch, row: Model) -> bool:
+def shows(model: ModelAccess, watch: Watch, row: Model) -> bool:
     if watch.field is None:
         return True
-    return watch.field in access_of(request)[exposure].fields_of(row) and is_file(exposure, watch.field)
+    return watch.field in model.fields_of(row) and is_file(model.exposure, watch.field)
 
 
 # Subscribing
@@ -200,11 +202,12 @@ def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
             rows[watch.label].add(watch.pk)
     reader = Rows(rows)
     exposures = request.mcp.site.exposures_by_label
-    seen = {label: reader.visible(request, exposures[label], pks) for label, pks in rows.items()}
+    models = {label: access_of(request)[exposures[label]] for label in rows}
+    seen = {label: reader.visible(models[label], pks) for label, pks in rows.items()}
     found = []
     for watch in asked:
         row = seen[watch.label].get(watch.pk) if watch.pk is not None else None
-        if watch.pk is None or (row is not None and shows(request, exposures[watch.label], watch, row)):
+        if watch.pk is None or (row is not None and shows(models[watch.label], watch, row)):
             found.append(watch)
     return found
 
@@ -218,11 +221,12 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             return None
-        exposure = access_of(request).get_exposure(address.label)
+        access = access_of(request)
+        exposure = access.get_exposure(address.label)
         if address.is_schema:
             return Watch(uri)
         if address.pk is None:
-            RecordCall(access_of(request)[exposure], address.query).query()
+            RecordCall(access[exposure], address.query).query()
             return Watch(uri, exposure.label)
         return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)
     except (NotFound, CallRefused, ToolError, InvalidParams):

@@ -3,6 +3,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.exceptions import NotFound
+from mcp_django.orm.access import access_of
 from mcp_django.subscriptions.watched_resources import (
     Rows,
     Watch,
@@ -131,8 +132,8 @@ def test_rows_that_are_the_same_for_all_are_read_once(django_assert_num_queries)
     rows = Rows({"testapp.tag": tags})
     with django_assert_num_queries(1):
         for item in asking:
-            assert set(rows.visible(item, exposure, tags[:2])) == set(tags[:2])
-            assert rows.gone(item, exposure, tags) == set()
+            assert set(rows.visible(access_of(item)[exposure], tags[:2])) == set(tags[:2])
+            assert rows.gone(access_of(item)[exposure], tags) == set()
 
 
 def test_rows_that_are_narrowed_are_read_for_each_caller():
@@ -140,22 +141,22 @@ def test_rows_that_are_narrowed_are_read_for_each_caller():
     exposure = request().mcp.site.exposures[Book]
     rows, key = Rows({}), str(other.pk)
     reader = request(make_user("reader", "testapp.view_book"))
-    assert set(rows.visible(request(make_superuser("chief")), exposure, [key])) == {key}
-    assert rows.visible(reader, exposure, [key]) == {}
+    assert set(rows.visible(access_of(request(make_superuser("chief")))[exposure], [key])) == {key}
+    assert rows.visible(access_of(reader)[exposure], [key]) == {}
     # It is there, though not for this caller.
-    assert rows.gone(reader, exposure, [key]) == set()
-    assert rows.gone(reader, exposure, [key, "999", "no number"]) == {"999", "no number"}
+    assert rows.gone(access_of(reader)[exposure], [key]) == set()
+    assert rows.gone(access_of(reader)[exposure], [key, "999", "no number"]) == {"999", "no number"}
 
 
 def test_any_row_is_seen_by_the_first_ones():
     site = MCPSite()
     site.register(Author, NotMine)
     asking, exposure = request(site=site), site.exposures[Author]
-    assert not any_visible(asking, exposure)
+    assert not any_visible(access_of(asking)[exposure])
     make_author("secret")
-    assert not any_visible(asking, exposure)
+    assert not any_visible(access_of(asking)[exposure])
     make_author("plain")
-    assert any_visible(asking, exposure)
+    assert any_visible(access_of(asking)[exposure])
 
 
 # Contents
