@@ -8,6 +8,7 @@ from django.db import connection
 from django.db.models import F
 
 from mcp_django import ToolError
+from mcp_django.orm.access import access_of
 from mcp_django.orm.columns import resolve_column
 from mcp_django.orm.conditions import (
     Applied,
@@ -115,7 +116,7 @@ def test_a_text_with_a_hidden_part_is_not_among_those_that_are_found() -> None:
     secret = "https://ann:s3cret@shop.example"
     for title in (secret, "Solaris", "Stalker"):
         Film.objects.create(title=title, studio=Studio.objects.create(name="Mosfilm"))
-    request = request_of(make_superuser(), SITE)
+    model = access_of(request_of(make_superuser(), SITE))[SITE.exposures[Film]]
     for lookup, values, expected in (
         ("in", (secret, "Solaris"), ["Solaris"]),
         ("in", (secret,), []),
@@ -124,7 +125,7 @@ def test_a_text_with_a_hidden_part_is_not_among_those_that_are_found() -> None:
         path = resolve_path(Film, "title")
         assert path is not None
         conditions = [Condition(path, lookup, values)]
-        found = filtered(request, SITE.exposures[Film], Film.objects.all(), conditions, values)
+        found = filtered(model, Film.objects.all(), conditions, values)
         assert [film.title for film in found] == expected
 
 
@@ -134,5 +135,6 @@ def test_a_costly_pattern_is_refused_before_it_is_matched() -> None:
     path = resolve_path(Film, "title")
     assert path is not None
     costly = Junction("not", (Condition(path, "regex", ("(a+)+$",)),))
+    model = access_of(request_of(make_superuser(), SITE))[SITE.exposures[Film]]
     with pytest.raises(ToolError, match="simple regular expressions"):
-        filtered(request_of(make_superuser(), SITE), SITE.exposures[Film], Film.objects.all(), [costly], [])
+        filtered(model, Film.objects.all(), [costly], [])
