@@ -350,6 +350,11 @@ class Switch(models.Model):
     def __str__(self) -> str:
         return f"{self.Kind(self.kind).label} {self.name or self.target}".strip()
 
+    @classmethod
+    def active(cls) -> "models.QuerySet[Switch]":
+        """Return the switches that are in force now or will be."""
+        return cls._default_manager.filter(models.Q(until=None) | models.Q(until__gt=timezone.now()), ended=None)
+
     @property
     def text(self) -> str:
         """The message to a caller whose call the switch refuses."""

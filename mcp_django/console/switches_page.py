@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from ..context.untrusted_text import plain
 from ..models import CallEntry, Switch
-from ..operating.switches import active, end_switch, known_names, set_switch
+from ..operating.switches import end_switch, known_names, set_switch
 from .call_query import LOOKED_THROUGH, KnownValues
 from .console_pages import Page
 from .visibility_page import known_sites
@@ -155,7 +155,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
             messages.success(request, _("Off: %(what)s. All workers apply it within 5 seconds.") % {"what": what})
             return redirect(back or page.url)
         form = next(each for each in filled if each.errors)
-    off = list(active().order_by("begins", "pk")[:MAX_OFFERED])
+    off = list(Switch.active().order_by("begins", "pk")[:MAX_OFFERED])
     rows = Switch._default_manager.exclude(pk__in=[switch.pk for switch in off]).order_by("-pk")
     context = {"form": form, "off": off, "ended": rows[:MAX_ENDED], "may_change": may_change, "back": back}
     return page.render(

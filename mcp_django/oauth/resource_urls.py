@@ -171,6 +171,13 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
     return None
 
 
+def named_resource(name: str) -> str | None:
+    """Return the resource URL of the endpoint that an operator names by URL or path, None if there is none."""
+    if name.startswith("/"):
+        return canonical(None, issuer(None) + mounted_path(name))
+    return canonical(None, name)
+
+
 def is_endpoint(path: str) -> bool:
     """Return whether the ``path`` of a resource URL is that of a mounted endpoint, of either transport."""
     return any(routing.endpoint_match(path, kind) is not None for kind in (routing.ENDPOINT, routing.SSE))

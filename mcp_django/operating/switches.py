@@ -198,7 +198,7 @@ def _read() -> tuple[Switch, ...]:
     """Read the switches that are in force or will be."""
     alias = _alias()
     with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
-        return tuple(active().using(alias).order_by("pk")[:MOST])
+        return tuple(Switch.active().using(alias).order_by("pk")[:MOST])
 
 
 def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
@@ -221,11 +221,6 @@ def _over(rows: Iterable[Switch], now: datetime) -> list[Switch]:
 
 
 # Changing switches
-
-
-def active() -> Any:
-    """Return a queryset of the switches that are in force now or will be."""
-    return Switch._default_manager.filter(Q(until=None) | Q(until__gt=timezone.now()), ended=None)
 
 
 def newest(most: int) -> tuple[list[Switch], list[Switch]]:
@@ -266,7 +261,7 @@ def set_switch(
     with transaction.atomic(using=_alias()):
         # Keep switches that begin later: they were set on purpose.
         if begins <= now:
-            active().filter(kind=kind, target=key, begins__lte=now).update(ended=now, ended_by=_named(by))
+            Switch.active().filter(kind=kind, target=key, begins__lte=now).update(ended=now, ended_by=_named(by))
         made = Switch(kind=kind, target=key, name=name[:100], reason=reason[:200], begins=begins, until=until)
         made.by = _named(by)
         made.save(using=_alias())
@@ -280,7 +275,7 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
     Return False if the switch has ended already."""
     now = timezone.now()
     with transaction.atomic(using=_alias()):
-        if not active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
+        if not Switch.active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
             return False
         switch.ended = now
         switch.ended_by = _named(by)
@@ -292,7 +287,7 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
 def find_switches(kind: str, target: Any = "") -> list[Switch]:
     """Return the switches that turn this target off now or later."""
     key, _ = _find(kind, target)
-    return list(active().filter(kind=kind, target=key).order_by("pk"))
+    return list(Switch.active().filter(kind=kind, target=key).order_by("pk"))
 
 
 def known_names(sites: Iterable[Any]) -> dict[str, set[str]]:

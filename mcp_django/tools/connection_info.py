@@ -11,7 +11,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..models import Switch
 from ..operating.daily_budgets import left, resets_in
-from ..operating.switches import ACTION, CALLERS, MODEL, TOOL
+from ..operating.switches import CALLERS
 from ..orm.access import access_of
 from ..orm.tool_arguments import check_names
 from .base import Tool
@@ -62,11 +62,11 @@ class ConnectionInfo(Tool):
         exposures = request.mcp.site.exposures_by_label.values()
         known = [exposure for exposure in exposures if access_of(request)[exposure].may("view")]
         for item in off.switched:
-            if item.kind == TOOL:
+            if item.kind == Switch.Kind.TOOL:
                 is_known = request.mcp.site.get_tool(request, item.target) is not None
-            elif item.kind == MODEL:
+            elif item.kind == Switch.Kind.MODEL:
                 is_known = any(off.model(exposure.label) is item for exposure in known)
-            elif item.kind == ACTION:
+            elif item.kind == Switch.Kind.ACTION:
                 is_known = any(
                     off.action(exposure.label, name) is item
                     for exposure in known

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from ...conf.value_kinds import HOST
 from ...models import Switch
-from ...operating.switches import active, end_switch, find_switches, known_names, set_switch
+from ...operating.switches import end_switch, find_switches, known_names, set_switch
 from ...problems import nearest
 from ...routing import mounted_sites
 from ...sites import site as default_site
@@ -67,10 +67,10 @@ class Command(TableCommand):
         """Print the switches, the oldest first."""
         if as_json:
             fields = ("id", "kind", "target", "name", "begins", "until", "by", "reason")
-            rows = list(active().order_by("begins", "pk").values(*fields))
+            rows = list(Switch.active().order_by("begins", "pk").values(*fields))
             self.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False, cls=DjangoJSONEncoder))
             return
-        for switch in active().order_by("begins", "pk"):
+        for switch in Switch.active().order_by("begins", "pk"):
             when = "off" if switch.begins <= timezone.now() else f"off from {switch.begins:%Y-%m-%d %H:%M %Z}"
             until = f"until {switch.until:%Y-%m-%d %H:%M %Z}" if switch.until is not None else ""
             what = " ".join(part for part in (switch.kind, switch.name or switch.target) if part)
@@ -91,7 +91,7 @@ class Command(TableCommand):
         by = find_user(user) if user else _account()
         # Find the switch by its own columns, because its target may no longer exist.
         named = Q(target=target) | Q(target=target.lower()) | Q(name=target)
-        found = list(active().filter(named, kind=kind))
+        found = list(Switch.active().filter(named, kind=kind))
         if not found and target:
             found = find_switches(kind, _known(kind, target))
         if not found:

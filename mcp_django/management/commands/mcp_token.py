@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
 from ...context.request import CONFIRM_BY_TOKEN
-from ...oauth.resource_urls import canonical, endpoints, issuer, mounted_path, resource_url
+from ...oauth.resource_urls import endpoints, named_resource, origin, resource_url
 from ...oauth.stored_tokens import create_token, facts_of_many, own_tokens
 from ..command_arguments import TableCommand, find_scopes, find_user
 
@@ -91,13 +91,13 @@ class Command(TableCommand):
         person = find_user(user)
         scopes = find_scopes(options["scope"], oauth2_settings.SCOPES)
         try:
-            base = issuer(None)
+            origin(None)
         except ImproperlyConfigured:
             raise CommandError('Set MCP_DJANGO["BASE_URL"]: a token is bound to the URL of the endpoint.') from None
         mounted = [resource_url(None, path) for path in endpoints()]
         bound = mounted
         if resource is not None:
-            known = canonical(None, base + mounted_path(resource) if resource.startswith("/") else resource)
+            known = named_resource(resource)
             bound = [] if known is None else [known]
         if not bound:
             raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")

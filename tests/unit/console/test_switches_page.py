@@ -12,7 +12,7 @@ from django.utils import timezone
 from mcp_django.console import switches_page
 from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.alerts import alerts
-from mcp_django.operating.switches import active, board, end_switch, set_switch
+from mcp_django.operating.switches import board, end_switch, set_switch
 from tests.factories import make_user
 from tests.unit.console.conftest import url
 
@@ -32,7 +32,7 @@ def turn_off(browser, **sent):
 
 def test_something_is_turned_off_with_a_reason_and_an_end(admin):
     answer = turn_off(admin, kind="tool", target="delete_record", reason="audit", lasts="30")
-    switch = active().get()
+    switch = Switch.active().get()
     assert (switch.kind, switch.target, switch.reason, switch.by) == ("tool", "delete_record", "audit", "root")
     assert timedelta(minutes=29) < switch.until - timezone.now() <= timedelta(minutes=30)
     assert "delete_record" in answer.text
@@ -43,16 +43,16 @@ def test_something_is_turned_off_with_a_reason_and_an_end(admin):
 def test_a_time_can_be_its_end(admin):
     until = timezone.now().replace(second=0, microsecond=0) + timedelta(days=2)
     turn_off(admin, kind="writes", until=f"{until:%Y-%m-%dT%H:%M}", lasts="30", target="is not asked")
-    assert (active().get().until, active().get().target) == (until, "")
+    assert (Switch.active().get().until, Switch.active().get().target) == (until, "")
 
 
 def test_it_is_turned_on_again(admin):
     set_switch("writes", by="night shift", reason="backup")
-    switch = active().get()
+    switch = Switch.active().get()
     assert "night shift" in admin.get(url("switches")).text
     answer = admin.post(url("switches"), {"on": switch.pk}, follow=True)
     switch.refresh_from_db()
-    assert (active().count(), switch.ended_by) == (0, "root")
+    assert (Switch.active().count(), switch.ended_by) == (0, "root")
     assert "Nothing is off." in answer.text
     assert "backup" in answer.text
     assert "It is on already." in admin.post(url("switches"), {"on": switch.pk}, follow=True).text
@@ -88,7 +88,7 @@ def test_what_cannot_be_turned_off_is_an_error_of_the_form(admin, sent, field):
 )
 def test_models_apps_and_actions_are_turned_off(admin, kind, target):
     turn_off(admin, kind=kind, target=target)
-    assert active().get().target == target
+    assert Switch.active().get().target == target
 
 
 def test_who_may_view_switches_turns_none(browser_of):
@@ -99,14 +99,14 @@ def test_who_may_view_switches_turns_none(browser_of):
     assert 'name="on"' not in text
     assert 'name="kind"' not in text
     assert viewer.post(url("switches"), {"kind": "writes"}).status_code == 403
-    assert viewer.post(url("switches"), {"on": active().get().pk}).status_code == 403
-    assert active().count() == 1
+    assert viewer.post(url("switches"), {"on": Switch.active().get().pk}).status_code == 403
+    assert Switch.active().count() == 1
 
 
 def test_it_takes_no_permission_for_the_log(browser_of):
     guard = browser_of("guard", CHANGE)
     answer = turn_off(guard, kind="everything", reason="incident")
-    assert active().get().kind == "everything"
+    assert Switch.active().get().kind == "everything"
     assert (
         'href="/admin/mcp_django/callentry/"' not in answer.text.partition('class="mcp-tabs"')[2].partition("</nav>")[0]
     )
@@ -120,7 +120,7 @@ def test_who_may_view_the_log_alone_sees_no_switch(browser_of):
 def test_what_is_no_key_turns_nothing_on(admin, key):
     set_switch("writes")
     assert admin.post(url("switches"), {"on": key}, follow=True).status_code == 200
-    assert active().count() == 1
+    assert Switch.active().count() == 1
 
 
 def test_what_people_write_is_inert(admin):
@@ -166,7 +166,7 @@ def test_something_is_off_two_clicks_from_where_it_is_seen(admin):
     assert 'value="Turn off" autofocus' in opened.text
     assert form_of(opened)["lasts"] == "60"
     done = admin.post(url("switches"), form_of(opened))
-    switch = active().get()
+    switch = Switch.active().get()
     assert (switch.kind, switch.name) == ("user", "mallory")
     assert switch.reason
     assert timedelta(minutes=59) < switch.until - timezone.now() <= timedelta(hours=1)
@@ -201,7 +201,7 @@ def test_a_client_is_off_two_clicks_from_its_row_of_the_overview(admin, query):
     assert "<b>" not in opened.text
     assert (form_of(opened)["kind"], form_of(opened)["target"]) == ("client", "abc")
     assert admin.post(link, form_of(opened)).url == page
-    assert [(switch.kind, switch.target) for switch in active()] == [("client", "abc")]
+    assert [(switch.kind, switch.target) for switch in Switch.active()] == [("client", "abc")]
 
 
 def test_of_the_clients_with_one_name_those_that_are_ticked_are_off(admin):
@@ -222,7 +222,7 @@ def test_of_the_clients_with_one_name_those_that_are_ticked_are_off(admin):
     assert ticked(late)[1] == ["abc"]
     assert not Switch.objects.exists()
     done = admin.post(link, sent | {"target": ["a&b", "abc"]}, follow=True)
-    assert {(switch.kind, switch.target) for switch in active()} == {("client", "a&b"), ("client", "abc")}
+    assert {(switch.kind, switch.target) for switch in Switch.active()} == {("client", "a&b"), ("client", "abc")}
     assert done.redirect_chain == [(url("overview"), 302)]
     assert done.text.count("Off: client Codex. All workers apply it") == 1
 
@@ -258,7 +258,7 @@ def test_who_may_not_view_the_log_learns_no_ids_of_it(browser_of):
 def test_the_reason_and_the_end_that_are_proposed_can_be_changed(admin):
     opened = admin.get(url("switches"), {"kind": "tool", "target": "delete_record"})
     admin.post(url("switches"), form_of(opened) | {"reason": "Ask Ann first", "lasts": ""})
-    assert (active().get().reason, active().get().until) == ("Ask Ann first", None)
+    assert (Switch.active().get().reason, Switch.active().get().until) == ("Ask Ann first", None)
 
 
 @pytest.mark.parametrize("kind", ["tool", "client", "user"])
@@ -270,7 +270,7 @@ def test_a_switch_in_force_is_changed_by_its_link(admin, kind):
     opened = admin.get(f"{url('switches')}?kind={link}")
     assert form_of(opened)["reason"] == "A & B?"
     admin.post(url("switches"), form_of(opened) | {"reason": "Still"})
-    assert (active().get().kind, active().get().reason) == (kind, "Still")
+    assert (Switch.active().get().kind, Switch.active().get().reason) == (kind, "Still")
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_each_page_says_what_is_off_and_turns_it_on_in_one_click(admin):
         assert all(word in banner for word in ("delete_record", "night shift", "until", "&lt;i&gt;Audit", 'name="on"'))
         assert f'name="back" value="{page}"' in banner
     back = url("try") + "?tool=list_models"
-    answer = admin.post(url("switches"), {"on": active().get().pk, "back": back}, follow=True)
+    answer = admin.post(url("switches"), {"on": Switch.active().get().pk, "back": back}, follow=True)
     assert answer.redirect_chain == [(back, 302)]
     assert "mcp-banner" not in answer.text
 
