@@ -353,7 +353,7 @@ class Switch(models.Model):
     @classmethod
     def active(cls) -> "models.QuerySet[Switch]":
         """Return the switches that are in force now or will be."""
-        return cls._default_manager.filter(models.Q(until=None) | models.Q(until__gt=timezone.now()), ended=None)
+        return Switch._default_manager.filter(models.Q(until=None) | models.Q(until__gt=timezone.now()), ended=None)
 
     @property
     def text(self) -> str:
