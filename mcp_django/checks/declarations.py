@@ -379,7 +379,7 @@ def check_orders() -> Iterator[CheckMessage]:
             text = f"Pages of {exposure.label} leave out a part of its order, {entry}: it gives rows no fixed place."
             yield problem("I038", text, "Set another ordering on the exposure.", exposure.model)
         keys = declared_ordering(exposure)
-        names = tuple(f"-{key.path}" if key.descending else key.path for key in keys)
+        names = tuple(map(_signed, keys))
         if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in told:
             continue
         told.add((exposure.label, names))
@@ -388,6 +388,10 @@ def check_orders() -> Iterator[CheckMessage]:
             hint = "No index can serve an order through a relation: "
         text = f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table."
         yield problem("I021", text, f"{hint}set another ordering on the exposure.", exposure.model)
+
+
+def _signed(key: Any) -> str:
+    return f"-{key.path}" if key.descending else str(key.path)
 
 
 @check(DEPLOYMENT_CHECKS)

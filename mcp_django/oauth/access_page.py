@@ -27,12 +27,12 @@ logger = logging.getLogger("mcp_django")
 
 
 class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
-    """The access page: models, fields and tools that an AI model would reach as the signed-in user."""
+    """The page of the models, fields and tools that an AI model would reach as the signed-in user."""
 
     template_name = "mcp_django/access.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context of the access page: the tools and models of each endpoint."""
+        """Return the context of the page: the tools and models of each endpoint."""
         found = []
         for path, site in mounted_endpoints().items():
             if seen := seen_by(self.request, site):
@@ -41,7 +41,7 @@ class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
 
 
 def seen_by(request: HttpRequest, site: "MCPSite") -> dict[str, list[Any]]:
-    """Return the tools and models that an AI model would see at an endpoint as the user, for the access page."""
+    """Return the tools and models that an AI model would see at an endpoint as the user."""
     if site.needs_middleware:
         return {}
     asked = _asked(request, site)
@@ -49,7 +49,7 @@ def seen_by(request: HttpRequest, site: "MCPSite") -> dict[str, list[Any]]:
 
 
 def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
-    """Return a request of an AI model as the signed-in user, to compute the access page."""
+    """Return a request that an AI model would make as the signed-in user."""
     asked = local_request(site)
     asked.mcp.facts = keep(request)
     act_as(asked, request.user, expand(default_scopes()))
@@ -57,7 +57,7 @@ def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
 
 
 def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
-    """Yield the models of the access page, each with the fields and permissions that an AI model would reach."""
+    """Yield the models, each with the fields and permissions that an AI model would reach."""
     for exposure in access_of(asked).exposures:
         allowed = {*may_words(access_of(asked)[exposure]).split()} - {"view"}
         yield {
@@ -72,7 +72,7 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
 
 
 def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any] | None:
-    """Sum up the access page, for the consent page: how many models, fields and actions an AI model would reach.
+    """Return how many models, fields and actions an AI model would reach, for the consent page.
 
     None if it cannot be computed: there is no site, a site needs middleware of its own, or a hook of the project fails.
     """

@@ -23,7 +23,7 @@ HTTPS: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*/[\x21-\x7e]+", re.IGNOR
 
 
 class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Admin form of a service account, with a checkbox that makes a new secret."""
+    """A form with a checkbox that makes a new secret."""
 
     scopes = forms.MultipleChoiceField(label=_("scopes"), widget=forms.CheckboxSelectMultiple, initial=[READ])
     endpoints = forms.MultipleChoiceField(
@@ -56,7 +56,7 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
         fields["jwks_uri"].help_text = _("For a program that publishes its keys itself. Use this or the field above.")
 
     def clean_public_key(self) -> str:
-        """Accept public keys only."""
+        """Validate that the text has a public key, and no private one."""
         from .assertions_and_keys import InvalidKeys, read_keys
 
         text: str = self.cleaned_data["public_key"].strip()
@@ -68,14 +68,14 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
         return text
 
     def clean_jwks_uri(self) -> str:
-        """Accept https URLs only."""
+        """Validate that the URL is one with https."""
         url: str = self.cleaned_data["jwks_uri"]
         if url and HTTPS.fullmatch(url) is None:
             raise forms.ValidationError(gettext("Give an https URL with a path."))
         return url
 
     def clean(self) -> dict[str, Any]:
-        """Validate the admin form of a service account: it needs a secret, a public key, or a URL of keys."""
+        """Validate that the account has a secret, a public key, or a URL of keys."""
         cleaned = super().clean() or {}
         has_key = bool(cleaned.get("public_key"))
         has_url = bool(cleaned.get("jwks_uri"))
@@ -87,7 +87,7 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Base of the admin pages of accounts that only superusers can open, while a setting is on."""
+    """Base of admin pages that only superusers can open, while a setting is on."""
 
     setting = ""
 
@@ -112,7 +112,7 @@ class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 class ServiceAccountAdmin(ForSuperusers):
-    """Admin page of service accounts; every change revokes the tokens of the account."""
+    """The service accounts; every change revokes the tokens of the account."""
 
     setting = "SERVICE_ACCOUNTS"
     form = ServiceAccountForm
@@ -127,7 +127,7 @@ class ServiceAccountAdmin(ForSuperusers):
         return [*(["client_id"] if obj is not None else []), *self.form.Meta.fields]
 
     def save_model(self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool) -> None:
-        """Save a service account in the admin, with a new secret if asked for, and revoke the account's tokens."""
+        """Save an account, with a new secret if one is asked for, and revoke the account's tokens."""
         from .service_accounts import application_of, end_tokens, new_secret
 
         obj.shown_secret = new_secret(obj) if form.cleaned_data.get("new_secret") else ""  # type: ignore[attr-defined]
@@ -167,7 +167,7 @@ class ServiceAccountAdmin(ForSuperusers):
 
 
 class LinkedIdentityAdmin(ForSuperusers):
-    """Admin page of linked identities, users' accounts at identity providers: each subject and its user.
+    """The links from accounts at identity providers to users.
 
     Every change revokes the tokens that were issued through the link.
     """

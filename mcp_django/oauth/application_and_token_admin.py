@@ -43,7 +43,7 @@ ISSUER = "issuer:"
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Admin filter of tokens by state: live by default, or ended."""
+    """Filter by state: live by default, or ended."""
 
     title = _("state")
     parameter_name = "state"
@@ -64,10 +64,10 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class _MostFilter(admin.SimpleListFilter):
-    """Admin filter of the token list by a related row: the rows with most tokens, and the one that the URL names."""
+    """Filter by a related row: one of those with most tokens, or the one that the URL names."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
-        """Return the options of an admin filter of tokens: key and name of each row, with its live tokens."""
+        """Return the options: key and name of each row, with the number of its live tokens."""
         from .stored_tokens import live
 
         name = str(self.parameter_name)
@@ -106,7 +106,7 @@ class _MostFilter(admin.SimpleListFilter):
 
 
 class UserFilter(_MostFilter):
-    """Admin filter of tokens by user."""
+    """Filter by user."""
 
     title = _("user")
     parameter_name = "user"
@@ -116,26 +116,26 @@ class UserFilter(_MostFilter):
 
 
 class ClientFilter(_MostFilter):
-    """Admin filter of tokens by application."""
+    """Filter by application."""
 
     title = _("application")
     parameter_name = "application"
 
     def called(self, row: Any) -> str:
-        """Return an application's name for the admin filter of tokens, with a sign before a doubtful one."""
+        """Return the name of an application, with a sign before a doubtful one."""
         from .client_and_token_display import client_name, name_doubts
 
         return f"{'⚠ ' if name_doubts(row) else ''}{client_name(row)}"
 
 
 class KindFilter(admin.SimpleListFilter):
-    """Admin filter of tokens by grant: consent page, service account, ``mcp_token``, or identity provider."""
+    """Filter by grant: consent page, service account, ``mcp_token``, or identity provider."""
 
     title = _("kind")
     parameter_name = "kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
-        """Return the admin filter's kinds of grant, with each identity provider that has linked users."""
+        """Return the kinds of grant, with each identity provider that has linked users."""
         from ..models import LinkedIdentity
         from .stored_tokens import CLIENT
 
@@ -165,7 +165,7 @@ class KindFilter(admin.SimpleListFilter):
 
 
 def _beside(condition: Q, **computed: Any) -> Q:
-    """Return the condition of an admin filter on tokens whose facts meet ``condition``."""
+    """Return the condition for tokens whose facts meet ``condition``."""
     from ..models import TokenFacts
     from .stored_tokens import beside_tokens
 
@@ -174,7 +174,7 @@ def _beside(condition: Q, **computed: Any) -> Q:
 
 
 def _column(attribute: str, description: Any) -> Any:
-    """Return a column of the admin's token list that shows an attribute of a token."""
+    """Return a column that shows an attribute of a token."""
 
     @admin.display(description=description)
     def show(self: Any, token: Any) -> Any:
@@ -184,7 +184,7 @@ def _column(attribute: str, description: Any) -> Any:
 
 
 class AccessTokenAdmin(toolkit.AccessTokenAdmin):
-    """Admin list of access tokens by user and application, to view and to revoke; token texts are never shown.
+    """The access tokens by user and application, to view and to revoke; their texts are never shown.
 
     Viewing needs the view permission; revoking needs the permission to change or to delete tokens as well.
     """
@@ -220,7 +220,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return self.readonly_fields
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the admin list of tokens, with a link that revokes all listed tokens."""
+        """Show the list, with a link that revokes all listed tokens."""
         query = request.GET.copy()
         query.pop(PAGE_VAR, None)
         context: dict[str, Any] = {"title": gettext("Applications with access")}
@@ -242,7 +242,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return found
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
-        """Return whether the admin user can revoke tokens: can view them, and change or delete them."""
+        """Return whether the user can revoke tokens: can view them, and change or delete them."""
         user: Any = request.user
         names = (get_permission_codename(action, self.opts) for action in ("change", "delete"))
         may_end = any(user.has_perm(f"{self.opts.app_label}.{name}") for name in names)
@@ -250,7 +250,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.action(description=_("Remove the chosen access"), permissions=["revoke"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
-        """Admin action of the token list: revoke the selected tokens, after a page that asks."""
+        """Revoke the selected tokens, after a page that asks."""
         tokens = list(queryset.select_related(*self.list_select_related))
         if "post" not in request.POST:
             return self._ask(request, tokens, [token.pk for token in tokens])
@@ -258,7 +258,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return None
 
     def revoke_all(self, request: HttpRequest) -> HttpResponseBase:
-        """Admin view of the token list: revoke all tokens of the filtered list after a page that asks."""
+        """Revoke all tokens of the filtered list, after a page that asks."""
         from .stored_tokens import drop_codes, live
 
         if not self.has_revoke_permission(request):
@@ -277,7 +277,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return redirect(self._url("changelist"))
 
     def _ask(self, request: HttpRequest, tokens: Collection[Any], chosen: Iterable[Any] = ()) -> HttpResponse:
-        """Ask before tokens are revoked: return the page with the number of tokens, users and applications."""
+        """Return the page that asks before tokens are revoked, with the number of tokens, users and applications."""
         told = list(tokens)[:TOLD]
         _describe(told)
         context = self.admin_site.each_context(request) | {
@@ -295,7 +295,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return TemplateResponse(request, "mcp_django/oauth/access_revoke.html", context)
 
     def _revoke(self, request: HttpRequest, tokens: Collection[Any]) -> None:
-        """Revoke tokens from the admin list, and write a LogEntry for each."""
+        """Revoke tokens, and write a ``LogEntry`` for each."""
         from .client_and_token_display import client_name
         from .stored_tokens import end_access
 
@@ -325,7 +325,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.display(description=_("application"), ordering="application")
     def client(self, token: Any) -> str:
-        """Return the application column of the admin's token list: name, link to the application's tokens, and host."""
+        """Return the application of a token for the list: its name, a link to its tokens, and its host."""
         if token.application is None:
             return ""
         link = self._narrowing("application", token.application_id, token.client_name)
@@ -355,7 +355,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
 
 def _describe(tokens: Collection[Any]) -> None:
-    """Set what the columns of the token admin show of each token; ``kind`` says how the token was granted."""
+    """Set on each token what the columns show; ``kind`` says how the token was granted."""
     from ..models import LinkedIdentity
     from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
     from .client_and_token_display import describe
@@ -393,7 +393,7 @@ def _shown(targets: Iterable[Any]) -> str:
 
 
 class ApplicationAdmin(toolkit.ApplicationAdmin):
-    """Admin list of applications, with their hosts and the number of users with tokens."""
+    """The applications, with their hosts and the number of users with tokens."""
 
     list_display = ("called", "lives_at", "client_id", "registration_source", "people", "last_token", "created")
     list_display_links = ("called", "client_id")
@@ -406,7 +406,7 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
         return found.annotate(**counted)
 
     def view_on_site(self, application: Any) -> str | None:
-        """Return where "View on site" of the application admin leads: the toolkit's page, if the project mounts it."""
+        """Return where "View on site" leads: to the toolkit's page, if the project mounts it."""
         try:
             return str(application.get_absolute_url())
         except NoReverseMatch:

@@ -61,11 +61,11 @@ PAUSE: Final = 60
 
 
 class InvalidKeys(Exception):
-    """The text or the fetched set has no public key that can check an assertion's signature."""
+    """Raised when a text or a fetched set has no public key that can check a signature."""
 
 
 def read_keys(text: str) -> list[JWK]:
-    """Read the public keys that check assertions, from PEM, a JSON Web Key, or a JSON Web Key Set."""
+    """Return the public keys in a text: PEM, JSON Web Key, or JSON Web Key Set (RFC 7517). Raises ``InvalidKeys``."""
     try:
         if not text.lstrip().startswith("-----BEGIN"):
             return _public_keys(json.loads(text))
@@ -89,7 +89,7 @@ def _public_keys(data: Any) -> list[JWK]:
 
 
 def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
-    """Return whether a key can check an assertion's signature by ``algorithm`` and ``kid``, None for no key id."""
+    """Return whether a key can check a signature by ``algorithm`` and with ``kid``, None for no key id."""
     kind, curve = KINDS[algorithm]
     if key["kty"] != kind or key.get("crv") != curve or key.get("alg", algorithm) != algorithm:
         return False
@@ -97,7 +97,7 @@ def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
 
 
 def _usable(member: dict[str, Any]) -> JWK | None:
-    """Return the public key of a JSON Web Key that can check assertions, None for keys of encryption and others."""
+    """Return the public key of a JSON Web Key that can check signatures, None for keys of encryption and others."""
     kept = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
     operations = member.get("key_ops", ["verify"])
     if kept.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
@@ -117,7 +117,7 @@ def _usable(member: dict[str, Any]) -> JWK | None:
 
 
 class FetchedLately(Exception):
-    """The keys that check an assertion cannot be fetched again yet; ``seconds`` are left."""
+    """Raised when keys cannot be fetched again yet; ``seconds`` are left."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class FetchedLately(Exception):
 
 @dataclass(slots=True)
 class _KeySet:
-    """A cached set of the keys that check assertions, with the time of the fetch and of the last attempt."""
+    """A cached set of keys, with the time of the fetch and of the last attempt."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     keys: list[JWK] = field(default_factory=list)
@@ -138,7 +138,7 @@ _sets: dict[tuple[str, Fetcher], _KeySet] = {}
 
 
 def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
-    """Return the keys that check assertions, published at an https URL and cached; ``again`` fetches them anew.
+    """Return the keys that are published at an https URL, and cached; ``again`` fetches them anew.
 
     While fetching fails, which is logged, the last keys serve for an hour, then none.
     """
@@ -192,7 +192,7 @@ NO_KEY: Final = "The assertion is not signed by a key of its issuer."
 
 
 class InvalidAssertion(Exception):
-    """The assertion is refused; the text says why, to the client that sent it too.
+    """Raised when an assertion is refused; the text says why, to the client that sent it too.
 
     Neither it nor ``remedy`` quotes the assertion; ``remedy`` is "" where it depends on who owns the keys. ``wait`` is
     the number of seconds after which the same assertion could be accepted, 0 for never.
@@ -204,7 +204,7 @@ class InvalidAssertion(Exception):
         self.wait = wait
 
     def reason(self, wrong_key: str) -> Problem:
-        """Return the refusal of the assertion for the log; ``wrong_key`` is the remedy for a key that does not fit."""
+        """Return the refusal for the log; ``wrong_key`` is the remedy for a key that does not fit."""
         return Problem(str(self), self.remedy or wrong_key, cause=str(self))
 
 
@@ -241,7 +241,7 @@ def verify(
     typ: str = "",
     required: tuple[str, ...] = ("sub", "jti"),
 ) -> None:
-    """Check an assertion's signature by the keys of ``signer``, its audience, its lifetime and its required claims.
+    """Check signature (by the keys of ``signer``), audience, lifetime and required claims (RFC 7523, section 3).
 
     ``max_life`` is in seconds. ``typ`` is the type that the header must name, "" for a plain or client authentication
     JWT. ``required`` names claims that must be non-empty text.
@@ -296,7 +296,7 @@ def verify(
 
 
 def use_once(assertion: Assertion) -> None:
-    """Record the id (``jti``) of a verified assertion, so that no worker accepts the assertion again."""
+    """Record the ``jti`` of a verified assertion; raise ``InvalidAssertion`` if any worker has recorded it before."""
     name = json.dumps([assertion.text("iss"), assertion.text("jti")])
     expires = datetime.fromtimestamp(assertion.claims["exp"] + LEEWAY, tz=UTC)
     if not django_settings.USE_TZ:

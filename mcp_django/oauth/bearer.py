@@ -175,7 +175,7 @@ class Token:
 
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
-        """Authenticate bearer tokens again, 500 a query; return those unexpired, unrevoked and of the same scopes."""
+        """Return those of the tokens that are still unexpired, unrevoked and of the same scopes; 500 take one query."""
         now = timezone.now()
         rows = get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
@@ -195,10 +195,10 @@ class Token:
 
 
 class BearerAuthentication(BaseAuthentication):
-    """REST framework's authentication class for bearer tokens in the ``Authorization`` header (RFC 6750, 2.1)."""
+    """An authentication class of REST framework, for tokens in the ``Authorization`` header (RFC 6750, section 2.1)."""
 
     def authenticate(self, request: Any) -> tuple[AbstractBaseUser, Token] | None:
-        """Return user and bearer token, or None for a request without bearer credentials.
+        """Return user and token, None for a request without bearer credentials; raise ``AuthenticationFailed``.
 
         ``request`` is a Django request with ``request.mcp.resource``, the URL that the token must be for.
         """
@@ -216,7 +216,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
-    """Return the user and the grant of a bearer token that is valid for ``resource``, the URL of an endpoint.
+    """Return the user and the grant of a token that is valid for ``resource``, the URL of an endpoint.
 
     The token must be live and issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
     Restriction), to an active user whose password has not changed since.
@@ -243,7 +243,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
 
 def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
-    """Accept a request's bearer token: check active user, expiry, resource, password, link; return user and grant."""
+    """Check active user, expiry, resource, password and link of a token's row; return user and grant."""
     user = row.user
     bound = row.resource or ()
     facts: Any = {} if row.facts is None else row.facts
@@ -279,7 +279,7 @@ def _expanded(scope: str) -> frozenset[str]:
 
 
 def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
-    """Check a bearer token by the project's OAUTH2_VALIDATOR_CLASS; say also whether this database has the token."""
+    """Check a token by the project's ``OAUTH2_VALIDATOR_CLASS``; say also whether this database has the token."""
     asked = OAuthRequest(resource, "POST", "", {})
     try:
         if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
@@ -299,7 +299,7 @@ def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
 def challenge(
     resource_metadata_url: str, scopes: Iterable[str], *, error: str | None = None, description: str | None = None
 ) -> str:
-    """Answer a bad bearer token, or none, with the value of ``WWW-Authenticate`` (RFC 6750, section 3; RFC 9728, 5.1).
+    """Return the value of ``WWW-Authenticate`` that answers a bad token, or none (RFC 6750, section 3; RFC 9728, 5.1).
 
     ``scopes`` are all that the operation needs. For ``error="insufficient_scope"``, include those already granted, or
     clients lose them. Give ``error="invalid_token"`` only when a token was sent.
@@ -323,7 +323,7 @@ VERDICTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """The stored data that a bearer token is checked by. ``expires`` is None if unreadable, else aware with ``USE_TZ``.
+    """The stored data that a token is checked by. ``expires`` is None if unreadable, else aware with ``USE_TZ``.
 
     ``facts`` are those stored with the token, None if there are none.
     """
@@ -338,7 +338,7 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class TokenQuery:
-    """The query for a bearer token in one database; ``compiled`` is None if the ORM builds it for each call.
+    """The query for a token in one database; ``compiled`` is None if the ORM builds it for each call.
 
     Its columns are ``TOKEN_FIELDS``, the user's ``fields``, the user's permissions, if any, and the token's facts if
     ``has_facts``.
@@ -355,7 +355,7 @@ _plans: "dict[str, TokenQuery]" = {}
 
 
 def find_token(checksum: str) -> TokenRow | None:
-    """Find the bearer token of a request by its SHA-256: one query brings its user, client and facts too."""
+    """Return the row of a token by its SHA-256, None if there is none: one query, with user, client and facts."""
     using = router.db_for_read(_token_model())
     if using not in _plans:
         _plans[using] = _compile(using)
@@ -378,7 +378,7 @@ def find_token(checksum: str) -> TokenRow | None:
 
 @lru_cache(maxsize=1)
 def plannable() -> bool:
-    """Return whether one query can check bearer tokens as the toolkit would: none of its checks is overridden."""
+    """Return whether one query can check tokens as the toolkit would: none of its checks is overridden."""
     validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
     if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
         return False
@@ -439,14 +439,14 @@ _noted: dict[str, float] = {}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The last use of a bearer token: its time, and the network of the caller's address, "" for unknown."""
+    """The last use of a token: its time, and the network of the caller's address, "" for unknown."""
 
     moment: datetime
     place: str
 
 
 def note_use(token: Token, address: str = "") -> None:
-    """Note in the cache that a request from this address came with the bearer token now."""
+    """Note in the cache that a request from this address came with the token now."""
     checksum = token.checksum
     now = time.monotonic()
     if not checksum or now < _noted.get(checksum, 0.0):
@@ -459,7 +459,7 @@ def note_use(token: Token, address: str = "") -> None:
 
 
 def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
-    """Return the last use of bearer tokens by checksum, as far as the cache knows."""
+    """Return the last use of each token by its checksum, as far as the cache knows."""
     keys = {_key(checksum): checksum for checksum in checksums}
     zone = UTC if django_settings.USE_TZ else None
     with suppress(Exception):
@@ -471,7 +471,7 @@ def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
 
 
 def shortened(address: str) -> str:
-    """Shorten the IP address that a request with a bearer token came from to its network, which may be noted."""
+    """Return the network of an IP address, which may be noted."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -55,7 +55,7 @@ class Target:
 
 
 def shown_target(uri: str) -> Target:
-    """Return the display of a redirect URI; the random port of a loopback URI is left out."""
+    """Return what to show of a redirect URI; the random port of a loopback URI is left out."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return Target("app", "", plain(f"{parts.scheme}://{parts.netloc}"))
@@ -73,21 +73,21 @@ def shown_target(uri: str) -> Target:
 
 
 def targets_of(client: Any) -> list[Target]:
-    """Return the display of a client's redirect URIs, each host once."""
+    """Return what to show of a client's redirect URIs, each host once."""
     if client is None:
         return []
     return list(dict.fromkeys(map(shown_target, client.redirect_uris.split())))
 
 
 def described_by(client: Any) -> Target | None:
-    """Return the host of a client that describes itself at a URL, for display; None for other clients."""
+    """Return the host of a client that describes itself at a URL, None for other clients."""
     if client is None or client.registration_source != client.RegistrationSource.CIMD:
         return None
     return shown_target(client.client_id)
 
 
 def hosts_of(client: Any) -> list[str]:
-    """Return the verified hosts of a client for display; none for a client on the user's device.
+    """Return the verified hosts of a client; none for a client on the user's device.
 
     It is the host of the document that describes the client, or else the hosts of its redirect URIs.
     """
@@ -97,7 +97,7 @@ def hosts_of(client: Any) -> list[str]:
 
 
 def _apart(host: str) -> tuple[str, str]:
-    """Split a client's host for display into subdomains and registered domain."""
+    """Return subdomains and registered domain of a host."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -109,21 +109,21 @@ def _apart(host: str) -> tuple[str, str]:
 
 
 def client_name(client: Any) -> str:
-    """Return the display name of a client."""
+    """Return the name of a client, or else its id, as text of one line."""
     if client is None:
         return ""
     return plain(client.name) or plain(client.client_id)
 
 
 def name_doubts(client: Any) -> list[str]:
-    """Return the warnings to display beside a client's name, such as an imitation of another application."""
+    """Return the warnings to show beside a client's name, such as an imitation of another application."""
     if client is None or client.registration_source == client.RegistrationSource.MANUAL:
         return []
     return doubts_about(client.name, hosts_of(client))
 
 
 def scope_words(scopes: Iterable[str]) -> list[str]:
-    """Return the display texts of scopes."""
+    """Return the descriptions of scopes, in the active language."""
     return [_(oauth2_settings.SCOPES.get(scope) or scope) for scope in scopes]
 
 
@@ -131,7 +131,7 @@ def scope_words(scopes: Iterable[str]) -> list[str]:
 
 
 def describe(tokens: Collection[Any]) -> None:
-    """Set the display attributes of tokens and their clients, by one request to the cache and one query in all.
+    """Set on tokens what pages show of them, by one request to the cache and one query in all.
 
     ``client_name``, ``doubts`` about that name, ``described`` and ``targets`` describe the client; ``words`` are the
     texts of the scopes. ``used`` and ``place`` are time and network of the last use, if known. ``until`` is when access
@@ -180,7 +180,7 @@ def describe(tokens: Collection[Any]) -> None:
 
 
 def add_last_changes(tokens: Collection[Any], user: Any) -> None:
-    """Set ``last_change`` on tokens for display: the user's last LogEntry of each token's client.
+    """Set ``last_change`` on tokens: the user's last ``LogEntry`` by the client of each token.
 
     The admin shows users their own entries in the same way, under recent actions.
     """

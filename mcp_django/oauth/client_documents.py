@@ -69,14 +69,14 @@ def takes_documents() -> bool:
 
 
 def _policy() -> Any:
-    """Return whose client documents are accepted: all, none, named hosts, or hosts that an administrator allows."""
+    """Return whose documents are accepted: all, none, named hosts, or hosts that an administrator allows."""
     if settings.CLIENT_DOCUMENTS["hosts"] is None:
         return "all" if settings.REGISTRATION == "open" else "off"
     return settings.CLIENT_DOCUMENTS["hosts"]
 
 
 def named_hosts() -> list[str]:
-    """Return the hosts of client documents that are tried, to see whether this server can reach them."""
+    """Return the hosts of which one is tried, to see whether this server can reach documents."""
     policy = _policy()
     if isinstance(policy, str):
         return [host for host in WELL_KNOWN if decision_on(host) != BLOCKED][:1]
@@ -85,7 +85,7 @@ def named_hosts() -> list[str]:
 
 
 def decision_on(host: str) -> ClientHost.Decision:
-    """Return whether a host's client documents are allowed, blocked, or wait for an administrator."""
+    """Return whether the documents of a host are allowed, blocked, or wait for an administrator."""
     names = _names_of(host)
     decided = set(ClientHost._default_manager.filter(host__in=names).values_list("decision", flat=True))
     if BLOCKED in decided or not names.isdisjoint(settings.CLIENT_DOCUMENTS["blocked"]) or not takes_documents():
@@ -99,7 +99,7 @@ def decision_on(host: str) -> ClientHost.Decision:
 
 
 def _names_of(host: str) -> set[str]:
-    """Return the names under which a host of client documents can be allowed or blocked: itself and its domains."""
+    """Return the names under which a host can be allowed or blocked: itself and its domains."""
     labels = host.split(".")
     return {host, *("." + ".".join(labels[start:]) for start in range(len(labels)))}
 
@@ -135,7 +135,7 @@ def is_verified(client: Any) -> bool:
 
 
 def forget_clients_of(host: str) -> int:
-    """Delete all clients described by documents of a host, with their tokens; return their number."""
+    """Delete all clients that documents of a host describe, with their tokens; return their number."""
     model = get_application_model()
     stored = model._default_manager.filter(registration_source=model.RegistrationSource.CIMD)
     found = [
@@ -166,7 +166,7 @@ _looking = threading.Lock()
 
 
 def announces_documents() -> bool:
-    """Return whether the server announces to clients that it takes client documents (client ID metadata documents).
+    """Return whether the server announces to clients that it takes their documents.
 
     If clients cannot register instead, it always does: their users then see a page with the cause.
     """
@@ -174,7 +174,7 @@ def announces_documents() -> bool:
 
 
 def why_not_fetched() -> str:
-    """Return why client documents are out of reach of this server, "" if they are not; cached."""
+    """Return why documents are out of reach of this server, "" if they are not; cached."""
     key = _key()
     found = _recall(key)
     if found is None:
@@ -191,7 +191,7 @@ def why_not_fetched() -> str:
 
 
 def look() -> str:
-    """Return why client ID metadata documents cannot be accepted now (a host is out of reach), "" if they can be."""
+    """Return why documents cannot be accepted now (a host is out of reach), "" if they can be."""
     hosts = named_hosts()[:MAX_HOSTS]
     for host in hosts:
         url = f"https://{host}/"
@@ -203,7 +203,7 @@ def look() -> str:
 
 
 def forget() -> None:
-    """Forget whether client documents can be reached, after one could not be."""
+    """Forget whether documents can be reached, after one could not be."""
     key = _key()
     _known.pop(key, None)
     with suppress(Exception):  # the cached result expires by itself
@@ -211,7 +211,7 @@ def forget() -> None:
 
 
 def _key() -> str:
-    """Return the cache key for whether client documents can be reached; the key depends on the settings."""
+    """Return the cache key for whether documents can be reached; it depends on the settings."""
     told = repr(sorted(settings.CLIENT_DOCUMENTS.items()))
     return f"mcp_django:outgoing:{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
@@ -259,7 +259,7 @@ PASSING: Final = frozenset({"away", "unreachable", "uncounted", "busy"})
 
 
 class InvalidDocument(Exception):
-    """A client document, or its URL, breaks a rule; the text says which, in English."""
+    """Raised when a document, or its URL, breaks a rule; the text says which, in English."""
 
 
 def is_document_id(client_id: str) -> bool:
@@ -268,7 +268,7 @@ def is_document_id(client_id: str) -> bool:
 
 
 def check_url(url: str, named: frozenset[str]) -> SplitResult:
-    """Check the URL of a client's metadata document, which is the client id, and return the URL's parts.
+    """Return the parts of a document's URL, which is the client id; raise ``InvalidDocument`` if it breaks a rule.
 
     ``named`` are the project's own hosts, which may have a port or a name without a dot.
     """
@@ -294,7 +294,7 @@ def check_url(url: str, named: frozenset[str]) -> SplitResult:
 
 
 def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
-    """Read a client's metadata document: name, redirect URIs, keys; ``schemes`` are those allowed for redirect URIs."""
+    """Return the metadata in a document: name, redirect URIs, keys; ``schemes`` are those allowed for redirect URIs."""
     if not isinstance(data, dict):
         raise InvalidDocument("The document is not a JSON object.")
     if data.get("client_id") != url:
@@ -320,7 +320,7 @@ def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
 
 
 def _signs(data: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return how the client of a metadata document authenticates, "none" or "private_key_jwt", and its keys."""
+    """Return how the client authenticates, "none" or "private_key_jwt", and its keys."""
     several = data.get("token_endpoint_auth_methods_supported")
     one = data.get("token_endpoint_auth_method")
     if one in SHARED_SECRETS:
@@ -339,7 +339,7 @@ def _signs(data: dict[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def _keys(data: dict[str, Any]) -> dict[str, str]:
-    """Return the keys in a client's metadata document, or their URL (RFC 7591, section 2); nothing if unusable."""
+    """Return the keys in a document, or their URL (RFC 7591, section 2); nothing if unusable."""
     uri = data.get("jwks_uri")
     own = data.get("jwks")
     if isinstance(uri, str) and own is None:
@@ -363,7 +363,7 @@ def _shown(value: Any) -> str:
 
 
 class DocumentRefused(Exception):
-    """The client's metadata document is refused; ``kind`` is a key of ``REFUSALS``, ``detail`` in English."""
+    """Raised when a document is refused; ``kind`` is a key of ``REFUSALS``, ``detail`` in English."""
 
     def __init__(self, kind: str, url: str, detail: str) -> None:
         super().__init__(detail)
@@ -376,7 +376,7 @@ class DocumentRefused(Exception):
 
 
 class Document:
-    """The metadata document of one client at ``url``: admitted, fetched, stored and renewed during a request."""
+    """The document at ``url``, during one request: admitted, fetched, stored and renewed."""
 
     def __init__(self, url: str, request: HttpRequest) -> None:
         self.url = url
@@ -387,7 +387,7 @@ class Document:
         return DocumentRefused(kind, self.url, detail)
 
     def require_admitted(self) -> None:
-        """Refuse the client's document unless its host is allowed; record a host that waits for an administrator."""
+        """Raise ``DocumentRefused`` unless the host is allowed; record a host that waits for an administrator."""
         if not takes_documents():
             raise self.refused("off", DOCUMENTS_OFF.told)
         decision = decision_on(self.host)
@@ -398,7 +398,7 @@ class Document:
             raise self.refused("blocked", f"{self.host} is not allowed.")
 
     def current(self, stored: Any) -> Any:
-        """Return the client stored for the document if it is up to date, else fetch; a stale one serves for a day."""
+        """Return the stored client if it is up to date, else fetch the document; a stale one serves for a day."""
         now = timezone.now()
         if stored is not None and stored.cimd_expires_at is not None and now <= stored.cimd_expires_at:
             return stored
@@ -412,7 +412,7 @@ class Document:
             return stored
 
     def fetched(self) -> Any:
-        """Fetch the client's document and store the client; a failure is cached for a minute."""
+        """Fetch the document, store the client and return it; a failure is cached for a minute."""
         key = f"mcp_django:document:{hashlib.sha256(self.url.encode()).hexdigest()}"
         known = None
         with suppress(Exception):  # without the cache, fetch again
@@ -430,7 +430,7 @@ class Document:
         return self._store(metadata, age)
 
     def _count(self) -> None:
-        """Count a request for the client's document against the rates of the requesting address and of the host."""
+        """Count the fetch against the rates of the requesting address and of the host."""
         rate = settings.RATES["documents"]
         address = self.request.META.get("REMOTE_ADDR", "")
         try:
@@ -444,7 +444,7 @@ class Document:
             raise self.refused("busy", f"Try again in {wait} seconds.")
 
     def _read(self) -> tuple[ClientMetadata, int]:
-        """Read the client's document from its URL; return the metadata, and for how many seconds to keep them."""
+        """Read the document from its URL; return the metadata, and for how many seconds to keep them."""
         if not SLOTS.acquire(blocking=False):
             raise self.refused("busy", "Other documents are being fetched.")
         try:
@@ -501,7 +501,7 @@ class Document:
         return None
 
     def keys(self, again: bool) -> Iterable[JWK]:
-        """Return the keys in the client's document, to check signatures of the client.
+        """Return the keys in the document, to check signatures of the client.
 
         Keys within the document itself are renewed by fetching the document again, when none of them fits.
         """
@@ -535,7 +535,7 @@ def find_described(url: str, request: HttpRequest) -> Any:
 
 
 def renewed(client: Any, request: HttpRequest) -> Any:
-    """Return a stored client as its metadata document describes it now, None if that cannot be known.
+    """Return a stored client as its document describes it now, None if that cannot be known.
 
     Nobody has to be signed in for this, so only documents that were fetched before are fetched again, once outdated. A
     public client continues with what is stored: users can remove its access, administrators can block its host.
@@ -552,7 +552,7 @@ def renewed(client: Any, request: HttpRequest) -> Any:
 
 
 def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
-    """Return the source of keys in a client's metadata document, None if it has none."""
+    """Return the source of the keys in a client's document, None if it has none."""
     document = Document(client.client_id, request)
     is_described = client.registration_source == client.RegistrationSource.CIMD
     if is_described and document.kept_keys() is not None:
@@ -561,7 +561,7 @@ def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
 
 
 def clear_keys() -> None:
-    """Delete stored keys of client documents whose clients no longer exist."""
+    """Delete stored keys of clients that no longer exist."""
     known = get_application_model()._default_manager.values_list("client_id", flat=True)
     gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(known)
     ClientKeys._default_manager.filter(client_id__in=gone).delete()

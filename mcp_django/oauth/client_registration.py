@@ -54,7 +54,7 @@ NEEDED: Final = {"grant_types": "authorization_code", "response_types": "code"}
 
 @dataclass(frozen=True, slots=True)
 class ClientMetadata:
-    """The metadata for registration of a client. Its keys are at ``jwks_uri``, or else in ``public_key``."""
+    """The metadata of a client (RFC 7591, section 2). Its keys are at ``jwks_uri``, or else in ``public_key``."""
 
     redirect_uris: tuple[str, ...]
     name: str
@@ -92,7 +92,7 @@ def is_acceptable(uri: str, schemes: list[str]) -> bool:
 
 
 def left_out(data: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the member of client metadata that lacks a value which registration needs, and the value."""
+    """Return the member of the metadata that lacks a value which is needed, and that value."""
     for key, value in NEEDED.items():
         said = data.get(key)
         if said is not None and (not isinstance(said, list) or value not in said):
@@ -105,7 +105,7 @@ def are_texts(uris: Any) -> bool:
 
 
 class InvalidMetadata(Exception):
-    """The client's registration is refused for its metadata; ``error`` is the code of RFC 7591, section 3.2.2."""
+    """Raised when a client is refused for its metadata; ``error`` is the code of RFC 7591, section 3.2.2."""
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
@@ -114,7 +114,7 @@ class InvalidMetadata(Exception):
 
 
 def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
-    """Read a client registration's JSON body; ``schemes`` are those allowed for redirect URIs."""
+    """Return the metadata in a JSON object, or raise ``InvalidMetadata``; redirect URIs may have these ``schemes``."""
     wrong = "invalid_client_metadata"
     if not isinstance(data, dict):
         raise InvalidMetadata(wrong, "The request body must be a JSON object.")
@@ -168,7 +168,7 @@ NO_CACHE: Final = Problem(
 @cors("POST")
 @logged
 def register(request: HttpRequest) -> HttpResponseBase:
-    """The client registration endpoint: store a client and answer 201 with its metadata (RFC 7591, section 3).
+    """Store a client and answer 201 with its metadata (RFC 7591, section 3).
 
     ``MCP_DJANGO["REGISTRATION"]`` is "open", "authenticated" (the initial access token is one of this server's tokens),
     or "off".
@@ -202,7 +202,7 @@ def register(request: HttpRequest) -> HttpResponseBase:
 
 
 class Registration:
-    """One client's registration, compared with earlier ones from the same address.
+    """One registration, compared with earlier ones from the same address.
 
     The address is the connection's: a header could claim any. Programs register again with each sign-in, hosted clients
     from few addresses, so a repetition does not count against its address. A public client then gets its existing id,
@@ -228,7 +228,7 @@ class Registration:
         self._key = f"mcp_django:registered:{hashlib.sha256(self._who.encode()).hexdigest()}"
 
     def throttle(self) -> int | None:
-        """Count a client registration against the rates of its address and in total; return the seconds to wait."""
+        """Count the registration against the rates of its address and in total; return the seconds to wait, or None."""
         try:
             known = cache.get(self._key) if self.invalid is None else None
             if known is not None and self.is_public and settings.REGISTRATION == "open":
@@ -249,7 +249,7 @@ class Registration:
             return None
 
     def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
-        """Complete a client registration: store the client, unless it is, and return its metadata (RFC 7591, 3.2.1)."""
+        """Store the client, unless it is stored already, and return its metadata (RFC 7591, section 3.2.1)."""
         client = self.client
         secret = ""
         if client is None:
@@ -286,7 +286,7 @@ class Registration:
 
 
 def _portless(uri: str) -> str:
-    """Return a redirect URI without the port of loopback, to compare client registrations (RFC 8252, section 7.3)."""
+    """Return a redirect URI without the port of loopback (RFC 8252, section 7.3), to compare registrations."""
     parts = urlsplit(uri)
     if not is_loopback(uri) or (parts.hostname == "localhost" and not oauth2_settings.ALLOW_LOCALHOST_LOOPBACK):
         return uri
@@ -294,7 +294,7 @@ def _portless(uri: str) -> str:
 
 
 def _registrant(request: HttpRequest) -> AbstractBaseUser | None:
-    """Return the user who registers a client, by the token of the registration, if registration needs one."""
+    """Return the user of the initial access token, if registration needs one."""
     if settings.REGISTRATION == "open":
         return None
     for path, site in endpoints().items():

@@ -68,13 +68,13 @@ def cors(*methods: str) -> Callable[[View], View]:
 
 
 def begin(request: HttpRequest) -> None:
-    """Prepare an OAuth request for noting causes of its refusal."""
+    """Prepare a request for :func:`note`."""
     # Not a dict, because oauthlib copies those.
     request.META[NOTED] = SimpleNamespace(reason=None, wait=0)
 
 
 def note(headers: Mapping[str, Any], reason: Problem, wait: int = 0) -> bool:
-    """Note the cause of an OAuth request's refusal, in case of one, for the log; return False.
+    """Note why a request would be refused, for the log in case it is; return False.
 
     ``headers`` are oauthlib's or Django's. ``wait`` is the number of seconds after which the client can send the
     request again, 0 for never.
@@ -85,7 +85,7 @@ def note(headers: Mapping[str, Any], reason: Problem, wait: int = 0) -> bool:
 
 
 def log_refusal(request: HttpRequest, status: int, error: str, description: str = "") -> None:
-    """Log the refusal of an OAuth request: the noted cause, or the error that the client is told."""
+    """Log a refusal with the noted cause, or else the error that the client is told."""
     reason: Problem | None = getattr(request.META.get(NOTED), "reason", None)
     if reason is None:
         reason = Problem(description or error or "the request was refused", REMEDIES.get(error, SENT), cause=error)
@@ -95,7 +95,7 @@ def log_refusal(request: HttpRequest, status: int, error: str, description: str 
 
 
 def logged(view: View) -> View:
-    """Decorate an OAuth view that answers in JSON, so that its refusals are logged."""
+    """Decorate a view that answers in JSON, so that its refusals are logged."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -116,7 +116,7 @@ def logged(view: View) -> View:
 
 
 def client_id(request: HttpRequest) -> str:
-    """Return the client id that an OAuth request claims, for the log of refusals."""
+    """Return the client id that a request claims, for the log."""
     kind, _, encoded = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     with suppress(ValueError, InvalidAssertion):
         if kind.lower() == "basic":
@@ -143,7 +143,7 @@ def comes_from_proxy(request: HttpRequest) -> bool:
 
 
 def _told(response: HttpResponseBase) -> tuple[str, str]:
-    """Return OAuth error and description of a refusal's JSON body, for the log."""
+    """Return error and description in a refusal's JSON body (RFC 6749, section 5.2)."""
     with suppress(ValueError):
         body = json.loads(response.content if isinstance(response, HttpResponse) else "")
         return str(body.get("error", "")), str(body.get("error_description", ""))

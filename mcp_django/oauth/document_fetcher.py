@@ -58,7 +58,7 @@ OWN_DOMAINS: Final = frozenset(
 
 
 def is_domain(host: str) -> bool:
-    """Return whether the host of a document to fetch is a domain name, not an IP address in any form."""
+    """Return whether a host is a domain name, not an IP address in any form."""
     labels = host.split(".")
     return (
         HOST.fullmatch(host) is not None
@@ -70,12 +70,12 @@ def is_domain(host: str) -> bool:
 
 
 def is_public_name(host: str) -> bool:
-    """Return whether the host of a document to fetch can be a name of the public network."""
+    """Return whether a host can be a name of the public network."""
     return is_domain(host) and host.rpartition(".")[2] not in OWN_DOMAINS
 
 
 def is_public(text: str) -> bool:
-    """Return whether an IP address to fetch a document from is on the public network."""
+    """Return whether an IP address is on the public network."""
     address = _address(text)
     if address is None or not address.is_global or _is_within(address, NOT_PUBLIC):
         return False
@@ -83,7 +83,7 @@ def is_public(text: str) -> bool:
 
 
 def is_private_or_public(text: str) -> bool:
-    """Return whether a document of a host that the project names may be fetched from an IP address, loopback too."""
+    """Return whether an IP address may be that of a host that the project names itself: public, private or loopback."""
     address = _address(text)
     mapped = getattr(address, "ipv4_mapped", None)
     return address is not None and mapped is None and (address.is_loopback or not _is_within(address, NEVER))
@@ -119,7 +119,7 @@ DIRECTIVE: Final = re.compile(r"(?:^|,)\s*(s-maxage|max-age|no-store|no-cache)(?
 
 
 class FetchFailed(Exception):
-    """Fetching the document failed; ``is_passing``: trying again later may help.
+    """Raised when fetching fails; ``is_passing``: trying again later may help.
 
     ``is_away``: no connection to the document's server, so the cause may be this server's own network.
     """
@@ -152,7 +152,7 @@ class Fetcher:
     proxy: str | None = None
 
     def fetch(self, url: str) -> Fetched:
-        """Return the document at an https URL."""
+        """Return the document at an https URL; raise ``FetchFailed`` if there is none."""
         deadline = time.monotonic() + MAX_SECONDS
         parts = urlsplit(url)
         with self._connection(parts, deadline, MAX_SECONDS) as connection:
@@ -167,13 +167,13 @@ class Fetcher:
                 raise FetchFailed(f"it could not be read ({type(error).__name__})", is_passing=True) from None
 
     def reach(self, url: str, seconds: float) -> None:
-        """Connect the fetcher to a document's server without a request, to see whether the server can be reached."""
+        """Connect to the server of a URL without a request; raise ``FetchFailed`` if it cannot be reached."""
         with self._connection(urlsplit(url), time.monotonic() + seconds, seconds):
             pass
 
     @contextmanager
     def _connection(self, parts: SplitResult, deadline: float, seconds: float) -> Iterator[ssl.SSLSocket]:
-        """Open the fetcher's TLS connection to the server of a document, as a context manager."""
+        """Open a TLS connection to the server of a URL, as a context manager."""
         away = {"is_passing": True, "is_away": True}
         try:
             plain = self._connected(parts, deadline)
@@ -194,7 +194,7 @@ class Fetcher:
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def connect(self, address: str, port: int, seconds: float) -> socket.socket:
-        """Open a TCP connection to an IP address that was checked, to fetch the document."""
+        """Open a TCP connection to an IP address, which was checked."""
         return socket.create_connection((address, port), seconds)
 
     def _connected(self, parts: SplitResult, deadline: float) -> socket.socket:
@@ -219,7 +219,7 @@ class Fetcher:
         raise FetchFailed("its host does not answer", is_passing=True, is_away=True)
 
     def _through_proxy(self, proxy: SplitResult, target: str, deadline: float) -> socket.socket:
-        """Open the fetcher's connection to ``target`` through the HTTP proxy, by CONNECT (RFC 9110, section 9.3.6)."""
+        """Open a connection to ``target`` through the HTTP proxy, by CONNECT (RFC 9110, section 9.3.6)."""
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
         if proxy.username is not None:
             credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
@@ -245,7 +245,7 @@ class Fetcher:
         return plain
 
     def _resolved(self, host: str, port: int, deadline: float) -> list[str]:
-        """Resolve the host of the document to fetch in a thread, because the system's resolver has no deadline."""
+        """Return the addresses of a host; a thread resolves it, because the system's resolver has no deadline."""
         found: list[list[str]] = []
 
         def look() -> None:
@@ -273,7 +273,7 @@ class Fetcher:
 
 
 def fetcher_for(url: str, *, is_operators: bool = False) -> Fetcher:
-    """Return the fetcher for a document's URL: of the public network, or of a host that the project names.
+    """Return the fetcher for a URL: of the public network, or of a host that the project names.
 
     ``is_operators``: the URL comes from the project's settings, so it may lead into the project's network.
     """
@@ -305,7 +305,7 @@ def _request(parts: SplitResult) -> bytes:
 
 
 class _Bounded(io.RawIOBase):
-    """The fetcher's reader of a connection, bounded by the deadline and a number of bytes.
+    """A reader of a connection that is bounded by the deadline and a number of bytes.
 
     Each read gets only the time that is left: a fixed timeout would start again with each byte that trickles in.
     """
@@ -356,7 +356,7 @@ def _read(response: HTTPResponse) -> Fetched:
 
 
 def age_of(headers: HTTPMessage) -> int:
-    """Return for how many seconds a fetched document may be cached (RFC 9111, section 4.2), within bounds."""
+    """Return for how many seconds a response may be cached (RFC 9111, section 4.2), within bounds."""
     said = {name.lower(): value for name, value in DIRECTIVE.findall(headers.get("Cache-Control", ""))}
     age = AGE
     if "no-store" in said or "no-cache" in said:

@@ -89,7 +89,7 @@ class Provider:
 
 
 class NotLinked(Exception):
-    """The identity provider's assertion leads to no linked, active user; ``reason`` is for the log."""
+    """Raised when an assertion leads to no linked, active user; ``reason`` is for the log."""
 
     def __init__(self, seen: str, remedy: str = LINK) -> None:
         super().__init__(seen)
@@ -97,7 +97,7 @@ class NotLinked(Exception):
 
 
 def identity_token(request: HttpRequest) -> dict[str, Any]:
-    """Issue a token for a user for whom an identity provider vouches (RFC 7523, section 2.1; ID-JAG)."""
+    """Answer a token request with an assertion: issue a token for the user in it (RFC 7523, section 2.1; ID-JAG)."""
     client = _provided_client(request)
     try:
         assertion = read_assertion(request.POST.get("assertion", ""))
@@ -134,7 +134,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
 
 
 def _provided_client(request: HttpRequest) -> Any:
-    """Authenticate a client of an identity provider, whose entry has to name the client."""
+    """Authenticate the client, and return it; an entry of ``IDENTITY_PROVIDERS`` has to name it."""
     model = get_application_model()
     credentials = read_credentials(request)
     client = model._default_manager.filter(client_id=credentials.client_id).first()
@@ -167,7 +167,7 @@ def _keys_at(url: str) -> KeySource:
 
 
 def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
-    """Return the endpoints that the identity provider's assertion names, or those of them that the client asks for."""
+    """Return the endpoints that the assertion names, or those of them that the client asks for."""
     claim = assertion.claims.get("resource")
     named = [claim] if isinstance(claim, str) else claim
     if not isinstance(named, list) or not named or not all(isinstance(url, str) and url for url in named):
@@ -184,7 +184,7 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
 
 
 def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
-    """Return the link from an identity provider's subject to a user; made by e-mail or with a new user if allowed."""
+    """Return the link from the assertion's subject to a user; it is made by e-mail or with a new user, if allowed."""
     subject = assertion.text("sub")
     found = _find_link(provider.issuer, subject)
     if found is not None:
@@ -220,7 +220,7 @@ def _verified_email(assertion: Assertion) -> str:
 
 
 def _email_field() -> str:
-    """Return the name of the user model's e-mail field, to find an identity provider's users, "" for none."""
+    """Return the name of the user model's e-mail field, "" for none."""
     model: Any = get_user_model()
     try:
         return str(model._meta.get_field(model.get_email_field_name()).name)
@@ -229,7 +229,7 @@ def _email_field() -> str:
 
 
 def _user_by_email(provider: Provider, assertion: Assertion) -> Any:
-    """Return the user whose e-mail address the identity provider verified, if its entry allows linking them."""
+    """Return the user whose e-mail address the provider has verified, if its entry allows linking them."""
     email = _verified_email(assertion)
     name = _email_field()
     if not email or not name or not email.isprintable():
@@ -252,7 +252,7 @@ def _user_by_email(provider: Provider, assertion: Assertion) -> Any:
 
 
 def _same_address(one: str, other: str) -> bool:
-    """Return whether two e-mail addresses of an identity provider's user are equal; ASCII ignores case."""
+    """Return whether two e-mail addresses are equal, without regard to the case of ASCII letters."""
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
@@ -279,7 +279,7 @@ def _new_user(provider: Provider, assertion: Assertion) -> Any:
 
 
 def give_groups(user: Any, provider: Provider, claim: Any) -> None:
-    """Set the user's groups among those in the identity provider's entry, by the assertion's ``groups`` claim.
+    """Set the user's groups, of those in the provider's entry, by the assertion's ``groups`` claim.
 
     Groups that the entry does not name are left alone. Without the claim, the user loses all that it names.
     """
@@ -297,7 +297,7 @@ def give_groups(user: Any, provider: Provider, claim: Any) -> None:
 
 
 def end_tokens_of(identities: Collection[Any]) -> None:
-    """Revoke the tokens issued by these linked identities of identity providers; their streams end too."""
+    """Revoke the tokens that were issued through these links; their streams end too."""
     kept = TokenFacts._default_manager.filter(**{f"facts__{LINKED_IDENTITY}__in": list(identities)})
     checksums = list(kept.values_list("pk", flat=True))
     get_access_token_model()._default_manager.filter(token_checksum__in=checksums).delete()

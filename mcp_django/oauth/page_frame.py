@@ -40,12 +40,12 @@ RETRY_AFTER = 5
 
 
 def stylesheet() -> SafeString:
-    """Return the CSS of the OAuth pages: the template ``mcp_django/oauth/styles.css``, which a project can override."""
+    """Return the CSS of the pages: the template ``mcp_django/oauth/styles.css``, which a project can override."""
     return mark_safe(render_to_string("mcp_django/oauth/styles.css"))
 
 
 def content_security_policy(script: str = "") -> str:
-    """Return the Content-Security-Policy of an OAuth page: own styles, the site's icon, the ``script``, if any."""
+    """Return the Content-Security-Policy of a page: own styles, the site's icon, and the ``script``, if any."""
     sources = {"img-src": str(settings.SERVER["icon"] or ""), "script-src": script}
     allowed = "".join(f" {name} {_source(url)};" for name, url in sources.items() if url)
     # No form-action: browsers also apply it to the redirect after the form, which leads to the client.
@@ -53,7 +53,7 @@ def content_security_policy(script: str = "") -> str:
 
 
 def _source(url: str) -> str:
-    """Return the source expression for a URL in the policy of a page's frame (CSP 3, section 2.3.1)."""
+    """Return the source expression for a URL in the policy (CSP 3, section 2.3.1)."""
     parts = urlsplit(url)
     if parts.netloc:
         return f"{parts.scheme}://{parts.netloc}"
@@ -61,7 +61,7 @@ def _source(url: str) -> str:
 
 
 def copy_script() -> str:
-    """Return the URL of the copy buttons' script for a page in the frame, "" where no static files are served."""
+    """Return the URL of the script of copy buttons, "" where no static files are served."""
     with suppress(ImproperlyConfigured, ValueError):  # such as a manifest that collectstatic has not written yet
         if apps.is_installed("django.contrib.staticfiles"):
             return static("mcp_django/copy.js")
@@ -75,7 +75,7 @@ def _digest(text: str) -> str:
 
 
 def frame(request: HttpRequest | None = None) -> dict[str, Any]:
-    """Return the frame of an OAuth page: the template context that every page needs, in the active language.
+    """Return the template context that every page needs, in the active language.
 
     ``request`` is that of a person who is signed in or about to be. Without it, the context is the same for everybody.
     """
@@ -123,7 +123,7 @@ class FramedPage:
 
 
 def url_of(name: str) -> str:
-    """Return the path of an OAuth page by its URL name, for links in the page frame, "" where it is not mounted."""
+    """Return the path of a page by its URL name, "" where it is not mounted."""
     try:
         return reverse(f"mcp_oauth:{name}")
     except NoReverseMatch:
@@ -131,7 +131,7 @@ def url_of(name: str) -> str:
 
 
 def _way_back(request: HttpRequest) -> tuple[str, str] | None:
-    """Return path and name of the link back in the page frame: to the admin for its users, else to the site."""
+    """Return path and text of the link back: to the admin for its users, else to the site."""
     may_enter = False
     with suppress(Exception):  # there may be no admin, and the project's hook may fail
         may_enter = bool(admin_site.has_permission(request))
@@ -145,7 +145,7 @@ def _way_back(request: HttpRequest) -> tuple[str, str] | None:
 
 
 def _unavailable(error: DatabaseError) -> HttpResponse:
-    """Return the OAuth page for a database that is away, busy or full; raise any other error again."""
+    """Return the page for a database that is away, busy or full; raise any other error again."""
     trouble = trouble_of(error)
     if trouble is None:
         raise error
@@ -157,7 +157,7 @@ def _unavailable(error: DatabaseError) -> HttpResponse:
 
 
 class PageMixin:
-    """Mixin for views of OAuth pages for people: page frame, language, no caching, no embedding, no scripts."""
+    """Mixin for views of pages for people: frame, language, no caching, no embedding, no scripts."""
 
     request: HttpRequest
 
@@ -177,6 +177,6 @@ class PageMixin:
         return response
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
-        """Render an OAuth page with the context of the page frame."""
+        """Render the page with the context of the frame."""
         found: HttpResponse = super().render_to_response({**context, **frame(self.request)}, **kwargs)  # type: ignore[misc]
         return found

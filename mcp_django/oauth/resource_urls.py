@@ -59,19 +59,19 @@ def _named_by_host(base: str, request: HttpRequest) -> str:
 
 
 def came_to(request: HttpRequest) -> str | None:
-    """Return the origin URL of this server by the request's ``Host``, if it differs from ``BASE_URL``."""
+    """Return the origin by which the request came (its ``Host``), None if it is that of ``BASE_URL``."""
     base = origin(request)
     asked = _named_by_host(base, request)
     return None if same_resource(asked, base) else asked
 
 
 def is_loopback(uri: str) -> bool:
-    """Return whether the URL of a resource or a client names the user's own machine (RFC 8252, section 7.3)."""
+    """Return whether a URL names the user's own machine (RFC 8252, section 7.3)."""
     return urlsplit(uri).hostname in LOOPBACK
 
 
 def script_prefix() -> str:
-    """Return the path with which all URLs of this server begin, the script prefix, without trailing slash."""
+    """Return the script prefix, with which all URLs of this server begin, without trailing slash."""
     return get_script_prefix().rstrip("/")
 
 
@@ -110,7 +110,7 @@ def metadata_url(request: HttpRequest | None, path: str) -> str:
 
 
 def mounted_path(path: str) -> str:
-    """Return the path of a resource URL without the script prefix, as the URLconf matches it."""
+    """Return the path of a URL without the script prefix, as the URLconf matches it."""
     prefix = script_prefix()
     if path == prefix or path.startswith(f"{prefix}/"):
         return path.removeprefix(prefix)
@@ -146,13 +146,13 @@ def _normalise(url: str) -> Parts | None:
 
 
 def endpoints() -> "dict[str, MCPSite]":
-    """Return the endpoints that resource URLs can name, by path, those of the older SSE transport last."""
+    """Return the sites of the mounted endpoints by path, those of the older SSE transport last."""
     mounted = {**routing.mounted_endpoints(), **routing.mounted_sse()}
     return {path.removesuffix("/"): site for path, site in mounted.items()}
 
 
 def canonical(request: HttpRequest | None, resource: str) -> str | None:
-    """Return the endpoint's own spelling of a resource URL, None if it is not an endpoint of this server.
+    """Return the endpoint's own spelling of a URL, None if it is not an endpoint of this server.
 
     A query that narrows what a client reaches is not part of the endpoint's name. A URL with any other query, or with a
     fragment, is not a resource (RFC 8707, section 2).
@@ -179,12 +179,12 @@ def named_resource(name: str) -> str | None:
 
 
 def is_endpoint(path: str) -> bool:
-    """Return whether the ``path`` of a resource URL is that of a mounted endpoint, of either transport."""
+    """Return whether a path is that of a mounted endpoint, of either transport."""
     return any(routing.endpoint_match(path, kind) is not None for kind in (routing.ENDPOINT, routing.SSE))
 
 
 def default_resource(request: HttpRequest | None) -> str | None:
-    """Return the resource URL for clients that name none: the only endpoint's, None if there are several."""
+    """Return the URL for clients that name no resource: the only endpoint's, None if there are several."""
     paths = list(routing.mounted_endpoints())
     if len(paths) == 1 and not routing.has_parameters():
         return resource_url(request, paths[0])
@@ -192,7 +192,7 @@ def default_resource(request: HttpRequest | None) -> str | None:
 
 
 def uses_oauth() -> bool:
-    """Return whether the endpoint is an OAuth resource, which takes this server's tokens by BearerAuthentication."""
+    """Return whether endpoints take this server's tokens: ``BearerAuthentication`` is set."""
     for configured in getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION]):
         if configured == AUTHENTICATION:
             return True

@@ -36,7 +36,7 @@ WRONG_ACCOUNT_SECRET: Final = Problem(
 
 
 def account_token(request: HttpRequest) -> dict[str, Any]:
-    """Issue a token for a service account by its secret or assertion (RFC 6749, section 4.4)."""
+    """Answer a token request of a service account, which sends its secret or an assertion (RFC 6749, section 4.4)."""
     credentials = read_credentials(request)
     account = ServiceAccount._default_manager.select_related("user").filter(client_id=credentials.client_id).first()
     # The database may ignore case.
@@ -62,14 +62,14 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
 
 
 def new_secret(account: ServiceAccount) -> str:
-    """Set a new secret on the service account, without saving it, and return the secret."""
+    """Set a new secret on the account, without saving it, and return the secret."""
     secret = get_application_model()().client_secret
     account.secret = hashed_secret(secret)
     return str(secret)
 
 
 def application_of(account: ServiceAccount) -> Any:
-    """Return the toolkit's application of a service account, to which its tokens belong, created if needed.
+    """Return the toolkit's application of an account, to which its tokens belong; it is created if needed.
 
     No other flow issues tokens to the application. The account can revoke its tokens with the application's secret.
     """
@@ -91,5 +91,5 @@ def application_of(account: ServiceAccount) -> Any:
 
 
 def end_tokens(client_ids: Iterable[str]) -> None:
-    """Revoke all tokens of the service accounts with these client ids; their streams end too."""
+    """Revoke all tokens of the accounts with these client ids; their streams end too."""
     get_access_token_model()._default_manager.filter(application__client_id__in=list(client_ids)).delete()

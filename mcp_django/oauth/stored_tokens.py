@@ -62,7 +62,7 @@ def facts_of(token: str) -> dict[str, Any]:
 
 
 def facts_of_many(tokens: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the facts stored with each of many stored tokens, by checksum."""
+    """Return the facts stored with each of many tokens, by checksum."""
     kept = TokenFacts._default_manager
     return {
         pk: facts for part in chunks(list(tokens)) for pk, facts in kept.filter(pk__in=part).values_list("pk", "facts")
@@ -78,13 +78,13 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
 
 
 def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
-    """Return what to store with a token that its user limits: apps and models (none for all), days until its end."""
+    """Return the facts of a token that its user limits: to apps and models (none for all), to so many days."""
     until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
     return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
 
 
 def until_of(facts: Mapping[str, Any]) -> datetime | None:
-    """Return when a stored token's access ends by the user's choice, None for no choice; nonsense has ended."""
+    """Return when access ends by the user's choice, None for no choice; nonsense has ended."""
     if UNTIL not in facts:
         return None
     zone = UTC if django_settings.USE_TZ else None
@@ -93,7 +93,7 @@ def until_of(facts: Mapping[str, Any]) -> datetime | None:
 
 
 def stands(facts: Mapping[str, Any], user: Any) -> bool:
-    """Return whether the account or linked identity of a stored token still exists and has this user."""
+    """Return whether the account or linked identity in the facts still exists and has this user."""
     account = facts.get(SERVICE_ACCOUNT)
     identity = facts.get(LINKED_IDENTITY)
     if account is not None:
@@ -108,19 +108,19 @@ def stands(facts: Mapping[str, Any], user: Any) -> bool:
 
 
 def beside_tokens() -> bool:
-    """Return whether stored tokens and their facts are in one database, so that one query can read both."""
+    """Return whether tokens and their facts are in one database, so that one query can read both."""
     return router.db_for_read(TokenFacts) == router.db_for_read(get_access_token_model())
 
 
 def forget_former(family: UUID) -> None:
-    """Delete the facts stored with a family's former tokens, once they are stored with the newest token."""
+    """Delete the facts of a family's former tokens, once they are stored with the newest token."""
     if beside_tokens():
         tokens = get_access_token_model().objects.values("token_checksum")
         TokenFacts._default_manager.filter(family=family).exclude(pk__in=tokens).delete()
 
 
 def clear_token_facts() -> int:
-    """Delete stored facts of tokens that are gone and get no successor; return their number."""
+    """Delete the facts of tokens that are gone and get no successor; return their number."""
     old = TokenFacts._default_manager.filter(created__lt=timezone.now() - YOUNG)
     access = get_access_token_model()
     refresh = get_refresh_token_model()
@@ -207,7 +207,7 @@ def issue_token(
 
 
 def own_tokens() -> QuerySet[Any]:
-    """Return the stored tokens that ``mcp_token`` created, outside any OAuth flow."""
+    """Return the tokens that ``mcp_token`` created, outside any OAuth flow."""
     found: QuerySet[Any] = get_access_token_model()._default_manager.filter(application__client_id=CLIENT)
     return found
 
@@ -234,7 +234,7 @@ def same_secret(given: str, stored: str) -> bool:
 
 
 def live() -> Q:
-    """Return the condition on stored access tokens that are valid now, or renewable by a refresh token."""
+    """Return the condition for access tokens that are valid now, or renewable by a refresh token."""
     now = timezone.now()
     lifetime = refresh_token_expire_timedelta()
     renewed = Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
@@ -244,7 +244,7 @@ def live() -> Q:
 
 
 def end_access(tokens: Collection[Any]) -> None:
-    """Revoke stored access tokens, with their refresh tokens and all tokens of the same families.
+    """Revoke access tokens, with their refresh tokens and all tokens of the same families.
 
     ``tokens`` must have been fetched with their ``refresh_token``. Streams end with the tokens. A few queries revoke
     each few hundred of them.
@@ -265,12 +265,12 @@ def end_access(tokens: Collection[Any]) -> None:
 
 
 def drop_codes(**of: Any) -> None:
-    """Delete stored authorization codes not yet exchanged for tokens: of a user, of an application, or all."""
+    """Delete authorization codes not yet exchanged for tokens: of a user, of an application, or all."""
     get_grant_model()._default_manager.filter(**of).delete()
 
 
 def unused_clients(*sources: str) -> Any:
-    """Return the clients of these registration sources for which no live token or code is stored."""
+    """Return the clients of these registration sources that have no live token or code."""
     mine = Q(application=OuterRef("pk"))
     codes = get_grant_model().objects.filter(mine, expires__gt=timezone.now())
     return get_application_model()._default_manager.filter(

@@ -113,13 +113,13 @@ SIGNED_OUT: Final = Problem(
 
 
 def check_challenge(challenge: str | None, method: str | None, state: str | None = None) -> None:
-    """Validate a PKCE challenge: S256 is required (OAuth 2.1, section 7.5.2)."""
+    """Raise ``InvalidRequestError`` unless there is a PKCE challenge by S256 (OAuth 2.1, section 7.5.2)."""
     if method != "S256" or S256_CHALLENGE.fullmatch(challenge or "") is None:
         raise errors.InvalidRequestError(description="PKCE with code_challenge_method=S256 is required.", state=state)
 
 
 def check_resources(asked: Iterable[str], request: HttpRequest | None, state: str | None = None) -> list[str]:
-    """Validate a request's ``resource``: return the endpoints in their own spelling, the only one by default."""
+    """Return the endpoints that ``resource`` names, in their own spelling; the only one by default (RFC 8707)."""
     named = list(asked)
     found = [resource_urls.canonical(request, item) for item in named] or [resource_urls.default_resource(request)]
     known = [url for url in found if url is not None]
@@ -134,7 +134,7 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
 
 
 def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]:
-    """Validate a program's request for scopes: return those that its client may have, all by default.
+    """Return those of the scopes a program asks for that its client may have; by default all that it may have.
 
     Clients request the scopes that the endpoint names, so those that they may not have are left out, and the answer
     names the others (RFC 6749, section 3.3).
@@ -154,7 +154,7 @@ def no_scope(known: Iterable[str], request: OAuthRequest | None = None) -> error
 
 
 def invalid_client(request: HttpRequest, reason: Problem, description: str) -> errors.OAuth2Error:
-    """Return the error ``invalid_client`` for a client that the validator refuses; note the cause for the log."""
+    """Return the error ``invalid_client`` for a client that is refused; note the cause for the log."""
     note(request.META, reason)
     return errors.InvalidClientError(description=description)
 
@@ -162,7 +162,7 @@ def invalid_client(request: HttpRequest, reason: Problem, description: str) -> e
 def check_signature(
     request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource | None, remedy: str
 ) -> None:
-    """Validate by a signature that the client at the token endpoint is who it says; ``remedy`` is for the log."""
+    """Raise ``InvalidClientError`` unless the signed assertion is the client's; ``remedy`` is for the log."""
     try:
         if keys is None:
             raise InvalidAssertion("This client has no keys here.", remedy)
@@ -179,7 +179,7 @@ class MCPValidator(OAuth2Validator):
     refresh_grace = timedelta(seconds=30)
 
     def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
-        """Validate a client's secret against its stored hash; slow hashes are rate-limited.
+        """Return whether a secret fits its stored hash; slow hashes are rate-limited.
 
         When a long secret matches, it is stored again with the fast hash that this server uses for its own secrets.
         """
@@ -211,11 +211,11 @@ class MCPValidator(OAuth2Validator):
         return request.client
 
     def client_authentication_required(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Tell the validator to authenticate confidential clients, and any client that sends an assertion."""
+        """Return whether the client is confidential, or sends an assertion."""
         return bool(_assertions(request)) or super().client_authentication_required(request, *args, **kwargs)
 
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Validate the credentials of a client: its secret or a signed assertion (RFC 7523, section 3)."""
+        """Return whether the secret or the signed assertion is right (RFC 6749, section 2.3; RFC 7523, section 3)."""
         if found := _assertions(request):
             headers = request.headers
             try:
@@ -246,7 +246,7 @@ class MCPValidator(OAuth2Validator):
         return accepted
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
-        """Validate that a redirect URI is registered for the client."""
+        """Return whether a redirect URI is registered for the client."""
         if super().validate_redirect_uri(client_id, redirect_uri, request, *args):
             return True
         seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {request.client.redirect_uris}"
@@ -272,15 +272,15 @@ class MCPValidator(OAuth2Validator):
         return True
 
     def validate_response_type(self, client_id: str, response_type: str, *args: Any, **kwargs: Any) -> bool:
-        """Validate the response type: ``code`` only."""
+        """Return whether the response type is ``code``."""
         return response_type == "code" and super().validate_response_type(client_id, response_type, *args, **kwargs)
 
     def validate_grant_type(self, client_id: str, grant_type: str, *args: Any, **kwargs: Any) -> bool:
-        """Validate the grant type: authorization codes and refresh tokens only."""
+        """Return whether the grant type is that of authorization codes or of refresh tokens."""
         return grant_type in GRANT_TYPES and super().validate_grant_type(client_id, grant_type, *args, **kwargs)
 
     def is_pkce_required(self, client_id: str, request: OAuthRequest) -> bool:
-        """Have the validator require PKCE of every client."""
+        """Return True: every client needs PKCE (OAuth 2.1, section 7.5.2)."""
         return True
 
     def _create_authorization_code(self, request: OAuthRequest, code: dict[str, str], expires: Any = None) -> Any:
@@ -315,7 +315,7 @@ class MCPValidator(OAuth2Validator):
         return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
-        """Do nothing: the validator deleted the authorization code in the transaction that stored its tokens."""
+        """Do nothing: the code was deleted in the transaction that stored its tokens."""
 
     # Refresh tokens
 
@@ -351,7 +351,7 @@ class MCPValidator(OAuth2Validator):
         return self._goes_on(request, facts, row.token_family)
 
     def _goes_on(self, request: OAuthRequest, facts: dict[str, Any], family: UUID | None) -> bool:
-        """Validate that the user is active and the grant neither ended nor made with a former password."""
+        """Return whether the user is active, and the grant neither ended nor made with a former password."""
         request.facts = {**facts, **credential_of(request.user)}
         request.family = family
         if not request.user.is_active:
@@ -361,7 +361,7 @@ class MCPValidator(OAuth2Validator):
         return is_current(request.user, facts) or note(request.headers, SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
-        """Validate the scopes of a refresh: those that the granted scopes imply.
+        """Return whether the scopes of a refresh are implied by the granted ones (RFC 6749, section 6).
 
         Scopes that are not known here are left out, as they were at the sign-in; all are meant if none is left.
         """
@@ -404,7 +404,7 @@ class MCPValidator(OAuth2Validator):
         self._create_refresh_token(request, token["refresh_token"], access_token, spent)
 
     def revoke_token(self, token: str, token_type_hint: str, request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
-        """Revoke a token of the validated client; a refresh token's whole family goes too (RFC 7009, section 2.1)."""
+        """Revoke a token of the client; a refresh token's whole family goes too (RFC 7009, section 2.1)."""
         access = get_access_token_model()
         refresh = get_refresh_token_model()
         mine = {"token_checksum": checksum_of(token), "application": request.client}
@@ -438,7 +438,7 @@ class MCPValidator(OAuth2Validator):
         return row
 
     def _load_access_token(self, token: str) -> Any:
-        """Return the access token that the validator checks, with user, client and facts."""
+        """Return the access token of this text, with user, client and facts."""
         checksum = checksum_of(token)
         rows = get_access_token_model().objects.select_related("application", "user").filter(token_checksum=checksum)
         if beside_tokens():
@@ -466,26 +466,26 @@ class MCPValidator(OAuth2Validator):
     # ID tokens are not access tokens, and this server issues none.
 
     def validate_id_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Refuse every ID token in the validator."""
+        """Return False: this server makes no ID tokens."""
         return False
 
     def validate_jwt_bearer_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
-        """Refuse every JWT bearer token in the validator."""
+        """Return False: tokens of this server are no JWTs."""
         return False
 
 
 def _assertions(request: OAuthRequest) -> list[str]:
-    """Return, for the OAuth2 validator, each ``client_assertion`` in the body of oauthlib's request."""
+    """Return each ``client_assertion`` in the body of the request."""
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
 def _family_of(code: str) -> UUID:
-    """Return the family by which the OAuth2 validator recognises a reused authorization code, computed from it."""
+    """Return the family of the tokens made from an authorization code, by which a reused code is recognised."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:
-    """Return whether the grant that is validated has ended, at a time that its user chose."""
+    """Return whether the grant has ended, at a time that its user chose."""
     until = until_of(facts)
     return until is not None and until <= timezone.now()
 
@@ -503,7 +503,7 @@ def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:
 
 
 class _HeadersOnly(HttpRequest):
-    """A Django request with the headers of oauthlib's request, for the validator to compute the origin."""
+    """A Django request with the headers of oauthlib's request, to compute the origin."""
 
     def __init__(self, headers: dict[str, Any]) -> None:
         super().__init__()

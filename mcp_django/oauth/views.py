@@ -102,7 +102,7 @@ NO_DATABASE: Final = Problem("the database does not answer", "The error logged b
 
 
 class ConsentForm(AllowForm):
-    """Form of the consent page: the authorization request in hidden fields, and the user's answer.
+    """The authorization request in hidden fields, and the user's answer.
 
     Cleaned, ``scope`` holds the requested scopes that were ticked; if none was, ``allow`` is False. ``models`` are the
     labels of apps and models that limit access, none for all; ``days`` is its lifetime, None for the site's default.
@@ -133,7 +133,7 @@ class ConsentForm(AllowForm):
 
 @method_decorator(login_not_required, name="dispatch")
 class ConsentView(PageMixin, toolkit.AuthorizationView):
-    """View of the authorization endpoint and consent page: it asks the user, each time (OAuth 2.1, section 3.1)."""
+    """The authorization endpoint with its consent page, which asks the user each time (OAuth 2.1, section 3.1)."""
 
     template_name = "mcp_django/oauth/authorize.html"
     form_class = ConsentForm
@@ -155,13 +155,13 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return scopes, credentials
 
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
-        """Prepare the consent view for noting causes of a refusal."""
+        """Prepare for noting why a request is refused."""
         super().setup(request, *args, **kwargs)
         self.choice: dict[str, Any] = {}
         begin(request)
 
     def error_response(self, error: OAuthToolkitError, application: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer a request to the consent view with an OAuth error, and log it unless the user caused it."""
+        """Answer with an OAuth error, and log it unless the user caused it."""
         told = error.oauthlib_error
         if told.error not in ORDINARY:
             log_refusal(self.request, told.status_code, told.error, told.description or "")
@@ -211,14 +211,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return login
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Handle the consent page's form, or let another user sign in."""
+        """Handle the form, or let another user sign in."""
         if "switch" in request.POST:
             logout(request)
             return redirect_to_login(request.get_full_path(), self.get_login_url())
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: ConsentForm) -> HttpResponseBase:
-        """Answer the client of the consent page; form fields can be forged, so the redirect URI is checked again."""
+        """Answer the client; form fields can be forged, so the redirect URI is checked again."""
         client = get_application_model().objects.filter(client_id=form.cleaned_data["client_id"]).first()
         answers = answered(questions_for(self.request), form.data)
         if client is None or answers is None or not is_admitted(client):
@@ -232,13 +232,13 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             return self.form_invalid(form)
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
-        """Answer that the consent page's form was changed."""
+        """Answer that the form was changed."""
         note(self.request.META, CHANGED_FORM)
         log_refusal(self.request, 400, "invalid_request")
         return self.render_to_response({"error": {"error": "invalid_request", "description": ""}}, status=400)
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
-        """Render the consent page, or say that an unknown application has to be connected again."""
+        """Render the page, or say that an unknown application has to be connected again."""
         asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
         # Databases do not accept a NUL.
         may_be_unknown = "error" in context and "refused" not in context and asked and asked.isprintable()
@@ -249,14 +249,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().render_to_response(context, **kwargs)
 
     def get_form_kwargs(self) -> dict[str, Any]:
-        """Prefill the consent form with the validated resources."""
+        """Return the form's arguments, with the validated resources as its initial data."""
         kwargs = super().get_form_kwargs()
         if self.request.method == "GET":
             kwargs["initial"]["resource"] = " ".join(self.resources)
         return kwargs
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the consent view's context: client, hosts, scopes, data within reach (security-considerations)."""
+        """Return the context: client, hosts, scopes, and the data within reach (security-considerations)."""
         client = kwargs["application"]
         target = shown_target(kwargs["redirect_uri"])
         verified = client.registration_source == client.RegistrationSource.MANUAL
@@ -292,7 +292,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().create_authorization_response(request, scopes, kept, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
-        """Redirect the browser from the consent view to the client, with ``iss`` in codes and errors (RFC 9207, 2).
+        """Redirect the browser to the client, with ``iss`` beside codes and errors (RFC 9207, section 2).
 
         Without a click of the user, nobody is sent to a website that anyone could have registered: a page shows where
         the link leads (OAuth 2.1, section 7.12.2).
@@ -328,7 +328,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
 
 def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
-    """Return whether an admin site refuses the user of the consent view only for how they signed in."""
+    """Return whether an admin site refuses the user only for how they signed in."""
     try:
         admitted = admin_site.has_permission(request)
     except Exception as error:
@@ -338,7 +338,7 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
 
 
 def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the scopes to tick on the consent page: those requested, and write disabled if not requested."""
+    """Return the scopes to tick: those requested, and write, which is disabled if it was not requested."""
     scopes = list(asked)
     shown = scopes if settings.READ_ONLY or WRITE in expand(scopes) else [*scopes, WRITE]
     return [
@@ -348,7 +348,7 @@ def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _period(span: timedelta | None) -> str:
-    """Return a timedelta in words for the consent view, in one unit; "" for none."""
+    """Return a timedelta in words, in one unit; "" for none."""
     if span is None:
         return ""
     seconds = int(span.total_seconds())
@@ -361,7 +361,7 @@ FOR_PROGRAMS: Final = (transaction.non_atomic_requests, cors("POST"), logged, se
 
 
 def require_once(request: HttpRequest) -> None:
-    """Refuse a client's request that repeats a parameter: two parsers could read different values (RFC 6749, 3.2)."""
+    """Raise an OAuth error for a repeated parameter: two parsers could read different values (RFC 6749, 3.2)."""
     # A request may name several endpoints for one token (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:
@@ -453,7 +453,7 @@ class ProgramMixin:
 
 @method_decorator(FOR_PROGRAMS, name="dispatch")
 class TokenView(ProgramMixin, toolkit.TokenView):
-    """View of the token endpoint: codes, refresh tokens, service accounts, assertions (OAuth 2.1, section 3.2)."""
+    """The token endpoint: codes, refresh tokens, service accounts, assertions (OAuth 2.1, section 3.2)."""
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         request.META[BEGAN] = timezone.now()
@@ -472,7 +472,7 @@ class TokenView(ProgramMixin, toolkit.TokenView):
 
 @method_decorator(FOR_PROGRAMS, name="dispatch")
 class RevokeView(ProgramMixin, toolkit.RevokeTokenView):
-    """View of the revocation endpoint (RFC 7009)."""
+    """The revocation endpoint (RFC 7009)."""
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         return toolkit.RevokeTokenView.post(self, request)
@@ -484,24 +484,24 @@ def _refused(error: str, description: str | None = None, status: int = 400) -> H
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
-    """Return the JSON response (``temporarily_unavailable``) of a token or revocation view that cannot answer now."""
+    """Return the JSON response ``temporarily_unavailable`` of an endpoint that cannot answer now."""
     refused = _refused("temporarily_unavailable", f"Try again in {wait} seconds.", status)
     refused["Retry-After"] = str(wait)
     return refused
 
 
 class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
-    """View of the user's page of connected applications: those with a live or refreshable token."""
+    """The page of the user's connected applications: those with a live or refreshable token."""
 
     template_name = "mcp_django/oauth/tokens.html"
     paginate_by = 50
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the live tokens that the view lists for the user, newest first."""
+        """Return the user's live tokens, newest first."""
         return super().get_queryset().select_related("application", "refresh_token").filter(live()).order_by("-created")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context of the view of connected applications: tokens with display attributes."""
+        """Return the context: the tokens, with what is shown of them."""
         context = super().get_context_data(**kwargs, page="tokens")
         describe(context["authorized_tokens"])
         add_last_changes(context["authorized_tokens"], self.request.user)
@@ -509,18 +509,18 @@ class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
 
 
 class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
-    """View, like the toolkit's, that deletes an authorized token and its refresh token once the user confirms."""
+    """The page that ends an application's access once the user confirms, like the toolkit's."""
 
     template_name = "mcp_django/oauth/token_delete.html"
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return the tokens that the view lets the user remove, with their refresh tokens."""
+        """Return the user's tokens, with their refresh tokens."""
         found: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
         return found
 
     def get_object(self, queryset: QuerySet[Any] | None = None) -> Any:
-        """Return the object of this view: the token in its URL, or what the client got for it since by a refresh."""
+        """Return the token that the URL names, or the one that the client has since got for it by a refresh."""
         family = self.request.GET.get("family", "")
         since = None
         with suppress(ValidationError):
@@ -533,7 +533,7 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
         return redirect(self.get_success_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the context of the view that removes access: the token with display attributes."""
+        """Return the context: the token, with what is shown of it."""
         describe([self.object])
         return super().get_context_data(**kwargs)
 
@@ -543,7 +543,7 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
 @never_cache
 @login_not_required
 def sign_out(request: HttpRequest) -> HttpResponseBase:
-    """View that ends the browser's session; connected applications keep their tokens."""
+    """End the browser's session; connected applications keep their tokens."""
     logout(request)
     if django_settings.LOGOUT_REDIRECT_URL:
         return redirect(django_settings.LOGOUT_REDIRECT_URL)
@@ -552,5 +552,5 @@ def sign_out(request: HttpRequest) -> HttpResponseBase:
 
 @login_not_required
 def appended_well_known(request: HttpRequest, path: str, name: str) -> HttpResponseBase:
-    """View of well-known metadata at ``<path>/.well-known/<name>``."""
+    """Answer with the metadata at ``<path>/.well-known/<name>``."""
     return well_known(request, name=name, path="/" + path)

@@ -31,7 +31,7 @@ IDENTITY_PROFILE: Final = "urn:ietf:params:oauth:grant-profile:id-jag"
 
 
 def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
-    """Return the well-known metadata of the endpoint at ``path`` (protected resource), None if none is there.
+    """Return the metadata of the protected resource at ``path`` (RFC 9728, section 2), None if none is there.
 
     "" and "/" stand for the first endpoint if no endpoint is mounted there.
     """
@@ -51,13 +51,13 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
 
 def used_scopes() -> set[str]:
-    """Return the metadata's ``scopes_supported``: the default scopes, and those that some tool needs."""
+    """Return ``scopes_supported``: the default scopes, and those that some tool needs."""
     tools = (tool for site in mounted_sites() for tool in site.function_tools())
     return {*default_scopes(), *{scope for tool in tools for scope in tool.scopes}} & oauth2_settings.SCOPES.keys()
 
 
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
-    """Return the well-known metadata of the authorization server, None for a ``path`` that has none."""
+    """Return the metadata of the authorization server (RFC 8414, section 2), None for a ``path`` that has none."""
     asked = mounted_path(path).removesuffix("/")
     if asked and asked not in TOKEN_PATHS and asked not in endpoints() and not is_endpoint(asked):
         return None
@@ -113,7 +113,7 @@ CATALOGS: Final = {"ai-catalog.json": "application/ai-catalog+json", "mcp/catalo
 @login_not_required
 @cors("GET", "HEAD")
 def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Well-known metadata of all endpoints: the AI catalog with their server cards, if the setting ``card`` allows."""
+    """Answer with the AI catalog of all endpoints and their server cards, if ``SERVER['card']`` allows it."""
     if not settings.SERVER["card"] or request.method not in ("GET", "HEAD"):
         status = 405 if settings.SERVER["card"] else 404
         return JsonResponse({"error": "not_found" if status == 404 else "method_not_allowed"}, status=status)
@@ -135,7 +135,7 @@ def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
 @cors("GET", "HEAD")
 @logged
 def well_known(request: HttpRequest, name: str, path: str = "") -> HttpResponseBase:
-    """View of the well-known metadata documents: JSON, also for 404 and 405."""
+    """Answer with a metadata document; errors (404 and 405) are JSON too."""
     if request.method not in ("GET", "HEAD"):
         note(request.META, Problem("Use GET", SENT))
         return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
