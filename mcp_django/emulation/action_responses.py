@@ -104,7 +104,7 @@ def kept(request: MCPRequest, uri: str) -> EmbeddedResource:
     """Return the file kept for a URI; raise ``NotFound`` if it has expired or the caller cannot see its model."""
     _, _, about = uri.partition("/")
     if "." in (label := about.partition("/")[0]):
-        access_of(request).get_exposure(label)
+        access_of(request).get_model(label)
     file = cache.get(_key(request, uri))
     if file is None:
         raise NotFound

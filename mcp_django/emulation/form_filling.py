@@ -384,7 +384,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
         given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
     elif field.queryset.model._meta.label_lower == CONTENT_TYPE:
         try:
-            named = {key: access_of(request).get_exposure(key).model for key in given if not str(key).isdigit()}
+            named = {key: access_of(request).get_model(key).exposure.model for key in given if not str(key).isdigit()}
         except NotFound:
             raise ValidationError("Give a model as list_models names it, or its key.") from None
         types = field.queryset.model.objects
@@ -398,17 +398,16 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
 
 def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
     """Return the rows that fill in a relation's form field, given by primary keys, unique values or labels."""
-    request = access.request
     exposure = access.exposure
     missing = f"No {exposure.label} has this primary key."
     if not access.may("view"):
         raise ValidationError(missing)
     try:
-        return RowFinder(access_of(request)[exposure]).pick(given)[1]
+        return RowFinder(access).pick(given)[1]
     except NotFound:
         pass
     try:
-        return RowFinder(access_of(request)[exposure]).rows(given, missing)
+        return RowFinder(access).rows(given, missing)
     except ToolError as error:
         raise ValidationError(error.message) from None
 

@@ -121,8 +121,8 @@ class Access:
         """The exposures of these models."""
         return [model.exposure for model in self.models]
 
-    def get_exposure(self, label: Any) -> ModelExposure:
-        """Return the exposure of a model named as in ``shop.order``, in any case, if the caller has access to it.
+    def get_model(self, label: Any) -> "ModelAccess":
+        """Return the caller's access to a model named as in ``shop.order``, in any case.
 
         Raises:
                 NotFound: the caller has no access to such a model.
@@ -131,10 +131,11 @@ class Access:
         exposure = None
         if isinstance(label, str) and len(label) <= MAX_NAME:
             exposure = self._exposed.get(label.lower())
-        if exposure is None or not self[exposure].may("view"):
+        model = self[exposure] if exposure is not None else None
+        if model is None or not model.may("view"):
             raise NotFound
-        self[exposure].refuse_switched()
-        return exposure
+        model.refuse_switched()
+        return model
 
     def exposure_of(self, model: type[Model] | None) -> ModelExposure | None:
         """Return the exposure of the model, None if the caller has no access to it."""

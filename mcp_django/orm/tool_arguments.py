@@ -134,11 +134,11 @@ def model_argument(request: MCPRequest, label: Any, fits: Callable[[str], bool] 
     """
     access = access_of(request)
     try:
-        exposure = access.get_exposure(label)
+        model = access.get_model(label)
     except NotFound:
         raise _no_model(access, label, fits) from None
-    request.mcp.record.model = exposure.label
-    return access[exposure]
+    request.mcp.record.model = model.exposure.label
+    return model
 
 
 def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolError:

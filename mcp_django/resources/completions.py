@@ -144,10 +144,10 @@ def _digits(path: str, number: int, length: int) -> Q:
 def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
     """Complete the value of a filter on a field of the model with this label; see :class:`ModelValues`."""
     try:
-        exposure = access_of(request).get_exposure(label)
+        model = access_of(request).get_model(label)
     except NotFound:
         return NOTHING
-    return ModelValues(access_of(request)[exposure]).of_field(name, text)
+    return ModelValues(model).of_field(name, text)
 
 
 class ModelValues:
@@ -492,7 +492,7 @@ class ModelTemplate:
             within = [opts for opts in known if app_label in ("", opts.app_label)]
             return ranked([(str(opts.model_name), str(opts.verbose_name)) for opts in within], value)
         try:
-            values = ModelValues(access[access.get_exposure(f"{app_label}.{model_name}")])
+            values = ModelValues(access.get_model(f"{app_label}.{model_name}"))
         except NotFound:
             return NOTHING
         match variable:

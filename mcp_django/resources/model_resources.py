@@ -21,8 +21,7 @@ from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE
 from ..exceptions import NotFound, ToolError
-from ..exposures.model_exposure import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.columns import is_file
 from ..orm.pagination import Cursor
 from ..orm.row_reading import find_row
@@ -69,11 +68,12 @@ class Resources:
         Each model's schema resource follows the model.
         """
         last = Cursor(self.request, PURPOSE).read_name(cursor) if cursor else ""
-        visible = sorted(access_of(self.request).exposures, key=attrgetter("label"))
-        exposures = [exposure for exposure in visible if exposure.label > last]
+        visible = sorted(access_of(self.request).models, key=attrgetter("exposure.label"))
+        models = [model for model in visible if model.exposure.label > last]
         found: Objects = []
-        for exposure in exposures[:LIST_PAGE]:
-            address = Address(access_of(self.request)[exposure])
+        for model in models[:LIST_PAGE]:
+            exposure = model.exposure
+            address = Address(model)
             title = str(exposure.opts.verbose_name_plural)
             about = {"description": exposure.description.strip()} if exposure.description else {}
             found.append({"uri": address.page(), "name": exposure.label, "title": title, **about, "mimeType": JSON})
@@ -82,9 +82,9 @@ class Resources:
             about = {"title": "How to ask", "description": "All that filters and aggregates can do"}
             found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
         own = [] if cursor else self._functions(template=False)
-        if len(exposures) <= LIST_PAGE:
+        if len(models) <= LIST_PAGE:
             return [*own, *found], None
-        return [*own, *found], Cursor(self.request, PURPOSE).write_name(exposures[LIST_PAGE - 1].label)
+        return [*own, *found], Cursor(self.request, PURPOSE).write_name(models[LIST_PAGE - 1].exposure.label)
 
     def templates(self) -> Objects:
         """Return the templates of model resources, the same for all callers, preceded by those of functions."""
@@ -109,7 +109,7 @@ class Resources:
         address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             raise NotFound
-        return ModelResource(self.request, uri, address, access_of(self.request).get_exposure(address.label))
+        return ModelResource(uri, address, access_of(self.request).get_model(address.label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,34 +128,34 @@ class OwnText:
 class ModelResource:
     """One resource of a model, for one caller."""
 
-    request: MCPRequest
     uri: str
     address: ParsedURI
-    exposure: ModelExposure
+    model: ModelAccess
 
     @property
     def cache_hints(self) -> dict[str, Any]:
         """The caching hints that ``resources/read`` adds to the contents of the model resource."""
-        ttl_ms = self.exposure.cache_ttl_ms
+        ttl_ms = self.model.exposure.cache_ttl_ms
         return {"ttlMs": ttl_ms} if ttl_ms is not None else {}
 
     def read(self) -> Objects:
         """Return the contents."""
         if self.address.field_name is not None:
-            return [RowFile(self.request, self.address).contents(self.uri)]
+            return [RowFile(self.model.request, self.address).contents(self.uri)]
         return [{"uri": self.uri, "mimeType": JSON, "text": orjson.dumps(self._payload(), default=str).decode()}]
 
     def _payload(self) -> Mapping[str, Any]:
-        request = self.request
-        exposure = self.exposure
+        model = self.model
+        request = model.request
+        exposure = model.exposure
         pk = self.address.pk
         request.mcp.record.model = exposure.label
         if self.address.is_schema:
-            return Description(access_of(request)[exposure]).in_lines()
+            return Description(model).in_lines()
         go_to(request, exposure, "changelist" if pk is None else "change", pk)
         if pk is None:
             try:
-                payload = page_payload(RecordCall(access_of(request)[exposure], self.address.query).query())
+                payload = page_payload(RecordCall(model, self.address.query).query())
             except ToolError as error:
                 raise InvalidParams(error.message) from None
             following = payload.pop("next_cursor", None)
@@ -163,9 +163,8 @@ class ModelResource:
                 return payload
             query = {name: value for name, value in self.address.query.items() if name != "cursor"}
             # Put it before the rows, because some clients cut off the end of long texts.
-            following_page = Address(access_of(request)[exposure]).page(cursor=following, **query)
+            following_page = Address(model).page(cursor=following, **query)
             return {"next": following_page, **payload}
-        model = access_of(request)[exposure]
         found = find_row(model, pk)
         return Record(model, found.row, found.labels).payload()
 
@@ -203,12 +202,12 @@ class RowFile:
     def __init__(self, request: MCPRequest, address: ParsedURI) -> None:
         self.request = request
         self.address = address
-        exposure = access_of(request).get_exposure(address.label)
+        model = access_of(request).get_model(address.label)
+        exposure = model.exposure
         go_to(request, exposure, "change", address.pk)
-        access = access_of(request)[exposure]
-        row = access.get_row(address.pk)
+        row = model.get_row(address.pk)
         name = address.field_name or ""
-        if name not in access.fields_of(row) or not is_file(exposure, name):
+        if name not in model.fields_of(row) or not is_file(exposure, name):
             raise NotFound
         if exposure.serializer_class is not None and not represented(request, exposure, [row])[0].get(name):
             # The serializer hides the file of this row.

@@ -124,14 +124,13 @@ def any_visible(model: ModelAccess) -> bool:
 def content_digest(request: MCPRequest, watch: Watch) -> int:
     """Return a digest of a page's rows or of a schema, which differs after a change."""
     address = ParsedURI.read(watch.uri)
-    access = access_of(request)
-    exposure = access.get_exposure(address.label)
-    model = access[exposure]
+    model = access_of(request).get_model(address.label)
     if address.is_schema:
         return hash(orjson.dumps(Description(model).in_lines(), default=str))
     try:
         query = RecordCall(model, address.query).query()
-        pks = (pk for rows in query.rows(exposure.get_queryset(request)) for pk in rows.values_list("pk", flat=True))
+        pages = query.rows(model.exposure.get_queryset(request))
+        pks = (pk for rows in pages for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
     except (CallRefused, ToolError, InvalidParams):
         raise NotFound from None
@@ -156,7 +155,7 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
     if function is not None:
         return function.has_scopes(request)
     try:
-        access_of(request).get_exposure(ParsedURI.read(watch.uri).label)
+        access_of(request).get_model(ParsedURI.read(watch.uri).label)
     except (NotFound, CallRefused):
         return False
     return True
@@ -169,7 +168,7 @@ def reason_lost(request: MCPRequest, watch: Watch) -> str:
             if is_readable(request, watch):
                 return ""
             return PERMISSION_LOST
-        access_of(request).get_exposure(watch.label)
+        access_of(request).get_model(watch.label)
     except NotFound:
         return PERMISSION_LOST
     except CallRefused as refused:
@@ -221,12 +220,12 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         address = ParsedURI.read(uri)
         if address.label != address.label.lower():
             return None
-        access = access_of(request)
-        exposure = access.get_exposure(address.label)
+        model = access_of(request).get_model(address.label)
+        exposure = model.exposure
         if address.is_schema:
             return Watch(uri)
         if address.pk is None:
-            RecordCall(access[exposure], address.query).query()
+            RecordCall(model, address.query).query()
             return Watch(uri, exposure.label)
         return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)
     except (NotFound, CallRefused, ToolError, InvalidParams):

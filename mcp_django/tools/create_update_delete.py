@@ -72,13 +72,13 @@ class WriteTool(Tool):
         if "model" not in arguments:
             return True
         try:
-            exposure = access_of(request).get_exposure(arguments["model"])
-            model = access_of(request)[exposure]
+            model = access_of(request).get_model(arguments["model"])
+            exposure = model.exposure
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(model)
             pk = bare_pk(exposure, arguments["pk"])
             go_to(request, exposure, "change", pk)
-            [row] = RowFinder(access_of(request)[exposure]).rows([pk], RECORD_NOT_FOUND)
+            [row] = RowFinder(model).rows([pk], RECORD_NOT_FOUND)
             return self.allows(model, row)
         except (NotFound, ToolError):
             return False

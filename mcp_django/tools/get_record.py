@@ -291,9 +291,8 @@ def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRo
     """Find the row to get by the URI of its record, and move the request to the row's admin page. Raises ``NotFound``
     if the URI is not that of a record, or the caller cannot see the row."""
     address = ParsedURI.read(uri)
-    exposure = access_of(request).get_exposure(address.label)
+    model = access_of(request).get_model(address.label)
     if address.pk is None or address.field_name is not None:
         raise NotFound
-    go_to(request, exposure, "change", address.pk)
-    model = access_of(request)[exposure]
+    go_to(request, model.exposure, "change", address.pk)
     return model, find_row(model, address.pk)

@@ -221,7 +221,7 @@ def answers(user: Any, site: MCPSite) -> Mapping[str, str]:
                     complete_field(request_of(user, site), label, name, text)
                 )
             request = request_of(user, site)
-            values = ModelValues(access_of(request)[access_of(request).get_exposure(label)])
+            values = ModelValues(access_of(request).get_model(label))
             found[f"keys {label} {text}"] = str(values.keys(text))
             found[f"searched {label} {text}"] = str(values.searched(text))
     return found

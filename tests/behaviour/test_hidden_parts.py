@@ -129,7 +129,7 @@ def answers(user: Any, site: MCPSite) -> dict[str, str]:
     for label, names in PATHS.items():
         for text in parts():
             request = request_of(user, site)
-            values = ModelValues(access_of(request)[access_of(request).get_exposure(label)])
+            values = ModelValues(access_of(request).get_model(label))
             found[f"keys {label} {text}"] = str(values.keys(text))
             found[f"searched {label} {text}"] = str(values.searched(text))
             found[f"complete {label} {text}"] = str(complete_field(request, label, names[0], text))

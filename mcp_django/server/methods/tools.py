@@ -59,7 +59,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
         if request.mcp.off is not None:
             # If the tool is hidden because its only model is switched off, say so.
             with suppress(NotFound):
-                access_of(request).get_exposure(arguments.get("model") if isinstance(arguments, Mapping) else None)
+                access_of(request).get_model(arguments.get("model") if isinstance(arguments, Mapping) else None)
         if request.mcp.site.has_tool(request, name):
             request.mcp.record.settle("refused:permission")
         raise _unknown_tool(request, name, arguments)

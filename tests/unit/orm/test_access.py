@@ -67,12 +67,12 @@ class TestModels:
         labels: tuple[Any, ...] = ("testapp.book", "testapp.nothing", "", None, 5, [], "x" * 100_000)
         for label in labels:
             with pytest.raises(NotFound) as error:
-                access_of(request).get_exposure(label)
+                access_of(request).get_model(label)
             assert error.value.args == ()
 
     def test_a_label_is_read_in_any_case(self) -> None:
         request = request_of(make_superuser(), site_with(Book))
-        assert access_of(request).get_exposure("testapp.Book").model is Book
+        assert access_of(request).get_model("testapp.Book").exposure.model is Book
 
     def test_the_verdict_is_made_once_for_a_request_and_anew_for_another_user(
         self, django_assert_num_queries: Any
@@ -81,7 +81,7 @@ class TestModels:
         request = request_of(make_user("u", "testapp.view_book"), site)
         assert access_of(request).exposures
         with django_assert_num_queries(0):
-            assert access_of(request).get_exposure("testapp.book")
+            assert access_of(request).get_model("testapp.book")
         request.user = make_user("other")
         assert access_of(request).exposures == []
 
@@ -100,7 +100,7 @@ class TestModels:
         site.register(Tag, Broken)
         request = request_of(make_superuser(), site)
         with pytest.raises(NotFound):
-            access_of(request).get_exposure("testapp.tag")
+            access_of(request).get_model("testapp.tag")
         assert "has_view_permission" in caplog.text
 
     def test_actions_are_asked_for_once_in_a_request(self) -> None:
@@ -126,14 +126,14 @@ class TestModels:
         assert not access_of(request)[exposure].is_there
         assert access_of(request).exposures == []
         with pytest.raises(CallRefused, match="Reason given: Audit"):
-            access_of(request).get_exposure("testapp.book")
+            access_of(request).get_model("testapp.book")
 
     def test_who_lacks_the_permission_does_not_learn_of_a_switch(self) -> None:
         off = Off((Switch(kind="model", target="testapp.book", reason="Audit"),))
         request = request_of(make_user("u", "testapp.view_author"), site_with(Book, Author), off=off)
         with pytest.raises(NotFound):
-            access_of(request).get_exposure("testapp.book")
-        assert access_of(request).get_exposure("testapp.author").model is Author
+            access_of(request).get_model("testapp.book")
+        assert access_of(request).get_model("testapp.author").exposure.model is Author
 
     @pytest.mark.parametrize("target", ["testapp.tag.merge", "merge"])
     def test_an_action_that_is_switched_off_is_not_there(self, target: str) -> None:

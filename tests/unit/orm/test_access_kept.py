@@ -49,7 +49,7 @@ USES: dict[str, Callable[[ModelAccess, Book], Any]] = {
     "sample_rows": lambda model, book: list(model.sample_rows()),
     "get_row": lambda model, book: model.get_row(book.pk),
     "a related model": lambda model, book: model.access.exposure_of(Author),
-    "the models": lambda model, book: model.access.get_exposure("testapp.book"),
+    "the models": lambda model, book: model.access.get_model("testapp.book"),
     "an order": lambda model, book: default_ordering(model),
     "names of orders": lambda model, book: sortable_names(model),
     "a selection": lambda model, book: Selection(model, {"pks": [book.pk]}),
