@@ -367,8 +367,11 @@ def without_argument(name: str) -> Repair:
 def _renamed(given: Any, wrong: str, right: str) -> dict[str, Any] | None:
     if not isinstance(given, dict) or wrong not in given or right in given:
         return None
-    names: dict[Any, str] = {wrong: right}
-    return {names.get(key, key): value for key, value in given.items()}
+    # In the same order, as the client reads it.
+    renamed: dict[str, Any] = {}
+    for key, value in given.items():
+        renamed[right if key == wrong else key] = value
+    return renamed
 
 
 def with_name(wrong: str, right: str) -> Repair:
