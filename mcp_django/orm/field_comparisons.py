@@ -48,7 +48,7 @@ def aggregate_in(model: ModelAccess, value: Any) -> str:
 
 def other_value(model: ModelAccess, value: Mapping[str, Any]) -> Target:
     """Return the other field in a comparison of two fields, with ``plus`` or ``minus`` added."""
-    with naming(model.request, "filters", "aggregates"):
+    with naming("filters", "aggregates"):
         return _moved(value_of(model, str(value["field"]), _is_compared), value)
 
 
@@ -56,7 +56,7 @@ def aggregate_value(model: ModelAccess, value: Mapping[str, Any], where: Callabl
     """Return the aggregate over the caller's rows that a field is compared with, of those rows that pass ``where``."""
     name = next(name for name in AGGREGATES if name in value)
     function = FUNCTIONS[name]
-    with naming(model.request, "filters", "aggregates"):
+    with naming("filters", "aggregates"):
         target = value_of(model, value[name], function.usable)
     result = result_of(function, target.column)
     own = model.exposure.get_queryset(model.request)

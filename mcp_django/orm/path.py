@@ -14,7 +14,6 @@ from typing import Any, Final
 from django.db.models import Case, F, Q, When
 
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..runtime.failing_hooks import call_hook
 from .access import MAX_NAME, Access, ModelAccess, has_every_row
 from .columns import Column
@@ -34,11 +33,11 @@ class NoField(ToolError):
     """A path leads to no field that can be used here; ``accepts`` says whether another path does."""
 
     def __init__(
-        self, message: str, exposure: ModelExposure, text: str, known: Sequence[str], accepts: Callable[[str], bool]
+        self, message: str, model: ModelAccess, text: str, known: Sequence[str], accepts: Callable[[str], bool]
     ) -> None:
         super().__init__(f"{message} {alternatives(text.replace('.', '__'), known)}")
         self.lead = message
-        self.exposure = exposure
+        self.model = model
         self.text = text
         self.known = known
         self.accepts = accepts
@@ -185,7 +184,7 @@ def target_of(model: ModelAccess, text: str, usable: Callable[[Column], bool], *
             return False
 
     message = f"{model.exposure.label} has no field {text[:60]!r} for this.{path.length_hint}"
-    raise NoField(message, model.exposure, given, [*known, *more], accepts)
+    raise NoField(message, model, given, [*known, *more], accepts)
 
 
 @lru_cache(maxsize=4096)

@@ -12,9 +12,8 @@ from typing import Any, Final, Literal
 
 from orjson import dumps
 
-from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
-from .access import MAX_NAME, Link, ModelAccess, access_of
+from .access import MAX_NAME, Access, Link, ModelAccess
 from .allowed_filters import Allowed, filters_of, find_filter
 from .alternative_spellings import OPERATORS, json_or_text, lookup_meant, name_meant, values_meant
 from .fields import TEXTUAL, FieldPath, choices_of, kind_of
@@ -42,73 +41,71 @@ QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
 }
 
 
+def nearest_models(access: Access, text: Any) -> list[str]:
+    """Suggest models of the caller's for a misspelt model label, name or title, singular or plural."""
+    if not isinstance(text, str) or not letters(text):
+        return []
+    titles = {}
+    for exposure in access.exposures:
+        opts = exposure.opts
+        names = [exposure.label, str(opts.model_name), str(opts.verbose_name), str(opts.verbose_name_plural)]
+        titles[exposure.label] = names
+    wanted = singular(text[:MAX_NAME])
+    same = [label for label, names in titles.items() if wanted in map(singular, names)]
+    if same:
+        return same[:3]
+
+    # No model has that name: suggest those with similar names.
+    owners = {name.lower(): label for label, names in titles.items() for name in names}
+    return list(dict.fromkeys(owners[name] for name in nearest(text.lower(), owners)))
+
+
 class Suggestions:
-    """Suggestions for misspelt names of models and fields, among those that the caller can see."""
+    """Suggestions for misspelt names of fields and paths, among those of a model that the caller can see."""
 
-    def __init__(self, request: MCPRequest) -> None:
-        self.request = request
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
 
-    # Models
-
-    def models(self, text: Any) -> list[str]:
-        """Suggest models for a misspelt model label, name or title, singular or plural."""
-        if not isinstance(text, str) or not letters(text):
-            return []
-        titles = {}
-        for exposure in access_of(self.request).exposures:
-            opts = exposure.opts
-            names = [exposure.label, str(opts.model_name), str(opts.verbose_name), str(opts.verbose_name_plural)]
-            titles[exposure.label] = names
-        wanted = singular(text[:MAX_NAME])
-        same = [label for label, names in titles.items() if wanted in map(singular, names)]
-        if same:
-            return same[:3]
-
-        # No model has that name: suggest those with similar names.
-        owners = {name.lower(): label for label, names in titles.items() for name in names}
-        return list(dict.fromkeys(owners[name] for name in nearest(text.lower(), owners)))
-
-    # Fields
-
-    def paths(self, model: ModelAccess, text: str, accepts: Callable[[str], bool]) -> list[str]:
+    def paths(self, text: str, accepts: Callable[[str], bool]) -> list[str]:
         """Suggest field paths for a misspelt one; a lookup at its end stays there."""
         if len(text) > MAX_NAME:
             return []
         parts = [part.strip() for part in _SEPARATORS.split(text.strip("+- "))]
-        found = dict.fromkeys(self._meant(model, [part for part in parts if part][:MAX_PARTS]))
+        found = dict.fromkeys(self._meant([part for part in parts if part][:MAX_PARTS]))
         return [path for path in found if path != text and accepts(path)][:3]
 
-    def _meant(self, model: ModelAccess, parts: Sequence[str]) -> Iterator[str]:
+    def _meant(self, parts: Sequence[str]) -> Iterator[str]:
         """Suggest paths for the names of a misspelt one, each name among those of the model that it belongs to."""
         name = parts[0] if parts else ""
         rest = parts[1:]
-        names = self._names(model)
+        names = self._names()
         heads = [name] if name in names else nearest(name, names)
         if name not in names and not any(letters(head) == letters(name) for head in heads):
-            compound = list(self._compound(model, names, name, rest))
+            compound = list(self._compound(name, rest))
             if compound:
                 yield from compound
                 return
         for head in heads:
-            yield from self._followed(model, head, rest)
+            yield from self._followed(head, rest)
 
-    def _names(self, model: ModelAccess) -> list[str]:
+    def _names(self) -> list[str]:
         """Return the names of fields and relations among which a path is suggested."""
-        links = [link.name for link in model.links]
-        return list(dict.fromkeys(["pk", *model.fields, *links]))
+        links = [link.name for link in self.model.links]
+        return list(dict.fromkeys(["pk", *self.model.fields, *links]))
 
-    def _followed(self, model: ModelAccess, head: str, rest: Sequence[str]) -> Iterator[str]:
-        link = model.link(head) if rest else None
-        paths = list(self._meant(link.related, rest)) if link is not None else []
+    def _followed(self, head: str, rest: Sequence[str]) -> Iterator[str]:
+        """Suggest paths that begin with this name."""
+        link = self.model.link(head) if rest else None
+        paths = list(Suggestions(link.related)._meant(rest)) if link is not None else []
         if paths:
             yield from (f"{head}__{path}" for path in paths)
         else:
             yield "__".join([head, *rest])
 
-    def _compound(self, model: ModelAccess, names: Sequence[str], text: str, rest: Sequence[str]) -> Iterator[str]:
+    def _compound(self, text: str, rest: Sequence[str]) -> Iterator[str]:
         """Suggest paths for names written as one word: ``customerName``, ``total_gte``, ``orderNumber``."""
         parts = words(text)
-        by_letters = {letters(name): name for name in names}
+        by_letters = {letters(name): name for name in self._names()}
 
         # The name of a field, with a lookup or the rest of a path after it.
         for cut in range(len(parts) - 1, 0, -1):
@@ -116,52 +113,51 @@ class Suggestions:
             tail = "_".join(parts[cut:]).lower()
             if head is None:
                 continue
-            link = model.link(head)
+            link = self.model.link(head)
             if tail in _ENDINGS:
                 yield "__".join([head, tail, *rest])
             elif link is not None:
-                yield from (f"{head}__{path}" for path in self._ends(link.related, tail, rest))
+                yield from (f"{head}__{path}" for path in Suggestions(link.related)._ends(tail, rest))
 
         # A relation, with a word for the number of its rows.
         counted = [part for part in parts if part.lower() not in {*COUNTING, "total", "of"}]
         if len(counted) < len(parts):
             wanted = singular("".join(counted))
-            many = [link.name for link in model.links]
+            many = [link.name for link in self.model.links]
             yield from ("__".join([name, "count", *rest]) for name in many if singular(name) == wanted)
 
         # The name of a field, with a lookup or the model's own name before it.
         own = by_letters.get(letters("".join(parts[1:]))) if len(parts) > 1 else None
         if own is not None and parts[0].lower() in _ENDINGS:
             yield "__".join([own, parts[0].lower(), *rest])
-        if own is not None and letters(parts[0]) == letters(str(model.exposure.opts.model_name)):
-            yield from self._followed(model, own, rest)
+        if own is not None and letters(parts[0]) == letters(str(self.model.exposure.opts.model_name)):
+            yield from self._followed(own, rest)
 
-    def _ends(self, model: ModelAccess, text: str, rest: Sequence[str]) -> Iterator[str]:
+    def _ends(self, text: str, rest: Sequence[str]) -> Iterator[str]:
         """Suggest the ends of a path whose last names are written as one word."""
-        names = self._names(model)
-        same = [name for name in names if letters(name) == letters(text)]
+        same = [name for name in self._names() if letters(name) == letters(text)]
         if same:
             yield from ("__".join([name, *rest]) for name in same)
         else:
-            yield from self._compound(model, names, text, rest)
+            yield from self._compound(text, rest)
 
 
 @contextmanager
-def naming(request: MCPRequest, *within: str) -> Iterator[None]:
+def naming(*within: str) -> Iterator[None]:
     """Turn the error of an unknown field into a suggestion and a repair of the arguments ``within``."""
     try:
         yield
     except NoField as error:
         lost = error
-        several = {link.name for link in access_of(request)[lost.exposure].links} if "aggregates" in within else set()
+        model = lost.model
+        several = {link.name for link in model.links} if "aggregates" in within else set()
 
         def near() -> list[str]:
-            return Suggestions(request).paths(
-                access_of(request)[lost.exposure], lost.text, lambda path: path in several or lost.accepts(path)
-            )
+            return Suggestions(model).paths(lost.text, lambda path: path in several or lost.accepts(path))
 
         repair = partial(with_field, lost.text, within=within)
-        raise Misnamed(lost.lead, lost.text, lost.known, repair, near, of=lost.exposure.opts.model_name) from None
+        of = model.exposure.opts.model_name
+        raise Misnamed(lost.lead, lost.text, lost.known, repair, near, of=of) from None
 
 
 # Errors about filters
@@ -177,8 +173,8 @@ class FilterSuggestions(Suggestions):
     is_denied = False
 
     def __init__(self, model: ModelAccess, clock: Callable[[], datetime], prefix: str = "") -> None:
-        super().__init__(model.request)
-        self.model = model
+        super().__init__(model)
+        self.request = model.request
         self.exposure = model.exposure
         self.clock = clock
         self.prefix = prefix
@@ -215,7 +211,7 @@ class FilterSuggestions(Suggestions):
         totals = _TOTALS & {word.lower() for word in words(name)}
 
         def near() -> list[str]:
-            found = self.paths(self.model, name_meant(name) or name, self.is_filter)
+            found = self.paths(name_meant(name) or name, self.is_filter)
             return [path for path in found if totals <= {word.lower() for word in words(path)}]
 
         return Misnamed(
@@ -241,7 +237,7 @@ class FilterSuggestions(Suggestions):
         if not path.field.is_relation and not _is_lookup(lookup):
             full = f"{self.prefix}{root}__{lookup}"[:60]
             message = f"{self.exposure.label} has no filter {full!r}: {root} is {_with_article(word)}, not a relation."
-        elif path.field.is_relation and access_of(self.request).exposure_of(path.field.related_model) is None:
+        elif path.field.is_relation and self.model.access.exposure_of(path.field.related_model) is None:
             return self.unknown(f"{root}__{lookup}")
 
         near: list[str] = []
@@ -330,7 +326,7 @@ class FilterSuggestions(Suggestions):
         target = self.find(root) if separator else None
         if target is None or not target.path.field.is_relation:
             return ""
-        related = access_of(self.request).exposure_of(target.path.field.related_model)
+        related = self.model.access.exposure_of(target.path.field.related_model)
         if related is None:
             return f" You cannot see the rows that {root} leads to: filter by their keys."
         return f" {root} takes primary keys: find them with query_records on {related.label}."

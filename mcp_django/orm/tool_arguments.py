@@ -31,7 +31,15 @@ from .nearest_names import Misnamed, alternatives, letters, nearest
 from .ordering import OrderKey, client_order_key, default_order, sortable_names, total_order
 from .path import Path
 from .search import check_searchable
-from .suggestions import Suggestions, with_argument, with_field, with_model, with_name, without_argument
+from .suggestions import (
+    Suggestions,
+    nearest_models,
+    with_argument,
+    with_field,
+    with_model,
+    with_name,
+    without_argument,
+)
 
 # Maximum number of models suggested for a call without a model.
 MAX_FITTING: Final = 5
@@ -143,7 +151,6 @@ def model_argument(request: MCPRequest, label: Any, fits: Callable[[str], bool] 
 
 def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolError:
     """Return the error for a call whose argument ``model`` is missing, or is no model of the caller's."""
-    request = access.request
     labels = [exposure.label for exposure in access.exposures]
     if label is None or label == "":
         fitting = list(filter(fits, labels))
@@ -157,14 +164,14 @@ def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolEr
 
     text = label[0] if isinstance(label, list) and len(label) == 1 else label
     is_label = isinstance(text, str) and text.lower() in labels
-    near = [text.lower()] if is_label else Suggestions(request).models(text)
+    near = [text.lower()] if is_label else nearest_models(access, text)
     more = " list_models describes them."
     error = Misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
 
     # Operators see in the log which model it was, though the caller is not told that it exists.
-    if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
+    if isinstance(text, str) and text.lower() in access.request.mcp.site.exposures_by_label:
         error.outcome = NotPermitted.outcome
-        request.mcp.record.model = text.lower()
+        access.request.mcp.record.model = text.lower()
     return error
 
 
@@ -263,7 +270,7 @@ class RowArguments:
         def near() -> list[str]:
             # The end may be a lookup: then the field before it is meant.
             for name in (text, text.rpartition("__")[0]):
-                paths = Suggestions(self.request).paths(self.model, name, lambda path: self._column(path) is not None)
+                paths = Suggestions(self.model).paths(name, lambda path: self._column(path) is not None)
                 if paths:
                     return paths
             return []
@@ -309,9 +316,7 @@ class RowArguments:
         is_name = name.replace(".", "").isidentifier()
 
         def near() -> list[str]:
-            found = Suggestions(self.request).paths(
-                self.model, name, lambda path: client_order_key(self.model, path) is not None
-            )
+            found = Suggestions(self.model).paths(name, lambda path: client_order_key(self.model, path) is not None)
             # For text that is not a name, suggest only the same letters: any other name would lose a part of the text.
             if is_name:
                 return found

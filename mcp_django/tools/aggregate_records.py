@@ -525,7 +525,7 @@ class AggregateRecords(RecordTool):
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
         call = RecordCall.read(request, self, arguments)
-        with naming(request, "aggregates", "group_by", "per"):
+        with naming("aggregates", "group_by", "per"):
             Question.read(call)
         call.filters()
         call.search()
@@ -536,7 +536,7 @@ class AggregateRecords(RecordTool):
         given = call.given
         exposure = call.exposure
         go_to(request, exposure, "changelist")
-        with naming(request, "aggregates", "group_by", "per"):
+        with naming("aggregates", "group_by", "per"):
             question = Question.read(call)
         conditions = call.filters()
         search = call.search()

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.suggestions import Suggestions
+from mcp_django.orm.suggestions import Suggestions, nearest_models
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_superuser, make_user
@@ -23,12 +23,12 @@ def request_(db: None) -> Any:
 
 @pytest.mark.parametrize("text", ["book", "Books", "testapp.books", "testapp/book", "Testapp Book", "boook", "BOOK"])
 def test_a_model_is_known_by_its_names_in_any_number(request_: Any, text: str) -> None:
-    assert Suggestions(request_).models(text) == ["testapp.book"]
+    assert nearest_models(access_of(request_), text) == ["testapp.book"]
 
 
 @pytest.mark.parametrize("text", ["", "?", None, 5, "zzzzzz", "x" * 10_000])
 def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
-    assert Suggestions(request_).models(text) == []
+    assert nearest_models(access_of(request_), text) == []
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
 )
 def test_a_path_is_corrected_hop_by_hop(request_: Any, text: str, found: str | None) -> None:
     model = access_of(request_)[request_.mcp.site.exposures[Book]]
-    assert Suggestions(request_).paths(model, text, lambda path: True)[:1] == ([] if found is None else [found])
+    assert Suggestions(model).paths(text, lambda path: True)[:1] == ([] if found is None else [found])
 
 
 def test_a_path_that_is_of_no_use_is_not_offered(request_: Any) -> None:
     model = access_of(request_)[request_.mcp.site.exposures[Book]]
-    assert Suggestions(request_).paths(model, "titel", lambda path: False) == []
+    assert Suggestions(model).paths("titel", lambda path: False) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_call_without_model_fits_those_that_have_its_fields(
 def test_what_the_caller_may_not_view_is_never_meant(db: None) -> None:
     site = site_with(Book, Author, Loan, Tag)
     viewer = reader(make_user("viewer", "testapp.view_book"), site)
-    assert Suggestions(viewer).models("loans") == Suggestions(viewer).models("author") == []
+    assert nearest_models(access_of(viewer), "loans") == nearest_models(access_of(viewer), "author") == []
     with pytest.raises(ToolError) as error:
         QueryRecords().check(viewer, {"fields": ["borrower"]})
     assert error.value.repair is None
@@ -103,6 +103,6 @@ def test_what_the_caller_may_not_view_is_never_meant(db: None) -> None:
     for text in ("author.nam", "loan.borrower", "loansBorrower", "authorSecretToken"):
         assert not any(
             "__" in path
-            for path in Suggestions(viewer).paths(model, text, lambda path: True)
+            for path in Suggestions(model).paths(text, lambda path: True)
             if not path.startswith("author__nam")
         )
