@@ -1,8 +1,10 @@
+from types import SimpleNamespace
+
 import pytest
 from django.http import HttpRequest
 
 import mcp_django as mcp
-from mcp_django.exposures.declared_actions import ActionOptions, runs_anywhere
+from mcp_django.exposures.declared_actions import Action, ActionOptions, runs_anywhere
 from mcp_django.functions.asked_parameters import finished
 from tests.tool_calls import request_of
 
@@ -45,3 +47,9 @@ def test_an_option_that_there_is_not_is_refused_where_it_is_written():
 
         @mcp.action(dangerous=True)
         def look(self, request, queryset): ...
+
+
+def test_an_action_asks_for_nothing_unless_its_kind_does() -> None:
+    bare = Action(SimpleNamespace(label="testapp.author"), "archive", ActionOptions())
+    assert bare.fields == {}
+    assert bare.asks_for == []

@@ -1,11 +1,12 @@
 import pytest
 from django.contrib import admin
+from django.contrib.contenttypes.models import ContentType
 from django.db.models import Manager
 from django.forms import CharField, ModelForm
 
 from mcp_django import MCPSite, ModelExposure, action
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.exposures.model_exposure import InlineExposure
+from mcp_django.exposures.model_exposure import DeletionSite, InlineExposure
 from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from tests import tool_calls
@@ -232,3 +233,18 @@ def test_columns_of_an_inlines_rows_are_made_by_the_inline_of_their_page():
     loan.mcp_inline = inline
     assert exposure.get_computed("late")(loan) == "by Ann"
     assert exposure.get_computed("nothing") is None
+
+
+def test_what_a_deletion_takes_along_is_asked_of_the_exposure_or_of_the_admin():
+    own = MCPSite("own")
+    own.register(Author, AuthorExposure)
+    found = DeletionSite(own)
+    assert found.is_registered(Author)
+    assert found.get_model_admin(Author) is own.exposures[Author]
+    assert found.is_registered(Book)
+    assert found.get_model_admin(Book) is admin.site.get_model_admin(Book)
+    assert not found.is_registered(ContentType)
+
+
+def test_a_model_that_only_the_admin_shows_has_no_exposure_by_itself(site):
+    assert site.exposures[Author].options.closed_exposure(Book) is None

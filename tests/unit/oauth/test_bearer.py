@@ -16,15 +16,19 @@ from rest_framework.exceptions import APIException
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.oauth.bearer import (
     AMBIGUOUS,
+    CLOSED,
     BearerAuthentication,
     ProtectedResource,
     Token,
+    _forget,
     challenge,
     plannable,
     verify,
 )
+from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.oauth.validator import MCPValidator
 from mcp_django.problems import NOT_ACTIVE
+from mcp_django.signin import SERVICE_ACCOUNT
 from tests.oauth_flow import RESOURCE
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -427,3 +431,28 @@ def test_an_endpoint_says_where_its_tokens_come_from() -> None:
     metadata = "http://testserver/.well-known/oauth-protected-resource/mcp"
     told = f'Bearer resource_metadata="{metadata}", scope="mcp:read", error="invalid_token"'
     assert endpoint.challenge(["mcp:read"], error="invalid_token") == told
+
+
+# Facts of a token
+
+
+def test_a_token_of_a_service_account_that_is_gone_is_refused(road: str) -> None:
+    user = get_user_model().objects.create_user("ada")
+    _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={SERVICE_ACCOUNT: 999})
+    with pytest.raises(AuthenticationFailed) as caught:
+        verify(raw, RESOURCE)
+    assert caught.value.reason is CLOSED
+
+
+def test_facts_in_another_database_than_the_tokens_are_read_by_a_query_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    user = get_user_model().objects.create_user("ada")
+    _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={"badge": 7})
+    monkeypatch.setattr("mcp_django.oauth.bearer.beside_tokens", lambda: False)
+    _forget()
+    try:
+        with django_assert_num_queries(2):
+            assert verify(raw, RESOURCE)[1].facts["badge"] == 7
+    finally:
+        _forget()

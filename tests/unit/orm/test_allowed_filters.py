@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
-from mcp_django.orm.allowed_filters import filters_of, find_filter
+from mcp_django.orm.allowed_filters import filters_of, find_filter, is_offered_path
 from mcp_django.orm.ordering import client_order_key
 from mcp_django.tools.query_records import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
@@ -217,3 +217,11 @@ class TestDeclaredPaths:
         own = site_with(Guest)
         own.register(Passport, ModelExposure, fields="__all__", filter_fields={"pk__name": ["exact"]})
         assert find_filter(access_of(request_of(make_superuser(), own))[own.exposures[Passport]], "pk__name") is None
+
+
+@pytest.mark.django_db
+def test_a_path_that_the_caller_does_not_read_is_not_offered() -> None:
+    own = site_with(Book, Author, fields=["id", "author", "name"])
+    model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
+    assert is_offered_path(model, "author")
+    assert not is_offered_path(model, "title")

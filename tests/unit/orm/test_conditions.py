@@ -19,13 +19,14 @@ from mcp_django.orm.conditions import (
     filtered,
     in_fixed_order,
     is_moving,
+    is_part_of,
 )
 from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.named_filters import NamedFilter
 from mcp_django.orm.path import Target
 from tests.factories import make_superuser
-from tests.filterapp.models import Film, Studio
+from tests.filterapp.models import Film, Genre, Studio
 from tests.tool_calls import request_of, site_with
 
 pytestmark = pytest.mark.postgresql
@@ -138,3 +139,24 @@ def test_a_costly_pattern_is_refused_before_it_is_matched() -> None:
     model = access_of(request_of(make_superuser(), SITE))[SITE.exposures[Film]]
     with pytest.raises(ToolError, match="simple regular expressions"):
         filtered(model, Film.objects.all(), [costly], [])
+
+
+@pytest.mark.django_db
+def test_links_to_a_model_that_the_caller_may_not_view_are_found_by_nothing() -> None:
+    film = Film.objects.create(title="Solaris")
+    film.genres.add(Genre.objects.create(name="science fiction"))
+    path = resolve_path(Film, "genres")
+    assert path is not None
+    for models, expected in (((Film, Genre), 1), ((Film,), 0)):
+        own = site_with(*models)
+        model = access_of(request_of(make_superuser(own.name + str(expected)), own))[own.exposures[Film]]
+        found = filtered(model, Film.objects.all(), [Condition(path, "in", (film.genres.get().pk,))], [])
+        assert found.count() == expected
+
+
+def test_rows_of_a_join_may_be_there_twice() -> None:
+    joined = Film.objects.filter(genres__name="science fiction")
+    assert not is_part_of(joined, Film.objects.all())
+    assert is_part_of(joined, Film.objects.all(), joins=True)
+    assert is_part_of(Film.objects.filter(title="Solaris"), Film.objects.all())
+    assert not is_part_of(Film.objects.distinct(), Film.objects.all())

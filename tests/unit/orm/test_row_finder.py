@@ -10,6 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import Unreadable
+from mcp_django.orm.access import access_of
+from mcp_django.orm.row_finder import RowFinder
 from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient
 from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
@@ -247,3 +249,23 @@ def test_a_unique_field_that_the_project_does_not_let_them_look_up_is_no_name() 
     book = make_book("Solaris", isbn="978-1")
     assert call(GET, request, **BOOK, pk=str(book.uuid))["pk"] == book.pk
     assert refusal(GET, request, **BOOK, pk="978-1") == RECORD_NOT_FOUND
+
+
+def test_a_text_with_a_hidden_part_names_nothing(root: MCPRequest) -> None:
+    make_book("https://ann:s3cret@shop.example")
+    assert refusal(GET, root, **BOOK, pk="https://ann:s3cret@shop.example") == RECORD_NOT_FOUND
+
+
+def test_a_part_of_a_label_that_code_makes_is_searched_for() -> None:
+    profile = Profile.objects.create(author=make_author("Stanislaw Lem"))
+    for searched, expected in ((["author__name"], f"{profile.pk}: Profile of Stanislaw Lem"), ([], RECORD_NOT_FOUND)):
+        own = site_with(Author)
+        own.register(Profile, ModelExposure, fields="__all__", search_fields=searched)
+        request = reader(make_superuser(f"root{len(searched)}"), own)
+        assert expected in refusal(GET, request, model="testapp.profile", pk="Stanislaw")
+
+
+def test_a_key_is_no_hint_to_itself(root: MCPRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = RowFinder(access_of(root)[root.mcp.site.exposures[Shelf]])
+    monkeypatch.setattr(RowFinder, "key", lambda self, given, missing: "A/1")
+    assert list(finder.hints(["A/1", "Shelf A/1"])) == ["'Shelf A/1' is A/1"]
