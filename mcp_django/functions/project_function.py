@@ -18,8 +18,8 @@ from django.http import Http404
 from ..exceptions import ToolError
 from ..protocol.headers import param_headers
 from ..schema.annotations import parameter, parse_docstring, resolve_hint
-from ..schema.container_types import MISSING, Array, Dictionary, Object, Parameter
-from ..schema.value_types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
+from ..schema.container_types import MISSING, Object, Parameter
+from ..schema.value_types import Invalid
 from .asked_parameters import answers_of, asked_parameters
 from .declared_functions import REQUEST, given_by_name, look_at, signature_of
 
@@ -126,16 +126,6 @@ def signature_schema(
     return schema
 
 
-_SIMPLE: Final[Mapping[str, Type]] = {
-    "string": String(),
-    "integer": Integer(),
-    "number": Number(),
-    "boolean": Boolean(),
-    "array": Array(Anything()),
-    "object": Dictionary(Anything()),
-}
-
-
 def raw_schema(
     schema: Mapping[str, Any], function: Callable[..., Any], skip: Collection[str] = SKIPPED
 ) -> ArgumentSchema:
@@ -164,14 +154,7 @@ def raw_schema(
         if needed and item.name not in required:
             raise ImproperlyConfigured(f"{name}: {item.name} has no default, but its input_schema does not require it")
     known = {**properties, **{key: {} for key in required if key not in properties}}
-    parameters = []
-    for key, value in known.items():
-        about = value if isinstance(value, Mapping) else {}
-        kind = about.get("type")
-        type_: Type = _SIMPLE.get(kind, Anything()) if isinstance(kind, str) else Anything()
-        if isinstance(about.get("enum"), list):
-            type_ = Choice(tuple((option, option) for option in about["enum"]))
-        parameters.append(Parameter(key, type_, key in required))
+    parameters = [Parameter.of_schema(key, value, required=key in required) for key, value in known.items()]
     open_ended = takes_any and schema.get("additionalProperties") is not False
     own_schema = {**schema, "properties": properties}
     return ArgumentSchema(parameters, own_schema=own_schema, reserved=skip if open_ended else None)

@@ -13,7 +13,13 @@ from django.db import models
 from ..exceptions import NotFound
 from .value_types import (
     NULL,
+    Anything,
+    Boolean,
+    Choice,
+    Integer,
     Invalid,
+    Number,
+    String,
     Type,
     any_of,
     between,
@@ -171,6 +177,17 @@ class Dictionary(Type):
         return dict(zip(members, _convert_each(parts, request), strict=True))
 
 
+# The types of a JSON Schema that says no more than "type".
+_PLAIN: Final[Mapping[str, Type]] = {
+    "string": String(),
+    "integer": Integer(),
+    "number": Number(),
+    "boolean": Boolean(),
+    "array": Array(Anything()),
+    "object": Dictionary(Anything()),
+}
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A named member of a container type (an object), or a parameter of a call.
@@ -184,6 +201,18 @@ class Parameter:
     default: Any = MISSING
     description: str = ""
     keywords: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_schema(cls, name: str, schema: Any, *, required: bool) -> Parameter:
+        """Return the parameter that JSON Schema describes, by ``type`` and ``enum`` alone."""
+        about = schema if isinstance(schema, Mapping) else {}
+        kind = about.get("type")
+        type_: Type = Anything()
+        if isinstance(about.get("enum"), list):
+            type_ = Choice(tuple((option, option) for option in about["enum"]))
+        elif isinstance(kind, str):
+            type_ = _PLAIN.get(kind, type_)
+        return cls(name, type_, required)
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of a container's member with a description, with the constraints in words."""
