@@ -150,7 +150,7 @@ def test_each_is_read_once():
 
 
 def test_any_error_of_reading_has_its_place():
-    with pytest.raises(ImproperlyConfigured, match=r"fail: 'x' \(.*test_declared_functions_declarations\.py, line \d+\)"):
+    with pytest.raises(ImproperlyConfigured, match=rf"fail: 'x' \(.*{Path(__file__).name}, line \d+\)"):
         Unread(f"{HERE}.fail", fail, {}).read()
     with pytest.raises(ImproperlyConfigured, match=r"functools\.partial"):
         Unread(f"{HERE}.fail", partial(len, []), {}).read()
