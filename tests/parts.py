@@ -55,12 +55,13 @@ DATABASES = postgresql.DATABASES
 # And one with a user model of its own, whose middleware gives people their role.
 ROLES = "--ds=tests.roles_project.settings --nomigrations tests/behaviour/test_roles.py"
 # The data side without compiled queries, as far as they could give other answers than the ORM.
-WITHOUT_COMPILED = (
-    "-p tests.without_compiled_queries "
+WITHOUT_COMPILED_QUERIES = "-p tests.without_compiled_queries"
+DATA_TESTS = (
     "tests/behaviour/test_every_field.py tests/behaviour/test_every_relation.py "
     "tests/behaviour/test_drawn_questions.py tests/behaviour/test_composite_keys.py "
     "tests/unit/oauth/test_bearer.py tests/unit/server/test_sessions.py tests/unit/server/test_stored_streams.py "
     "tests/unit/orm/test_row_reading.py tests/unit/orm/test_undecodable_values.py "
+    "tests/unit/orm/test_pagination_queries.py tests/unit/orm/test_permission_queries.py "
     "tests/unit/tools/test_query_records.py tests/unit/tools/test_get_record.py"
 )
 ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES} {ROLES}")
@@ -138,8 +139,11 @@ def parts(with_django6: bool, everything: bool = False, has_postgresql: bool = T
             yield pytest(f"Packages, {django}", python, PACKAGES, 1.1 if everything else 0.6, cases)
             yield pytest(f"Several databases, {django}", python, DATABASES, 0.1, cases)
             yield pytest(f"Roles, {django}", python, ROLES, 0.2, cases)
-    minutes = 0.8 if everything else 0.3
-    yield pytest("Without compiled queries, Django 5.2", PYTHON, f"{PYTEST} {WITHOUT_COMPILED}", minutes, cases)
+    off = f"{PYTEST} {WITHOUT_COMPILED_QUERIES}"
+    yield pytest("Without compiled queries", PYTHON, f"{off} {DATA_TESTS}", 0.8 if everything else 0.3, cases)
+    drawn = {} if everything else {"PARITY_CASES": "60"}
+    minutes = 1.5 if everything else 0.2
+    yield pytest("Parity without compiled queries", PYTHON, f"{off} {PARITY}", minutes, {**cases, **drawn})
 
 
 def quick() -> Iterator[Part]:

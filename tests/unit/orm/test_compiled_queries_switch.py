@@ -10,9 +10,11 @@ from django.db import router
 from django.utils import timezone
 from oauth2_provider.models import AccessToken
 
+from mcp_django.context.request import MCPRequest
 from mcp_django.models import Session, Stream
 from mcp_django.oauth import bearer
-from mcp_django.orm.access import access_of
+from mcp_django.orm import compiled_queries
+from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.compiled_queries import (
     CompiledQuery,
@@ -119,6 +121,24 @@ def test_instances_come_from_their_queryset(refuse: Any) -> None:
         assert first_rows(Book.objects.order_by("pk"), 1) == books[:1]
         assert row_by_key(Book.objects.all(), books[0].pk) is None
         assert shape_of(Author.objects.all(), "default") is None
+
+
+def test_no_cached_query_is_bound_to_a_caller() -> None:
+    make_library(3)
+    site = site_with(*MODELS)
+    request = reader(make_superuser(), site)
+    compiled_queries.clear()
+    for model in MODELS:
+        read_page(query_of(request, site.exposures[model]))
+    keys = [*compiled_queries._plans]
+    assert keys
+
+    def parts(key: Any) -> Iterator[Any]:
+        yield key
+        for part in key if isinstance(key, tuple | frozenset) else ():
+            yield from parts(part)
+
+    assert not any(isinstance(part, ModelAccess | MCPRequest) for key in keys for part in parts(key))
 
 
 def test_a_release_of_django_that_was_not_tested_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
