@@ -24,19 +24,20 @@ from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity,
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(ReadOnlyAdmin):
-    """ModelAdmin that the app registers as an entry in the admin's index: it leads users to their own applications, and
-    those who may view the tokens of all users to the list of them. It has no rows and no other page.
+    """An entry in the admin's index that leads users to their own applications.
+
+    Those who may view the tokens of all users are led to the list of them. There are no rows and no other pages.
 
     There is nothing to add here: applications ask for access themselves, and the page removes it.
     """
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the URL of the app's entry in the admin's index alone."""
+        """Return the URL of the entry alone."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.lead), name=name)]
 
     def lead(self, request: HttpRequest) -> HttpResponseBase:
-        """Lead from the entry in the index to the user's own applications, or operators to those of everybody."""
+        """Redirect to the user's own applications, or operators to those of everybody."""
         from oauth2_provider.models import get_access_token_model
 
         model = get_access_token_model()
@@ -48,25 +49,25 @@ class ConnectedApplicationAdmin(ReadOnlyAdmin):
         return redirect("mcp_oauth:authorized-token-list")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return no rows for the app's entry in the admin's index: they are the page's."""
+        """Return no rows: the page has them."""
         return super().get_queryset(request).none()
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the page to which the app's entry in the admin's index leads is mounted."""
+        """Return whether the page to which the entry leads is mounted."""
         from .oauth.page_frame import url_of
 
         return bool(url_of("authorized-token-list"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the index has the app's entry, as :meth:`has_module_permission` does: it has no rows."""
+        """Return what :meth:`has_module_permission` returns: there are no rows."""
         return obj is None and self.has_module_permission(request)
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]
-    """Form of the ModelAdmin that the app registers for ``ClientHost``: it stores hosts in lower case."""
+    """A form that stores hosts in lower case."""
 
     def clean_host(self) -> str:
-        """Validate the host of the app's ``ClientHost``, and return it as it is compared."""
+        """Validate the host, and return it in the form in which hosts are compared."""
         host: str = self.cleaned_data["host"].strip().lower()
         if HOST.fullmatch(host) is None:
             raise ValidationError(_("Enter only the host, without scheme, port or path."))
@@ -75,7 +76,7 @@ class ClientHostForm(ModelForm):  # type: ignore[type-arg]
 
 @admin.register(ClientHost)
 class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Admin of the app's model ``ClientHost``: allow or block hosts of applications, or see who asked for which."""
+    """The hosts of applications, to allow or block them, and to see who asked for which."""
 
     form = ClientHostForm
     list_display = ("host", "decision", "url", "user", "created")
@@ -88,25 +89,25 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = ("allow", "block")
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the admin has the app's ``ClientHost``: the user may see it, and authorization is mounted."""
+        """Return whether the user may see hosts, and the authorization server is mounted."""
         from .oauth.page_frame import url_of
 
         return bool(url_of("authorize")) and super().has_module_permission(request)
 
     def save_model(self, request: HttpRequest, obj: ClientHost, form: Any, change: bool) -> None:
-        """Save the app's ``ClientHost`` in the admin; blocking a host ends the access of its applications."""
+        """Save the decision on a host; blocking it ends the access of its applications."""
         with transaction.atomic():
             super().save_model(request, obj, form, change)
             _end_access(obj)
 
     @admin.action(description=_("Allow the chosen hosts"), permissions=["change"])
     def allow(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
-        """Admin action of the app's ``ClientHost``: let in applications of the hosts."""
+        """Let in applications of the hosts."""
         self._decide(request, queryset, ClientHost.Decision.ALLOWED)
 
     @admin.action(description=_("Block the chosen hosts and end their applications' access"), permissions=["change"])
     def block(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
-        """Admin action of the app's ``ClientHost``: block the hosts, and end all access of their applications."""
+        """Block the hosts, and end all access of their applications."""
         self._decide(request, queryset, ClientHost.Decision.BLOCKED)
 
     def _decide(self, request: HttpRequest, queryset: QuerySet[ClientHost], decision: str) -> None:
@@ -130,7 +131,7 @@ admin.site.register(CallEntry, CallEntryAdmin)
 
 @admin.register(Switch)
 class SwitchAdmin(ReadOnlyAdmin):
-    """Read-only ModelAdmin that the app registers for ``Switch``: changes are made elsewhere, to reach all workers."""
+    """The switches, read-only: they are changed on the console's page, which reaches all workers."""
 
     list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))

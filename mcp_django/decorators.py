@@ -15,7 +15,7 @@ E = TypeVar("E", bound=type[ModelExposure])
 
 
 def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E], E]:
-    """Decorator: register a :class:`ModelExposure` for the models, on the default site or on ``site``.
+    """Decorator of a :class:`ModelExposure`: register it for the models, on the default site or on ``site``.
 
     Raises:
         AlreadyRegistered: one of the models is registered explicitly already.
@@ -97,7 +97,7 @@ def action(
     destructive: bool = True,
     **options: Any,
 ) -> Any:
-    """One of the decorators: make an action of an exposure's method ``(self, request, queryset, **arguments)``.
+    """Decorator: make an action of an exposure's method ``(self, request, queryset, **arguments)``.
 
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
     destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also

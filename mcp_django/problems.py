@@ -10,7 +10,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem in detail (why a request or sign-in is refused), without credentials, and its remedy: for the log.
+    """Why a request or sign-in is refused, in detail but without credentials, and its remedy: for the log.
 
     ``told`` is the text for the sender of the request, "" if the sender must not know. ``remedy`` is a fixed text for
     each cause; if it is the same for several causes, ``cause`` is a fixed text that distinguishes them.
@@ -23,7 +23,7 @@ class Problem:
 
 
 def nearest(name: Any, known: Iterable[str], least: float = 0.6) -> str:
-    """Return the remedy of the problem that a name is not known: " Did you mean ...?" with one that is, or ""."""
+    """Return " Did you mean ...?" with the known name that is most like this one, "" if none is."""
     found = closest(str(name), known, least)
     return f" Did you mean {found!r}?" if found is not None else ""
 

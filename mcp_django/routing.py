@@ -44,7 +44,7 @@ def _urlconf() -> Any:
 
 
 def known_urlconfs() -> list[Any]:
-    """Return the URLconf that routes the request; without a request, all URLconfs that the settings name."""
+    """Return the URLconf of the request; without a request, all URLconfs that the settings name."""
     active = get_urlconf()
     if active:
         return [active]
@@ -70,12 +70,12 @@ def _prefix(route: Route) -> str:
 
 
 def mounted_endpoints() -> "dict[str, MCPSite]":
-    """Return the endpoints that the URLconf routes at a fixed path: the path without a trailing slash, and the site."""
+    """Return the endpoints that are mounted at a fixed path: the path without a trailing slash, and the site."""
     return _fixed(ENDPOINT)
 
 
 def mounted_sse() -> "dict[str, MCPSite]":
-    """Return the mounts of the older transport in the URLconf: path without a trailing slash, and its site."""
+    """Return the mounts of the older transport: the path without a trailing slash, and the site."""
     return _fixed(SSE)
 
 
@@ -88,12 +88,12 @@ def _fixed(attribute: str) -> "dict[str, MCPSite]":
 
 
 def mounted_prefixes() -> list[str]:
-    """Return the URL prefixes of mounted endpoints as the URLconf spells them, with route parameters."""
+    """Return the paths of mounted endpoints as the URLconf spells them, with parameters."""
     return list(dict.fromkeys(_prefix(route) for route, _ in _known_routes(ENDPOINT)))
 
 
 def mounted_sites() -> "list[MCPSite]":
-    """Return each site that a URLconf mounts, at one path or at many, once."""
+    """Return each site that is mounted, at one path or at many, once."""
     routes = (*_known_routes(ENDPOINT), *_known_routes(SSE))
     return list(dict.fromkeys(site for _, site in routes))
 
@@ -128,7 +128,7 @@ def _fits(route: Route, path: str) -> bool:
 
 
 def _match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
-    """Resolve a path in the URLconf; None where another route stands before the endpoint."""
+    """Return the match of a path, None where another route stands before the endpoint."""
     try:
         match = resolve(path, urlconf)
     except Resolver404:
@@ -141,7 +141,7 @@ _fixed_match = lru_cache(maxsize=256)(_match)
 
 
 def shadowed() -> Iterator[tuple[str, str, str]]:
-    """Yield each mounted endpoint that another route shadows: the URLconf, the path, and the shadowing URL pattern."""
+    """Yield each endpoint that another route shadows: the URLconf, the path, and the other URL pattern."""
     for urlconf in known_urlconfs():
         for mounted in _by_path(urlconf, ENDPOINT):
             for path in (mounted, f"{mounted}/"):

@@ -40,14 +40,14 @@ class SignInFact:
     name = ""
 
     def keep(self, request: HttpRequest) -> Any:
-        """Return the sign-in fact to store, as JSON, from the request of the consent page; None for nothing.
+        """Return the value to store, as JSON, from the request of the consent page; None for nothing.
 
         ``request`` has the session and the user of the browser.
         """
         raise NotImplementedError
 
     def restore(self, request: HttpRequest, value: Any) -> None:
-        """Set the stored sign-in fact on ``request`` or its ``user``, where hooks look for it.
+        """Set the stored value on ``request`` or its ``user``, where hooks look for it.
 
         ``value`` is what :meth:`keep` returned, maybe weeks ago, and None where nothing was kept: for tokens of
         ``mcp_token``, for stdio and for other authentication. Check that it still holds.
@@ -55,7 +55,7 @@ class SignInFact:
         raise NotImplementedError
 
     def assume(self, request: HttpRequest) -> None:
-        """Set the sign-in fact as after the strongest sign-in, to test whether an admin would then let the user in.
+        """Set the value as after the strongest sign-in, to test whether an admin would then let the user in.
 
         The request is only used to ask an admin site for its permission.
         """
@@ -70,14 +70,14 @@ class SignInChoice(SignInFact):
     label: Any = ""
 
     def choices(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        """Return the options of the sign-in choice for the user, values and words; none to ask nothing.
+        """Return the options for the user: values, and words for them; none to ask nothing.
 
         ``request`` is that of the consent page. The first option is preselected.
         """
         raise NotImplementedError
 
     def keep(self, request: HttpRequest) -> None:
-        """Return None: unlike other sign-in facts, the choice is not in the session."""
+        """Return None: the choice is not in the session."""
 
 
 class OTPDevice(SignInFact):
@@ -89,12 +89,12 @@ class OTPDevice(SignInFact):
     name = "otp_device"
 
     def keep(self, request: HttpRequest) -> str | None:
-        """Return the persistent id of the OTP device that verified the user at sign-in."""
+        """Return the persistent id of the device that verified the user."""
         device = getattr(request.user, "otp_device", None)
         return None if device is None else str(device.persistent_id)
 
     def restore(self, request: HttpRequest, value: Any) -> None:
-        """Verify the user by the OTP device of the sign-in, if it exists, is confirmed and the user's."""
+        """Set the device of the sign-in on the user, if it still exists, is confirmed and is the user's."""
         user: Any = request.user
         if not _has_otp():
             return
@@ -107,21 +107,21 @@ class OTPDevice(SignInFact):
         user.is_verified = lambda: user.otp_device is not None
 
     def assume(self, request: HttpRequest) -> None:
-        """Verify the user as if an OTP device had been used at sign-in."""
+        """Set a device on the user, as if one had verified the user."""
         user: Any = request.user
         user.otp_device = self
         user.is_verified = lambda: True
 
 
 def keep(request: HttpRequest) -> dict[str, Any]:
-    """Return all sign-in facts to store from the request of the consent page."""
+    """Return all facts to store, by name, from the request of the consent page."""
     kept = {fact.name: fact().keep(request) for fact in settings.SIGN_IN_FACTS}
     return {name: value for name, value in kept.items() if value is not None} | credential_of(request.user)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A sign-in choice to show at the consent page: the fact's ``name``, its label, and words by value."""
+    """A choice to show at the consent page: the fact's ``name``, its label, and words by value."""
 
     name: str
     label: Any
@@ -129,14 +129,14 @@ class Question:
 
 
 def questions_for(request: HttpRequest) -> list[Question]:
-    """Return the sign-in choices to ask the user of the consent page."""
+    """Return the choices to ask the user of the consent page for."""
     asked = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     found = [Question(fact.name, fact.label, {str(key): text for key, text in fact.choices(request)}) for fact in asked]
     return [question for question in found if question.options]
 
 
 def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the sign-in choices that the user made, as facts to store; None for a value that was no option."""
+    """Return the choices that the user made, as facts to store; None if a value was no option."""
     facts: dict[str, Any] = {}
     words: dict[str, str] = {}
     for question in questions:
@@ -149,14 +149,14 @@ def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[st
 
 
 def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Return what was chosen at the sign-in for a token, as labels and words."""
+    """Return what was chosen for a token, as labels and words."""
     words = facts.get(CHOSEN)
     asked = [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     return [(fact.label, words[fact.name]) for fact in asked if isinstance(words, dict) and fact.name in words]
 
 
 def restore(request: Any) -> None:
-    """Restore the sign-in facts of a call's token on its request; a restricted call gets a restricted user."""
+    """Restore the facts of a call's token on its request; a restricted call gets a restricted user."""
     if NARROWED_TO in request.mcp.facts:
         narrow(request)
     for fact in settings.SIGN_IN_FACTS:
@@ -164,7 +164,7 @@ def restore(request: Any) -> None:
 
 
 def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
-    """Let a request without a token act as ``user`` with ``scopes``, and restore its sign-in facts."""
+    """Let a request without a token act as ``user`` with ``scopes``, and restore its facts."""
     request.user = user
     request.auth = None
     request.mcp.scopes = scopes
@@ -187,7 +187,7 @@ def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
 
 
 def credential_of(user: Any) -> dict[str, str]:
-    """Return the mark of the user's password at sign-in, to store with sign-in facts; empty for users without one."""
+    """Return the mark of the user's password, to store with facts; empty for users without a password."""
     hashed = getattr(user, "get_session_auth_hash", None)
     return {} if hashed is None else {CREDENTIAL: _mark(hashed())}
 
@@ -217,7 +217,7 @@ def _has_otp() -> bool:
 
 @lru_cache(maxsize=256)
 def _is_stock(model: Any) -> bool:
-    """Return whether a sign-in's password mark can be made as Django makes its session hash with this user model."""
+    """Return whether this user model makes its session hash as Django does, so that the mark needs no instance."""
     # No model can be imported before the apps are loaded.
     from django.contrib.auth.base_user import AbstractBaseUser
 
@@ -227,7 +227,7 @@ def _is_stock(model: Any) -> bool:
 
 @lru_cache(maxsize=1024)
 def _stock_mark(password: str) -> str:
-    """Return the mark of a stored password at sign-in, computed at the first call with the password."""
+    """Return the mark of a stored password, computed at the first call with the password."""
     from django.contrib.auth.base_user import AbstractBaseUser
 
     holder: Any = SimpleNamespace(password=password)
@@ -244,5 +244,5 @@ setting_changed.connect(_forget)
 
 
 def _mark(hashed: str) -> str:
-    """Return a sign-in's password mark from a session hash: it distinguishes passwords, but opens no session."""
+    """Return the mark that follows from a session hash: it distinguishes passwords, but opens no session."""
     return hashlib.sha256(b"mcp_django.signin " + hashed.encode()).hexdigest()[:32]

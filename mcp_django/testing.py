@@ -25,7 +25,7 @@ __all__ = ["MCPClient", "MCPError", "ToolCall"]
 
 
 class MCPError(AssertionError):
-    """The server answered the test client with a JSON-RPC error, or with no JSON-RPC at all."""
+    """Raised when the server answers with a JSON-RPC error, or with no JSON-RPC at all."""
 
     def __init__(self, status: int, error: Mapping[str, Any]) -> None:
         super().__init__(f"HTTP {status}: {error}")
@@ -36,7 +36,7 @@ class MCPError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What a tool answered the test client: ``text`` of its first block, ``structured`` content, ``is_error``."""
+    """What a tool answered: the ``text`` of its first block, ``structured`` content, and ``is_error``."""
 
     text: str
     structured: Any
@@ -45,7 +45,7 @@ class ToolCall:
 
 
 class MCPClient:
-    """A test client that is signed in as ``user`` with ``scopes``, or not signed in without a user.
+    """A client that is signed in as ``user`` with ``scopes``, or not signed in without a user.
 
     ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted; ``name`` is the name of
     the client. ``answers`` are given, by key, to the questions of a call until it has none left: the content of a form,
@@ -77,11 +77,11 @@ class MCPClient:
         self._ids = itertools.count(1)
 
     def post(self, body: bytes | str, **headers: str) -> Any:
-        """Post a body unchanged by Django's test client, and return Django's response."""
+        """Post a body as it is, and return Django's response."""
         return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call an MCP method from a test and return its result. Raises ``MCPError`` if the answer is not a result."""
+        """Call an MCP method and return its result. Raises :class:`MCPError` if the answer is not a result."""
         response = self.send(method, params)
         message = json.loads(response.content) if response.content else {}
         if "result" not in message:
@@ -106,7 +106,7 @@ class MCPClient:
         return {"action": "accept", "content": {CONFIRM: YES} if answer is True else answer}
 
     def send(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Call an MCP method from a test and return Django's response, whatever it is."""
+        """Call an MCP method and return Django's response, whatever it is."""
         headers = {"MCP-Protocol-Version": self.version}
         sent = dict(params)
         if self.version in MODERN:
@@ -119,12 +119,12 @@ class MCPClient:
         return self.post(json.dumps(body), **headers)
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return to a test the definitions of the tools that the user may use."""
+        """Return the definitions of the tools that the user may use."""
         found: list[dict[str, Any]] = self.request("tools/list")["tools"]
         return found
 
     def call(self, tool: str, **arguments: Any) -> ToolCall:
-        """Call a tool from a test and return its result, errors for the AI model included."""
+        """Call a tool and return its result, also an error for the AI model (``is_error``)."""
         result = self.request("tools/call", name=tool, arguments=arguments)
         content = result["content"]
         text = content[0].get("text", "") if content else ""

@@ -19,14 +19,14 @@ LEVELS: Final = {"E": Error, "W": Warning, "I": Info}
 
 
 def problem(id: str, what: str, remedy: str | None = None, obj: Any = None) -> CheckMessage:
-    """Return the message of a check rule; an id of digits alone is an error, or a warning in ``DEBUG``."""
+    """Return the message of a check; an id of digits alone is an error, or a warning in ``DEBUG``."""
     if id.isdigit():
         id = ("W" if django_settings.DEBUG else "E") + id
     return LEVELS[id[0]](what, hint=remedy, obj=obj, id=f"mcp_django.{id}")
 
 
 class Rule(NamedTuple):
-    """A rule of system checks: one expression is the test; texts can name settings of ``MCP_DJANGO`` in braces."""
+    """A check whose test is one expression; its texts can name settings of ``MCP_DJANGO`` in braces."""
 
     id: str
     is_broken: Callable[[], Any]
@@ -48,8 +48,10 @@ def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
 
 
 def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find], Check]:
-    """Decorate a rule of system checks, a generator of messages, and add it to a group of checks. The check finds
-    nothing while a setting cannot be read, or while one of the conditions is false."""
+    """Decorate a generator of messages, and add it to a group of checks.
+
+    The check finds nothing while a setting cannot be read, or while one of the conditions is false.
+    """
 
     def make(find: Find) -> Check:
         @wraps(find)

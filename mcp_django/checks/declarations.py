@@ -121,7 +121,7 @@ def check_declarations() -> Iterator[CheckMessage]:
 
 
 def after_declarations(check: Check) -> Check:
-    """Return a system check that is skipped while the declaration of a function cannot be parsed."""
+    """Return a check that is skipped while the declaration of a function cannot be parsed."""
 
     @wraps(check)
     def checked(**kwargs: Any) -> list[CheckMessage]:
@@ -169,7 +169,7 @@ def check_functions() -> Iterator[CheckMessage]:
 
 @lru_cache(maxsize=1)
 def _permissions() -> frozenset[str]:
-    """Return the names of the permissions that ``migrate`` makes, to check declared permissions."""
+    """Return the names of the permissions that ``migrate`` makes."""
     models = [model._meta for model in apps.get_models()]
     usual = (f"{opts.app_label}.{action}_{opts.model_name}" for opts in models for action in opts.default_permissions)
     own = (f"{opts.app_label}.{name}" for opts in models for name, _ in opts.permissions)
@@ -236,7 +236,7 @@ def _check_hooks(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def _takes(function: Any, /, *arguments: Any, **options: Any) -> bool:
-    """Return whether what is declared as a hook or an action can be called with these arguments."""
+    """Return whether a hook or an action can be called with these arguments."""
     try:
         signature(function, follow_wrapped=False).bind(*arguments, **options)
     except (TypeError, ValueError):
@@ -361,7 +361,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
-    """System check of a declaration's time in milliseconds for which clients may cache a list or resource."""
+    """Check a time in milliseconds for which clients may cache a list or resource; ``name`` says what it is."""
     if type(ttl) is not int or ttl < 0:
         hint = "Write a number of milliseconds, 0 or more."
         yield problem("E018", f"{name} is {ttl!r}, which is not a time.", hint, obj)
@@ -372,7 +372,7 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
 
 @check(DEPLOYMENT_CHECKS)
 def check_orders() -> Iterator[CheckMessage]:
-    """Deployment check of declarations: exposures whose default ordering has no index, or cannot be paged."""
+    """Find exposures whose default ordering has no index, or cannot be paged."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         for entry in unsortable_entries(exposure):
@@ -396,7 +396,7 @@ def _signed(key: Any) -> str:
 
 @check(DEPLOYMENT_CHECKS)
 def check_random() -> Iterator[CheckMessage]:
-    """Deployment check of declarations: exposed columns with random values that look like secrets."""
+    """Find exposed columns with random values that look like secrets."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         if exposure.fields is not None and exposure.fields != "__all__":
@@ -424,8 +424,10 @@ def _looks_random(field: Any) -> bool:
 
 @check(DEPLOYMENT_CHECKS)
 def check_undeclared() -> Iterator[CheckMessage]:
-    """Deployment check: declarations whose absence costs callers a feature. The code that lacks them is not analysed,
-    because a declaration says more than a guess at what the code does."""
+    """Find declarations whose absence costs callers a feature.
+
+    The code that lacks them is not analysed: a declaration says more than a guess at what the code does.
+    """
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         for owner, text, hint in _undeclared(exposure):
@@ -453,7 +455,7 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
 
 @check(DEPLOYMENT_CHECKS)
 def check_destructive() -> Iterator[CheckMessage]:
-    """Deployment check of declarations: actions of an admin that do not say whether they can destroy something."""
+    """Find actions of an admin that do not say whether they can destroy something."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         unsaid = [action.name for action in _admin_actions(exposure) if action.confirms and not action.is_declared]
@@ -466,7 +468,7 @@ def check_destructive() -> Iterator[CheckMessage]:
 
 @check(DEPLOYMENT_CHECKS)
 def check_files() -> Iterator[CheckMessage]:
-    """Deployment check of declarations: actions of an admin that may hand out files with columns that are hidden."""
+    """Find actions of an admin that may hand out files with columns that are hidden."""
     told = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         columns = {field.name for field in exposure.opts.concrete_fields if not field.primary_key}
@@ -481,7 +483,7 @@ def check_files() -> Iterator[CheckMessage]:
 
 
 def _is_hidden(exposure: ModelExposure, name: str) -> bool:
-    """Return whether a declaration hides a column from all callers, or may hide it from some."""
+    """Return whether a column is hidden from all callers, or may be hidden from some."""
     field = exposure.opts.get_field(name)
     if is_withheld(name, exposure.model) or exposure.options.leaves_out(name) or exposure.options.may_take(field):
         return True
@@ -492,7 +494,7 @@ def _is_hidden(exposure: ModelExposure, name: str) -> bool:
 
 
 def _makes_files(action: AdminAction) -> bool:
-    """Return whether the declaration of an action sounds as if it made a file: its name, package or annotation."""
+    """Return whether an action sounds as if it made a file, by its name, package or annotation."""
     function = action.function
     annotation = str(getattr(function, "__annotations__", {}).get("return", ""))
     is_response = "Response" in annotation
@@ -526,7 +528,7 @@ def _exists(exposure: ModelExposure, name: str) -> bool:
 
 
 def _leads_somewhere(exposure: ModelExposure, path: str) -> bool:
-    """Return whether a path in a declaration follows existing fields and relations of the model."""
+    """Return whether a path follows existing fields and relations of the model."""
     model: type[Model] | None = exposure.model
     if _exists(exposure, path) or path == "pk":
         return True

@@ -41,7 +41,7 @@ PER_PROCESS_CACHES: Final = ("LocMemCache", "DummyCache")
 
 
 def is_open_http(origin: str) -> bool:
-    """Return whether an origin is http on the network, for the OAuth checks."""
+    """Return whether an origin is http on the network, not on this machine."""
     parts = urlsplit(origin)
     return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
@@ -405,7 +405,7 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
 
 
 def login_admin() -> AdminSite | None:
-    """Return the admin site whose login page is at ``LOGIN_URL``, None for another page; for OAuth checks."""
+    """Return the admin site whose login page is at ``LOGIN_URL``, None for another page."""
     try:
         login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
         found = getattr(urls.resolve("/" + login.removeprefix(urls.get_script_prefix())).func, "__self__", None)
@@ -416,7 +416,7 @@ def login_admin() -> AdminSite | None:
 
 @check(DEPLOYMENT_CHECKS, uses_oauth)
 def check_audience() -> Iterator[CheckMessage]:
-    """OAuth check for deployments: exposures are open to non-staff, but LOGIN_URL lets only staff sign in."""
+    """Find exposures that are open to users without ``is_staff`` while ``LOGIN_URL`` lets only staff sign in."""
     from ..emulation.history_model import HistoryRows
     from ..emulation.inline_rows import InlineRows
 

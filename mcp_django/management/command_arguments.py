@@ -21,7 +21,7 @@ from ..sites import site as default_site
 
 
 class TableCommand(BaseCommand):
-    """A management command that reads tables: where they do not exist, it names the missing migrations."""
+    """A command that reads tables: where they do not exist, it names the missing migrations."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command; raise ``CommandError`` with the missing migrations if they are why it fails."""
@@ -34,7 +34,7 @@ class TableCommand(BaseCommand):
 
 
 class CallerCommand(TableCommand):
-    """A management command with the shared arguments ``--user``, ``--scope`` and ``--site``."""
+    """A command with the arguments ``--user``, ``--scope`` and ``--site``."""
 
     requires_system_checks = ()
     needs_user = False
@@ -57,7 +57,7 @@ class CallerCommand(TableCommand):
 
 
 def find_user(name: str) -> Any:
-    """Return the active user of the argument ``--user``."""
+    """Return the active user of this name; raise ``CommandError`` if there is none."""
     model = get_user_model()
     try:
         person = model._default_manager.get_by_natural_key(name)
@@ -71,7 +71,7 @@ def find_user(name: str) -> Any:
 
 
 def find_superuser() -> Any:
-    """Return the active superuser with the lowest primary key, for commands without ``--user``."""
+    """Return the active superuser with the lowest primary key, for a command without ``--user``."""
     model = get_user_model()
     found = None
     with suppress(FieldError):
@@ -85,14 +85,14 @@ def find_superuser() -> Any:
 
 
 def no_tables(error: DatabaseError) -> CommandError:
-    """Return the error of management commands for a database without tables, or with some of them."""
+    """Return the error of a command for a database without tables, or with some of them."""
     if missing := tables_missing(error):
         return CommandError(f"The database says: {error}. Not migrated: {missing}: run {REMEDY}.")
     return CommandError(f"The database says: {error}. If it has no tables yet, run {REMEDY}.")
 
 
 def find_model(label: str) -> type[Model]:
-    """Return the Django model that the command line argument ``--model`` names, by label or unique name."""
+    """Return the model that ``--model`` names, by label or unique name; raise ``CommandError`` if there is none."""
     models = {item._meta.label_lower: item for item in apps.get_models()}
     wanted = label.lower()
     named = [item for item in models.values() if item._meta.model_name == wanted]
@@ -102,7 +102,7 @@ def find_model(label: str) -> type[Model]:
 
 
 def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """Return the scopes that the command line argument ``--scope`` names, or the default scopes."""
+    """Return the scopes that ``--scope`` names, or the default scopes; raise ``CommandError`` for an unknown one."""
     scopes = join(asked or default_scopes()).split()
     unknown = sorted(set(scopes).difference(known))
     if unknown:
@@ -111,7 +111,7 @@ def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
 
 
 def find_site(name: str | None) -> MCPSite:
-    """Return the site that the argument ``--site`` names, by default the default site."""
+    """Return the site that ``--site`` names, without it the default site; raise ``CommandError`` if there is none."""
     known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
     found = known.get(name or default_site.name)
     if found is None:

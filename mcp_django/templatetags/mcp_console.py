@@ -55,7 +55,7 @@ REASONS: Final = {
 
 @register.filter
 def group_of(outcome: str) -> str:
-    """Return an outcome's group for templates: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
+    """Return the group of an outcome: "ok", "refused", "failed", or "open" if asked, cancelled or running."""
     if outcome == "ok":
         return "ok"
     if outcome.startswith("refused:"):
@@ -82,7 +82,7 @@ def outcome_mark(outcome: str) -> SafeString:
 
 @register.filter
 def moment(time: datetime | None) -> Any:
-    """Return a time of the console's pages to the second, in the reader's zone, "" for none."""
+    """Return a time to the second, in the reader's zone, "" for none."""
     if time is None:
         return ""
     told = timezone.localtime(time) if timezone.is_aware(time) else time
@@ -91,7 +91,7 @@ def moment(time: datetime | None) -> Any:
 
 @register.filter
 def pairs(found: Mapping[str, Any]) -> ItemsView[str, Any]:
-    """Return the items of a dict for templates, where ``found.items`` is the value of a key of that name first."""
+    """Return the items of a dict: in a template, ``found.items`` is first of all the value of a key of that name."""
     return found.items()
 
 

@@ -11,7 +11,7 @@ from ..command_arguments import TableCommand
 
 
 class Command(TableCommand):
-    """Clear the call log from the command line: delete calls older than the days of ``CALL_LOG``, in batches."""
+    """Delete calls that are older than the days of ``CALL_LOG``, in batches."""
 
     help = "Delete calls from the log that are older than the days of CALL_LOG."
 

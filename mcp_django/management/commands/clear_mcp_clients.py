@@ -16,8 +16,10 @@ BATCH = 500
 
 
 class Command(TableCommand):
-    """Clear unused clients from the command line, in batches, and data kept of deleted tokens and expired assertions.
-    A deleted client can register again."""
+    """Delete unused clients in batches, and what is kept of deleted tokens and expired assertions.
+
+    A deleted client can register again.
+    """
 
     help = "Deletes clients that registered themselves and have no live code or token. Run it daily, after cleartokens."
 

@@ -10,7 +10,7 @@ from ..command_arguments import TableCommand
 
 
 class Command(TableCommand):
-    """Clear old sessions, streams, keyed calls and uploads, by SESSION_IDLE, STREAM_MAX_AGE and IDEMPOTENCY_MAX_AGE."""
+    """Delete what is older than ``SESSION_IDLE``, ``STREAM_MAX_AGE`` and ``IDEMPOTENCY_MAX_AGE`` say."""
 
     help = "Delete MCP sessions unused for a week, and streams, calls and uploads that are done."
 

@@ -13,7 +13,7 @@ from ..command_arguments import CallerCommand
 
 
 class Command(CallerCommand):
-    """Call a tool from the command line, and print the result as a model would read it."""
+    """Call a tool, and print the result as an AI model would read it."""
 
     help = "Calls a tool as USER and prints what a model would read. Without a tool it lists USER's tools."
 
@@ -23,7 +23,7 @@ class Command(CallerCommand):
         super().add_arguments(parser)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        """Return the parser of ``mcp_call``: arguments of the tool may stand before, between and after options."""
+        """Return a parser that takes arguments of the tool before, between and after options."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser
@@ -60,7 +60,7 @@ class Command(CallerCommand):
 
 
 def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the ``key=value`` pairs of ``manage.py mcp_call`` for a tool whose schema has ``properties``."""
+    """Return the arguments in ``key=value`` pairs, for a tool whose schema has ``properties``."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -71,7 +71,7 @@ def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[
 
 
 def value_of(text: str) -> Any:
-    """Parse a value on the command line of ``mcp_call`` as JSON, or return the text if it is not JSON."""
+    """Return a text parsed as JSON, or the text if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

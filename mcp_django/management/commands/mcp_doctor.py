@@ -26,7 +26,7 @@ from ..command_arguments import TableCommand, endpoint_url, find_user
 
 
 class Command(TableCommand):
-    """Run the doctor by command: check this project, then try each step of a client up to the first failure."""
+    """Check this project, then try each step of a client up to the first failure."""
 
     help = (
         "Looks at settings, tables, cache and channel layer, acts as a client over HTTP, from discovery to a stream, "
@@ -86,7 +86,7 @@ class Command(TableCommand):
             self.head("\nAll is well.")
 
     def of_project(self, person: Any) -> Iterator[CheckResult]:
-        """Yield the results of the checks of ``mcp_doctor`` that need no server."""
+        """Yield the results of the checks that need no server."""
         parts = list(of_parts())
         yield from parts
         yield from of_settings(deployed=not django_settings.DEBUG)
@@ -95,12 +95,12 @@ class Command(TableCommand):
             yield from of_models(person)
 
     def head(self, text: str) -> None:
-        """Print a line of ``mcp_doctor`` that is no result; nothing if it prints JSON."""
+        """Print a line that is no result; nothing if the output is JSON."""
         if self.is_text:
             self.stdout.write(text)
 
     def say(self, item: CheckResult) -> None:
-        """Print one result of ``manage.py mcp_doctor``; nothing if it prints JSON."""
+        """Print one result; nothing if the output is JSON."""
         if not self.is_text:
             return
         styles = {"ok": self.style.SUCCESS, "error": self.style.ERROR}
@@ -111,7 +111,7 @@ class Command(TableCommand):
 
 
 def steps_of(doctor: Doctor) -> Iterator[CheckResult]:
-    """Yield the results of the doctor's steps over HTTP for ``mcp_doctor``, up to the first failure."""
+    """Yield the results of the doctor's steps over HTTP, up to the first failure."""
     for title, step in doctor.steps():
         doctor.doubt = ""
         try:
@@ -130,7 +130,7 @@ def callback() -> str:
 
 
 def add_client() -> str:
-    """Add a client for the run of ``mcp_doctor``, as an administrator would, and return its id."""
+    """Add a client for this run, as an administrator would, and return its id."""
     model = get_application_model()
     client = model(
         name="mcp_doctor",
@@ -143,7 +143,7 @@ def add_client() -> str:
 
 
 def shut_out(person: Any) -> str:
-    """Return what ``manage.py mcp_doctor`` says if its ``--user`` cannot use the login page, "" if nothing is known."""
+    """Return why the user cannot use the login page, "" if no reason is known."""
     admin_site = login_admin()
     if person is None or admin_site is None or person.is_staff:
         return ""
@@ -151,7 +151,7 @@ def shut_out(person: Any) -> str:
 
 
 def backend_of(person: Any) -> str:
-    """Return the dotted name of the authentication backend that finds the user of a session of ``mcp_doctor``.
+    """Return the dotted name of the authentication backend that finds the user of a session.
 
     Others, such as one that only locks out who guesses passwords, find nobody.
     """
@@ -163,7 +163,7 @@ def backend_of(person: Any) -> str:
 
 @contextmanager
 def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
-    """Sign in the ``--user`` of ``mcp_doctor`` until the block ends: yield a browser's cookies, None for nobody."""
+    """Sign in a user until the block ends: yield a browser's cookies, None for nobody."""
     if person is None:
         yield None
         return
@@ -180,8 +180,10 @@ def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
 
 @contextmanager
 def cleaning(doctor: Doctor) -> Iterator[None]:
-    """As the command ``mcp_doctor`` ends, delete what it has registered with the server: a client, with its tokens.
-    If the doctor tried another server, that server keeps them until it cleans up."""
+    """When the block ends, delete what the doctor has registered with the server: a client, with its tokens.
+
+    If the doctor tried another server, that server keeps them until it cleans up.
+    """
     try:
         yield
     finally:

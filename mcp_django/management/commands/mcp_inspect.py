@@ -13,7 +13,7 @@ from ..command_arguments import CallerCommand, find_model
 
 
 class Command(CallerCommand):
-    """Inspect a user's view from the command line: print all that the user gets, and the reasons for what is hidden."""
+    """Print all that a user's AI model sees, and the reasons for what is hidden."""
 
     help = "Shows what a model that acts as USER would see, what it costs in tokens, and why something is hidden."
 
@@ -46,7 +46,7 @@ class Command(CallerCommand):
         self.show_models(view)
 
     def show_lists(self, view: VisibilityReport) -> None:
-        """Print the lists of ``mcp_inspect``: each tool with its definition's estimated tokens, resources, prompts."""
+        """Print the tools, each with the estimated tokens of its definition, the resources and the prompts."""
         sizes = f"about {view.tool_tokens:,} tokens; instructions about {view.instruction_tokens}"
         self.heading(f"Tools: {len(view.tools)}, {sizes}")
         for tool in view.tools:
@@ -59,7 +59,7 @@ class Command(CallerCommand):
         self.left_out(*view.missing_prompts)
 
     def show_models(self, view: VisibilityReport) -> None:
-        """Print the models of ``mcp_inspect``: each visible one with its fields and actions, then the hidden ones."""
+        """Print each visible model with its fields and actions, then the hidden ones."""
         self.heading(f"Models: {len(view.models)}")
         for model in view.models:
             words = ", ".join(model.allowed) if len(model.allowed) > 1 else "view only"
@@ -75,10 +75,10 @@ class Command(CallerCommand):
         self.left_out(*view.missing_models)
 
     def heading(self, text: str) -> None:
-        """Print the heading of a part of ``mcp_inspect``."""
+        """Print the heading of a part."""
         self.stdout.write("\n" + self.style.MIGRATE_HEADING(text))
 
     def left_out(self, *missing: Hidden, indent: int = 2) -> None:
-        """Print what ``mcp_inspect`` found to be hidden, and why."""
+        """Print what is hidden, and why."""
         for item in missing:
             self.stdout.write(f"{' ' * indent}- {item.name}: {item.reason}")

@@ -13,7 +13,7 @@ from ..command_arguments import endpoint_url, find_user
 
 
 class Command(BaseCommand):
-    """Install this server in one client from the command line: print its configuration, or ``--write`` its file."""
+    """Print the configuration of one client for this server, or ``--write`` its file."""
 
     help = "Prints how to connect a client to this server; --write adds it to the client's own file."
     requires_system_checks = ()
@@ -58,7 +58,7 @@ class Command(BaseCommand):
             self.stdout.write(words)
 
     def show(self, client: Client, connection: Connection) -> None:
-        """Print how to install this server in a client: the command to run and the lines of the file."""
+        """Print the command to run and the lines of the file."""
         if shell := client.shell(connection):
             self.stdout.write(f"Run:\n\n  {shell}\n\n")
         if client.path is not None:
@@ -68,7 +68,7 @@ class Command(BaseCommand):
             self.stdout.write(client.text(connection))
 
     def write(self, client: Client, connection: Connection) -> None:
-        """Install the server: add it to the client's file."""
+        """Add the server to the client's file."""
         if client.path is None:
             raise CommandError(f"{client.title} has no file: leave out --write.")
         path = client.path.absolute()
@@ -87,12 +87,12 @@ class Command(BaseCommand):
             self.warn(f"{path} holds the token and is in a git work tree: keep it out of your commits.")
 
     def warn(self, text: str) -> None:
-        """Print a warning of ``manage.py mcp_install``."""
+        """Print a warning."""
         self.stderr.write(self.style.WARNING(text))
 
 
 def _replace(path: Path, text: str, *, is_secret: bool) -> None:
-    """Replace the file of the client in which the server is installed, atomically.
+    """Replace a file atomically.
 
     Only its owner can read a new file, or one with a token.
     """
@@ -111,7 +111,7 @@ def _replace(path: Path, text: str, *, is_secret: bool) -> None:
 
 
 def _afterwards(client: Client, connection: Connection) -> str:
-    """Return what ``manage.py mcp_install`` says to do next in the client, "" for nothing."""
+    """Return what to do next in the client, "" for nothing."""
     if connection.token:
         told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
         if client.path is not None or not client.after:
@@ -123,7 +123,7 @@ def _afterwards(client: Client, connection: Connection) -> str:
 
 
 def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command line that ``mcp_install`` writes: it serves ``user`` over stdio, with absolute paths.
+    """Return the command line that serves ``user`` over stdio, with absolute paths.
 
     The client starts it with its own environment, so the command line has the settings of this command.
     """

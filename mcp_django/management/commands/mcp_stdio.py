@@ -20,7 +20,7 @@ CLOSE_WITHIN: Final = 1.0
 
 
 class Command(CallerCommand):
-    """Serve MCP over stdio from the command line: one client as one user, until standard input closes."""
+    """Serve one client as one user, until standard input closes."""
 
     # No system checks run, as with other servers: clients wait for the start.
     needs_user = True
@@ -41,7 +41,7 @@ class Command(CallerCommand):
             close_connections(CLOSE_WITHIN)
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run ``mcp_stdio`` as a program, which exits in time even if one of its threads hangs."""
+        """Run the command as a program, which exits in time even if one of its threads hangs."""
         super().run_from_argv(argv)
         timer = threading.Timer(LEAVE_WITHIN, os._exit, [0])
         timer.daemon = True

@@ -26,7 +26,7 @@ PERIOD: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 
 
 class Command(TableCommand):
-    """Set, end or list switches from the command line."""
+    """Set, end or list switches."""
 
     help = (
         "Switches a tool, a model, an action, a client, a user, a service, all writes or everything off, or on again."
@@ -102,7 +102,7 @@ class Command(TableCommand):
 
 
 def _account() -> str:
-    """Return the name of the operating system's user who runs ``mcp_switch``."""
+    """Return the name of the operating system's user who runs the command."""
     try:
         return f"mcp_switch ({getpass.getuser()})"
     except (KeyError, OSError):
@@ -119,7 +119,7 @@ def _period(text: str | None) -> timedelta | None:
 
 
 def _known(kind: str, target: str) -> str:
-    """Return the target on ``mcp_switch``'s command line as a switch stores it; ``ValueError`` for an unknown one."""
+    """Return a target as a switch stores it; raise ``ValueError`` for an unknown one."""
     if kind == "client":
         if not apps.is_installed("oauth2_provider"):
             return target

@@ -18,7 +18,7 @@ NAME: Final = "name"
 
 
 class Command(TableCommand):
-    """Create a bearer token from the command line, and print it alone; list tokens so made, or revoke one."""
+    """Create a bearer token and print it, and nothing else; list the tokens so made, or revoke one."""
 
     help = "Prints a bearer token with which a client acts as USER. --list shows earlier ones, --revoke ends one."
 

@@ -57,7 +57,7 @@ class Command(BaseCommand):
 
 
 def source(app: str, found: Iterable[type[models.Model]]) -> str:
-    """Generate the source of an app's first ``mcp.py`` for these models; ``app`` is its dotted name."""
+    """Return the source of an app's ``mcp.py`` for these models; ``app`` is its dotted name."""
     found = list(found)
     names = ", ".join(model.__name__ for model in found)
     if len(names) > LINE - 30:
@@ -66,7 +66,7 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 
 
 def _exposure(model: type[models.Model]) -> str:
-    """Generate a model's class in the new ``mcp.py``: from its ``ModelAdmin`` if it has one, else from its fields."""
+    """Return the source of a model's class: from its ``ModelAdmin`` if it has one, else from its fields."""
     shown = [field for field in _fields(model) if not is_withheld(field.name, model)]
     known = site.admin_site._registry.get(model) if site.admin_site is not None else None
     base = "ModelExposure" if known is None else "AdminExposure"
@@ -87,7 +87,7 @@ def _exposure(model: type[models.Model]) -> str:
 
 
 def _shown_by(model_admin: Any) -> list[str]:
-    """Return the fields for the new ``mcp.py`` that the admin shows a superuser; none need exist yet."""
+    """Return the names of the fields that the admin shows a superuser; there need not be one yet."""
     request = local_request(site)
     request.user = get_user_model()()
     vars(request.user).update(is_active=True, is_staff=True, is_superuser=True)
@@ -104,7 +104,7 @@ def _fields(model: type[models.Model]) -> list[Any]:
 
 
 def _filters(fields: Iterable[Any]) -> list[str]:
-    """Generate ``filter_fields`` in the new ``mcp.py``: choices and relations by value, dates and numbers by range."""
+    """Return ``filter_fields``: choices and relations by value, dates and numbers by range."""
     found = {}
     for field in fields:
         if field.is_relation or field.choices or isinstance(field, models.BooleanField):
