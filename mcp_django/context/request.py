@@ -18,7 +18,7 @@ from django.utils.datastructures import MultiValueDict
 
 from ..conf import settings
 from ..exceptions import Cancelled, InsufficientScope
-from ..protocol.client_requests import ELICITATION, KNOWN, ROOTS, SAMPLING, ClientRequest
+from ..protocol.client_requests import ELICITATION, ROOTS, SAMPLING, ClientRequest, limits_of
 from ..protocol.headers import PARAM_PREFIX
 from .call_record import CallRecord
 
@@ -133,10 +133,8 @@ class MCPContext:
     def result_chars(self) -> int:
         """Maximum characters for this MCP request's client: ``RESULT_CHARS``, or fewer if it is known to drop some."""
         most: int = settings.RESULT_CHARS
-        known = KNOWN.get(self.client.name)
-        if known is None:
-            return most
-        return min(most, known.result_chars or most)
+        known = limits_of(self.client.name).result_chars
+        return most if known is None else min(most, known)
 
     def require_scopes(self, scopes: Collection[str]) -> None:
         """Raise ``InsufficientScope`` unless the token of this MCP request has all the scopes."""
