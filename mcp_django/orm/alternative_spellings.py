@@ -12,7 +12,10 @@ from .nearest_names import letters, singular
 
 
 def json_or_text(value: Any) -> Any:
-    """Accept the alternative spelling of a JSON object or array as text: decode it; return other values unchanged."""
+    """Decode a text that holds a JSON object or array, and return any other value unchanged.
+
+    Raises ``ToolError`` if the JSON is deeper or longer than a message can be.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return decode_text(value)
@@ -25,7 +28,7 @@ def json_or_text(value: Any) -> Any:
 
 
 def is_short_text(value: Any, limit: int) -> bool:
-    """Return whether a client spelt the value as a text of at most ``limit`` characters that every database takes."""
+    """Return whether a value is a text of at most ``limit`` characters that every database takes."""
     try:
         return len(parse_text(None, value)) <= limit and isinstance(value, str)
     except ValueError:
@@ -112,7 +115,7 @@ def argument_meant(name: str, known: Collection[str]) -> tuple[str | None, bool]
 
 
 def starts_at_the_beginning(name: str, value: Any) -> bool:
-    """Return whether an alternative spelling of paging, an argument such as ``offset``, means the first page."""
+    """Return whether an argument such as ``offset`` asks for the first page; with None, whether it is about paging."""
     first = _BEGINNINGS.get(letters(name[:MAX_NAME]))
     return first is not None and (value is None or str(value) == str(first))
 
@@ -131,6 +134,8 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | Non
     An SQL pattern becomes the lookup that the ``%`` at its ends mean.
     """
     word = _CAMEL.sub("_", word).lower().removeprefix("$").replace(" ", "_")
+
+    # The lookup that the word means, and whether it is negated.
     lookup = OPERATORS.get(word, word)
     denied = False
     if word in _DENIED:
@@ -139,6 +144,8 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | Non
     elif word.startswith("not_"):
         lookup = OPERATORS.get(word[4:], word[4:])
         denied = True
+
+    # What the value makes of it.
     if lookup == "like":
         lookup, value = _pattern(value)
     elif lookup == "exact" and isinstance(value, list):
@@ -149,8 +156,10 @@ def lookup_meant(word: str, value: Any, lookups: Collection[str]) -> Meant | Non
         denied = False
     elif lookup == "isnull" and word in _DENIED:
         value = True
-    allowed = lookup in lookups or (lookup == "exact" and value is None and "isnull" in lookups)
-    return Meant(lookup, value, denied) if allowed else None
+
+    if lookup in lookups or (lookup == "exact" and value is None and "isnull" in lookups):
+        return Meant(lookup, value, denied)
+    return None
 
 
 def _pattern(value: Any) -> tuple[str, Any]:
@@ -184,7 +193,7 @@ def name_meant(text: str) -> str | None:
 
 
 def without_value(path: str, value: Any) -> str:
-    """Return the column that a filter wants to be null, in any of its alternative spellings."""
+    """Return the column that a filter wants to be null, "" if it wants something else."""
     column, _, lookup = path.rpartition("__")
     if value is None or value == {"isnull": True}:
         return path
@@ -269,7 +278,7 @@ def values_meant(value: Any, lookup: str, *, is_key: bool = False) -> Iterator[t
 
 
 def number_meant(text: str) -> str | None:
-    """Return the number that an alternative spelling means: with a currency, groups of three, or a decimal comma.
+    """Return the number that a text means: with a currency, groups of three, or a decimal comma.
 
     Returns None for anything else. The last of a comma and a point that both occur is the decimal sign.
     """
@@ -292,7 +301,7 @@ def _unquoted(text: str) -> str:
 
 
 def filters_meant(given: Any) -> dict[str, Any] | None:
-    """Return the filters that an alternative spelling means: SQL text, or a list of three.
+    """Return the filters that SQL text means, or a list of name, operator and value.
 
     Returns None for anything else, and for a text with ``or``, or with brackets other than around conditions and lists.
     """
@@ -374,24 +383,30 @@ def group_meant(text: str, periods: Collection[str]) -> str:
         return text
     name = found["name"] or found["field"]
     period = (found["period"] or found["unit"]).lower()
-    return f"{name}:{period}" if period in periods else text
+    if period in periods:
+        return f"{name}:{period}"
+    return text
 
 
 def aggregate_meant(name: str) -> str:
-    """Return the aggregate function that an alternative spelling such as ``average`` means, or the name itself."""
+    """Return the aggregate function that a synonym such as ``average`` means, or the name itself."""
     return _FUNCTIONS.get(name, name)
 
 
 def as_aggregate(given: Mapping[str, Any], functions: Collection[str]) -> Mapping[str, Any]:
-    """Return ``{"function": "sum", "field": "total"}`` for the alternative spellings ``{"sum": "total"}`` and ``{"op":
-    "sum", "of": "total"}``."""
+    """Return an aggregate such as ``{"function": "sum", "field": "total"}`` with the usual names of its members.
+
+    ``{"sum": "total"}`` and ``{"op": "sum", "of": "total"}`` mean the same.
+    """
     found: dict[str, Any] = {}
     for key, value in given.items():
         if key in functions and isinstance(value, str) and "function" not in {*given, *found}:
             found |= {"function": key, "field": value}
         else:
             name = _MEMBERS.get(key, key)
-            found[key if name in given or name in found else name] = value
+            if name in given or name in found:
+                name = key
+            found[name] = value
     return found
 
 
@@ -432,6 +447,8 @@ def order_meant(text: str) -> str:
     found = _ORDER.fullmatch(text) if len(text) <= MAX_NAME else None
     if found is None:
         return text
-    down = found["sign"] == "-" or (found["way"] or "").lower().startswith("desc")
+    is_descending = found["sign"] == "-" or (found["way"] or "").lower().startswith("desc")
+    sign = "-" if is_descending else ""
+    name = found["name"].replace(".", "__")
     place = f":nulls_{found['place'].lower()}" if found["place"] else ""
-    return f"{'-' if down else ''}{found['name'].replace('.', '__')}{place}"
+    return f"{sign}{name}{place}"

@@ -419,7 +419,7 @@ def _is_bindable(field: Any, lookup: str) -> bool:
 
 
 def _pattern(lookup: str, value: str, using: str) -> str:
-    """Return the pattern for a condition on text, as Django makes it of the value."""
+    """Return the pattern that a lookup of text takes, as Django makes it of the value."""
     ops = connections[using].ops
     if lookup == "iexact":
         return str(ops.prep_for_iexact_query(value))
@@ -445,7 +445,7 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
 
 
 def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Complete the client's conditions: yield those that apply by default because it chose no value for them."""
+    """Yield the conditions that apply by default, because the client chose no value for them."""
     chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
@@ -511,7 +511,7 @@ def filtered(
 
 
 def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the subquery for a condition on keys: the primary keys of the rows."""
+    """Return the primary keys of the rows as a subquery."""
     return (queryset if queryset.query.is_sliced else queryset.order_by()).values("pk")
 
 
@@ -536,17 +536,17 @@ _BRANCHING: Final = re.compile(r"[*+?{|]")
 
 
 def is_pattern_lookup(lookup: str) -> bool:
-    """Return whether a condition by this lookup, or path that ends with one, takes a regular expression."""
+    """Return whether a lookup, or a path that ends with one, takes a regular expression."""
     return lookup.rpartition("__")[2] in ("regex", "iregex")
 
 
 def matches_here(using: str) -> bool:
-    """Return whether a regular expression in a condition is matched by this process, not by a database server."""
+    """Return whether regular expressions are matched by this process, not by a database server."""
     return connections[using].vendor == "sqlite"
 
 
 def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
-    """Refuse a condition of a filter whose regular expression could take this process very long to match."""
+    """Raise ``ToolError`` if a text is a regular expression that could take this process very long to match."""
     costly = [text.casefold() for text in texts if _BRANCHING.search(text)]
     if costly and matches_here(queryset.db):
         for pattern in _patterns(queryset.query):

@@ -160,7 +160,7 @@ class FilterReader(FilterSuggestions):
         return ToolError(text, repair=with_argument("filters", meant))
 
     def where(self, value: Any) -> Q:
-        """Parse filters into a ``Q``: those in the ``where`` of an aggregate."""
+        """Return the ``where`` of an aggregate as a ``Q``."""
         given = as_conditions(json_or_text(value))
         if not isinstance(given, dict) or not given:
             raise ToolError(f"where must be an object such as {EXAMPLE}.")
@@ -270,7 +270,7 @@ class FilterReader(FilterSuggestions):
     # Conditions on related rows
 
     def _link(self, name: str, value: Mapping[str, Any]) -> Link | None:
-        """Return the relation that a parsed filter names, unless its object only holds lookups of a column."""
+        """Return the relation of this name, None if there is none or the object only holds lookups of its column."""
         link = self.model.link(name)
         if link is None:
             return None
@@ -460,7 +460,7 @@ class FilterReader(FilterSuggestions):
         return _FieldLookup(target.path, target.lookups, part or lookup, "", is_in_name)
 
     def _check_text(self, name: str, value: Any) -> None:
-        """Refuse to parse a filter whose text value holds a JSON list, which could be meant as a list."""
+        """Raise ``ToolError`` if a text holds a JSON list of texts: the list could be meant, or the text."""
         items = json_or_text(value) if isinstance(value, str) else None
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
             short = name[:60]
@@ -493,11 +493,11 @@ class FilterReader(FilterSuggestions):
         return condition
 
     def _is_other(self, value: Any) -> bool:
-        """Return whether the value of a parsed filter is another field or an aggregate."""
+        """Return whether a value is another field, or an aggregate over all rows."""
         return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.model, value)))
 
     def _with_other(self, name: str, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]) -> Comparison:
-        """Parse a filter whose value is another field, or an aggregate of all rows."""
+        """Return the condition that compares a field with another one, or with an aggregate over all rows."""
         if lookup not in COMPARISONS or lookup not in lookups:
             raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(COMPARISONS)}.")
         left = target_of(self.model, self.column(name), Column.is_countable)

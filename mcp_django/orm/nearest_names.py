@@ -130,12 +130,12 @@ def _distance(one: str, other: str) -> int:
 
 
 def letters(text: str) -> str:
-    """Return a name's letters and digits in lower case, to compare it with the nearest names."""
+    """Return a name's letters and digits in lower case, in which names are compared."""
     return "".join(filter(str.isalnum, text)).lower()
 
 
 def singular(text: str) -> str:
-    """Return an English name without its plural ending, to compare it with the nearest names."""
+    """Return an English name without its plural ending, in lower case and without signs."""
     word = letters(text)
     for ending, instead in _PLURALS:
         if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
@@ -149,7 +149,7 @@ def words(text: str) -> list[str]:
 
 
 def says_all(text: Any, name: str) -> bool:
-    """Return whether the nearest name has each word of a misspelt text.
+    """Return whether a name has each word of a misspelt text.
 
     A name that lacks one means something else: ``orders`` is not ``num_orders``, and ``paid`` is not ``unpaid``.
     """

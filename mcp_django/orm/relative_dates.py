@@ -207,7 +207,7 @@ def _bare(text: str) -> str:
 
 
 def _read_day(text: str) -> Span | None:
-    """Read a date written in place of a relative date: with the name of its month, or in unambiguous numbers."""
+    """Parse a date with the name of its month, or in unambiguous numbers; None for any other text."""
     found = next((match for pattern in _WRITTEN_DAYS if (match := pattern.fullmatch(text))), None)
     if found is None:
         return None
@@ -294,7 +294,7 @@ def _read_ago(text: str, now: datetime) -> Span | None:
 
 
 def _read_length(text: str, now: datetime) -> Span | None:
-    """Parse the relative date "last 30 days": from the day 30 days ago to the end of today, as the admin does."""
+    """Parse "last 30 days": from the day 30 days ago to the end of today, as the admin does."""
     found = _LENGTH.fullmatch(text)
     if found is None or found[3] not in _WORDS:
         return None
@@ -338,7 +338,7 @@ _READERS: Final[tuple[Callable[[str, datetime], Span | None], ...]] = (
 
 
 def _shifted(now: datetime, base: str | None, amount: int, unit: str) -> Span:
-    """Return the relative date ``amount`` units after ``base``: a moment or a day."""
+    """Return the moment or the day that is ``amount`` units after ``base``, by default after today."""
     if unit in _SHORT or base == "now":
         moment = _moved(now, amount, unit)
         return Span(moment, moment)

@@ -185,15 +185,15 @@ class FilterSuggestions(Suggestions):
         return self.exposure.get_named_filters(self.request)
 
     def find(self, name: str) -> Allowed | None:
-        """Return the filter that suggestions may offer under this name, None if the caller does not have it."""
+        """Return the caller's filter on a field with this name, None if there is none."""
         return find_filter(self.model, name)
 
     def source_named(self, name: str) -> NamedFilter | None:
-        """Before suggestions are made, look for the project's own filter with this name; None if there is none."""
+        """Return the project's own filter with this name, None if there is none."""
         return next((source for source in self.sources if name in source.names()), None)
 
     def open_link(self, name: str) -> Link | None:
-        """Return the relation with this name if filters can follow it, so that suggestions can too."""
+        """Return the relation with this name, None if there is none that filters can follow."""
         is_open = self.exposure.get_filter_fields(self.request) is None
         return self.model.link(name) if is_open else None
 
@@ -225,7 +225,7 @@ class FilterSuggestions(Suggestions):
         )
 
     def other_lookup(self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
-        """Suggest lookups in the error for a lookup that the field does not take."""
+        """Return the error for a lookup that the field does not take, with the lookups that it takes."""
         root = self.column(name)
         word = kind_of(path.field).word
         is_null = lookup == "isnull" or value is None
@@ -297,13 +297,13 @@ class FilterSuggestions(Suggestions):
         return near[:1] if len(stored) == 1 else []
 
     def column(self, name: str) -> str:
-        """Return a filter's name without its lookup, for a suggestion."""
+        """Return a filter's name without its lookup."""
         if self.find(name) is not None:
             return name
         return name.rpartition("__")[0]
 
     def is_filter(self, path: str) -> bool:
-        """Return whether a suggested name is a filter."""
+        """Return whether a name is a filter of the caller's, alone or with a lookup or a path after it."""
         if self.source_named(path) is not None or self.find(path) is not None:
             return True
 
@@ -351,12 +351,12 @@ COMPARING: Final = frozenset({"field", "value", "operator", "op", "lookup"})
 
 
 def with_argument(name: str, value: Any, *, is_spelling: bool = False) -> Repair:
-    """Suggest the repair that sets an argument."""
+    """Return the repair that sets an argument."""
     return Repair(lambda arguments: {**arguments, name: value}, is_spelling)
 
 
 def without_argument(name: str) -> Repair:
-    """Suggest the repair that leaves an argument out."""
+    """Return the repair that leaves an argument out."""
     return Repair(lambda arguments: {key: value for key, value in arguments.items() if key != name}, False)
 
 
@@ -371,7 +371,7 @@ def _renamed(given: Any, wrong: str, right: str) -> dict[str, Any] | None:
 
 
 def with_name(wrong: str, right: str) -> Repair:
-    """Suggest a repair of the call: an argument gets its right name."""
+    """Return the repair that gives an argument its right name."""
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         renamed = _renamed(dict(arguments), wrong, right)
@@ -384,7 +384,7 @@ def with_name(wrong: str, right: str) -> Repair:
 
 
 def with_value(wrong: str, right: str) -> Repair:
-    """Suggest a repair of the call: a field gets its right name in the argument ``values``."""
+    """Return the repair that gives a field its right name in the argument ``values``."""
 
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         values = _renamed(_opened(arguments.get("values")), wrong, right)
@@ -396,7 +396,7 @@ def with_value(wrong: str, right: str) -> Repair:
 
 
 def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
-    """Suggest a repair of the call: a model gets its label, also among several."""
+    """Return the repair that gives a model its label, also among several."""
 
     def mend(arguments: Arguments) -> dict[str, Any]:
         given = _opened(arguments.get("model"))
@@ -423,7 +423,7 @@ def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
 
 
 def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
-    """Suggest a repair of the call: a field gets its right name wherever it stands in the arguments ``within``.
+    """Return the repair that gives a field its right name wherever it stands in the arguments ``within``.
 
     The name may stand alone, within a path, or before a lookup. A ``where`` has repairs of its own.
     """
@@ -457,7 +457,7 @@ def with_field(wrong: str, right: str, within: Sequence[str]) -> Repair:
 def with_condition(
     name: str, right: Mapping[str, Any] | str, value: Any = None, *, prefix: str = "", is_spelling: bool = False
 ) -> Repair:
-    """Suggest a repair of the call: one condition of a filter is written in another way.
+    """Return the repair that writes one condition of a filter in another way.
 
     The condition has this ``name``, after ``prefix`` if it is part of a path, and this ``value``, if one is given.
     ``right`` is its right name, or the members of an object that replace it.

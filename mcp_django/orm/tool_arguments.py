@@ -113,7 +113,7 @@ def _unknown_names(arguments: Mapping[str, Any], known: Collection[str]) -> list
 
 
 def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
-    """Read the arguments sent to a tool, giving misnamed ones their ``known`` names where there is no doubt."""
+    """Return the arguments, the misnamed ones by their ``known`` names where there is no doubt."""
     if not 0 < len(_unknown_names(arguments, known)) <= MAX_UNKNOWN:
         # With very many unknown names, none is looked up: each is compared with all synonyms.
         return arguments
@@ -176,7 +176,7 @@ def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolEr
 
 
 def names_argument(value: Any, what: str, most: int) -> list[str]:
-    """Read a tool argument that is a list of at most ``most`` names, or one text with commas."""
+    """Return the names in a list of at most ``most``, or in one text with commas. Raises ``ToolError`` for others."""
     value = json_or_text(value)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
@@ -194,7 +194,7 @@ def limit_argument(value: Any, default: int, most: int | None = None) -> int:
 
 
 def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
-    """Check a number among the arguments of a tool, such as ``limit``: yield a hint if it is above its maximum."""
+    """Yield a hint if a number, such as ``limit``, is above its maximum."""
     most = settings.MAX_PAGE_SIZE if most is None else most
     if value is not None and _whole_number(value, most) > most:
         yield f"{what} is at most {most}"
@@ -296,7 +296,7 @@ class RowArguments:
         return total_order(self.exposure, list(map(self._order_key, names)))
 
     def _order_key(self, text: str) -> OrderKey:
-        """Check and read one item of the argument by which tools sort: ``name``, ``-name`` or ``-name:nulls_last``."""
+        """Return one key of the order: ``name``, ``-name`` or ``-name:nulls_last``. Raises ``ToolError`` for others."""
         for spelt in (text, order_meant(text)):
             name, _, place = spelt.partition(":")
             if place in NULL_PLACES:
