@@ -30,13 +30,11 @@ from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections, router
 from django.db.models import F, Field, FloatField, Func, Model, Q, QuerySet, lookups
-from django.db.models.constants import OnConflict
 from django.db.models.expressions import Col, Expression
 from django.db.models.fields import related_lookups
 from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.db.models.lookups import Exact, In
 from django.db.models.query import ModelIterable
-from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
 from django.db.models.sql.datastructures import BaseTable, Join
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import WhereNode
@@ -169,7 +167,21 @@ class CompiledQuery:
             sql, params = compiler.as_sql()
         except EmptyResultSet:
             return CompiledQuery(None, (), (), False)
-        return _compiled_from(compiler, sql, params)
+        return CompiledQuery.for_sql(compiler, sql, params)
+
+    @staticmethod
+    def for_sql(compiler: Any, sql: str, params: Sequence[Any]) -> "CompiledQuery":
+        """Return the compiled query for SQL that a compiler of Django has written, with its parameters."""
+        names = None
+        # On SQLite, Django searches all of the SQL for positional placeholders on each run, so name them. This only
+        # works if each percent sign belongs to a placeholder.
+        rest = sql.replace("%%", "") if compiler.connection.vendor == "sqlite" else ""
+        if rest and rest.count("%") == rest.count("%s") == len(params):
+            names = tuple(f"p{number}" for number in range(len(params)))
+            sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
+        has_own_params = any(type(param) is not Slot for param in params)
+        known = compiler.klass_info, compiler.annotation_col_map
+        return CompiledQuery(sql, tuple(params), compiler.select, has_own_params, names, *known)
 
     @staticmethod
     def for_values(queryset: QuerySet[Any], using: str) -> "CompiledQuery":
@@ -279,19 +291,6 @@ class _QuerySetStandIn:
         return iter(self.rows)
 
 
-def _compiled_from(compiler: Any, sql: str, params: Sequence[Any]) -> CompiledQuery:
-    names = None
-    # On SQLite, Django searches all of the SQL for positional placeholders on each run, so name them. This only works
-    # if each percent sign belongs to a placeholder.
-    rest = sql.replace("%%", "") if compiler.connection.vendor == "sqlite" else ""
-    if rest and rest.count("%") == rest.count("%s") == len(params):
-        names = tuple(f"p{number}" for number in range(len(params)))
-        sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
-    has_own_params = any(type(param) is not Slot for param in params)
-    known = compiler.klass_info, compiler.annotation_col_map
-    return CompiledQuery(sql, tuple(params), compiler.select, has_own_params, names, *known)
-
-
 def _converters(plan: CompiledQuery, connection: Any) -> list[tuple[int, list[Converter], Any]]:
     """Return the converters of a compiled query's columns, kept with the connection to which they belong."""
     kept: Any = getattr(connection, "_mcp_converters", None)
@@ -318,79 +317,6 @@ def clear(**kwargs: Any) -> None:
 
 
 setting_changed.connect(clear)
-
-
-# Rows of the app's own tables: changing them needs no signals, and their keys are texts
-
-
-def _table(model: type[Model], using: str) -> QuerySet[Any]:
-    return model._base_manager.using(using)
-
-
-def own_rows(rows: Callable[..., QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
-    """Read rows of the app's own tables, by a compiled query if these are on.
-
-    ``values`` are pairs of a field and a value. ``rows`` gets an expression for each of them, and returns the queryset.
-    """
-    connection = connections[using]
-    params = [field.get_db_prep_value(value, connection) for field, value in values]
-    if not is_on():
-        return list(rows(*map(Bind, params)).using(using).order_by())
-
-    def build() -> CompiledQuery:
-        slots = [Bind(Slot(number)) for number in range(len(params))]
-        return CompiledQuery.for_values(rows(*slots).using(using).order_by(), using)
-
-    return CompiledQuery.for_key((rows, using), build).run(using, params)
-
-
-def insert_if_new(row: Model, using: str) -> None:
-    """Insert a row of the app's own tables, unless one with its key is there."""
-    model = type(row)
-    if not is_on():
-        _table(model, using).bulk_create([row], ignore_conflicts=True)
-        return
-    fields = row._meta.local_concrete_fields
-
-    def build() -> CompiledQuery:
-        query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
-        query.insert_values(fields, [model(**{field.attname: Bind(Slot(n)) for n, field in enumerate(fields)})])
-        compiler = query.get_compiler(using=using)
-        [(sql, params)] = compiler.as_sql()
-        return _compiled_from(compiler, sql, params)
-
-    connection = connections[using]
-    values = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
-    CompiledQuery.for_key(("insert", model, using), build).write(using, values)
-
-
-def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
-    """Update columns of the row with a primary key; return whether there is such a row."""
-    if not is_on():
-        return _table(model, using).filter(pk=key).update(**values) > 0
-    opts: Any = model._meta
-    connection = connections[using]
-    params = [opts.get_field(name).get_db_prep_save(value, connection) for name, value in values.items()]
-
-    def build() -> CompiledQuery:
-        query: Any = _table(model, using).filter(by_key(opts)).query.chain(UpdateQuery)
-        query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
-        return CompiledQuery.for_query(query, using)
-
-    return CompiledQuery.for_key(("update", model, using, *values), build).write(using, [key, *params]) > 0
-
-
-def delete_by_key(model: type[Model], key: str, using: str) -> None:
-    """Delete the row with a primary key; no other row refers to it."""
-    if not is_on():
-        _table(model, using).filter(pk=key).delete()
-        return
-
-    def build() -> CompiledQuery:
-        query: Any = _table(model, using).filter(by_key(model._meta)).query.chain(DeleteQuery)
-        return CompiledQuery.for_query(query, using)
-
-    CompiledQuery.for_key(("delete", model, using), build).write(using, [key])
 
 
 # Rows that become instances

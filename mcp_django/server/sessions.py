@@ -25,7 +25,7 @@ from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import NotFound
 from ..models import Session, Stream
-from ..orm.compiled_queries import own_rows, update_by_key
+from ..orm.own_tables import OwnTable
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
@@ -127,7 +127,7 @@ class ClientSession:
         """Write the session's row, which keeps it alive; end the user's oldest sessions beyond ``MAX_SESSIONS``."""
         now = timezone.now()
         # Update first: SQLite refuses a transaction that reads before it writes if another one has written meanwhile.
-        if not update_by_key(Session, self.id, router.db_for_write(Session), seen=now, **values):
+        if not OwnTable(Session, router.db_for_write(Session)).update(self.id, seen=now, **values):
             fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
             Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
         if not self.has_row:
@@ -207,9 +207,9 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
         client=client,
         capabilities=capabilities,
     )
-    using = router.db_for_read(Session)
     seen = session.issued
-    row = next(iter(own_rows(_stored_sessions, using, (Session._meta.pk, session.id))), None)
+    table = OwnTable(Session, router.db_for_read(Session))
+    row = next(iter(table.read(_stored_sessions, (Session._meta.pk, session.id))), None)
     if row is not None:
         session.has_row = True
         seen, ended, level, session.uris, facts = row

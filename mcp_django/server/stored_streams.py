@@ -33,7 +33,7 @@ from django.utils import timezone
 from ..conf import settings
 from ..context.questions import Answers, Question
 from ..models import Session, Stream, StreamEvent
-from ..orm.compiled_queries import delete_by_key, insert_if_new, own_rows
+from ..orm.own_tables import OwnTable
 from ..protocol.errors import InternalError
 from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
 from ..subscriptions.bus import bus
@@ -100,17 +100,18 @@ def open_stream(
 ) -> str:
     """Store a new stream for a session's call and return its id; ``call`` is the call's JSON-RPC message."""
     using = router.db_for_write(Stream)
+    table = OwnTable(Stream, using)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
     with transaction.atomic(using=using):
         stream = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values)
         done, silent = _expiry_times()
         session.remember()
         columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
-        if own_rows(_old_streams, using, *columns):
+        if table.read(_old_streams, *columns):
             _clear(Stream.objects.filter(session_id=session.id))
-        insert_if_new(stream, using)
+        table.insert(stream)
         # A user without streams has no row with a sum.
-        [(kept,)] = own_rows(_kept_bytes, using, (USER, session.user_pk)) or [(0,)]
+        [(kept,)] = table.read(_kept_bytes, (USER, session.user_pk)) or [(0,)]
         if kept > settings.USER_STREAM_BYTES:
             _make_room(session, stream.pk, kept - settings.USER_STREAM_BYTES)
     return stream.pk
@@ -233,7 +234,7 @@ class StoredStream:
 
     def discard(self) -> None:
         """Delete the stream, which has no messages."""
-        delete_by_key(Stream, self.id, router.db_for_write(Stream))
+        OwnTable(Stream, router.db_for_write(Stream)).delete(self.id)
 
     def _drop_oldest(self, last: int) -> None:
         """Delete the oldest messages of the stream beyond its limits, but never the newest."""

@@ -6,30 +6,23 @@ from typing import Any
 import django
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import router
 from django.utils import timezone
 from oauth2_provider.models import AccessToken
 
 from mcp_django.context.request import MCPRequest
-from mcp_django.models import Session, Stream
 from mcp_django.oauth import bearer
 from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.compiled_queries import (
     CompiledQuery,
-    delete_by_key,
     first_rows,
-    insert_if_new,
     is_on,
-    own_rows,
     row_by_key,
     shape_of,
-    update_by_key,
 )
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.orm.row_reading import find_row, read_page, show_rows
-from mcp_django.server import sessions, stored_streams
 from tests.configured import configured
 from tests.factories import make_book, make_superuser
 from tests.library import MODELS, make_library, query_of, reader, shown, site_with
@@ -96,23 +89,6 @@ def test_a_user_has_the_same_permissions(refuse: Any) -> None:
     with refuse():
         load_permissions(loaded)
     assert loaded._perm_cache == get_user_model().objects.get(pk=loaded.pk).get_all_permissions()
-
-
-def test_rows_of_the_apps_own_tables(refuse: Any) -> None:
-    now = timezone.now()
-    session = Session.objects.create(id="s", user=make_superuser(), created=now, seen=now)
-    using = router.db_for_write(Session)
-    with refuse():
-        assert not update_by_key(Session, "t", using, log_level="info")
-        assert update_by_key(Session, "s", using, log_level="info")
-        [row] = own_rows(sessions._stored_sessions, using, (Session._meta.pk, "s"))
-        assert row == (now, False, "info", [], session.facts)
-        for call in ("{}", "[]"):
-            insert_if_new(Stream(pk="a", session=session, alive=now, call=call, version="2025-06-18"), using)
-        assert Stream.objects.get().call == "{}"
-        assert own_rows(stored_streams._kept_bytes, using, (stored_streams.USER, session.user_id)) == []
-        delete_by_key(Stream, "a", using)
-        assert not Stream.objects.exists()
 
 
 def test_instances_come_from_their_queryset(refuse: Any) -> None:

@@ -1,0 +1,87 @@
+"""Tables of this app's own, such as those of sessions and streams: each call of a session reads or writes them.
+
+Their queries are compiled once, as far as compiled queries are on. Changing these rows needs no signals.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections
+from django.db.models import Model, QuerySet
+from django.db.models.constants import OnConflict
+from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
+
+from .compiled_queries import Bind, CompiledQuery, Slot, by_key, is_on
+
+
+class OwnTable:
+    """The table of one of the app's own models, whose keys are texts, in one database."""
+
+    def __init__(self, model: type[Model], using: str) -> None:
+        self.model = model
+        self.using = using
+        self._connection = connections[using]
+
+    def read(self, rows: Callable[..., QuerySet[Any]], *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of a ``values_list``.
+
+        ``values`` are pairs of a field and a value. ``rows`` gets an expression for each of them, and returns the
+        queryset, always the same one for each kind of call.
+        """
+        params = [field.get_db_prep_value(value, self._connection) for field, value in values]
+        if not is_on():
+            return list(rows(*map(Bind, params)).using(self.using).order_by())
+
+        def build() -> CompiledQuery:
+            slots = [Bind(Slot(number)) for number in range(len(params))]
+            return CompiledQuery.for_values(rows(*slots).using(self.using).order_by(), self.using)
+
+        return CompiledQuery.for_key((rows, self.using), build).run(self.using, params)
+
+    def insert(self, row: Model) -> None:
+        """Insert a row, unless one with its key is there."""
+        if not is_on():
+            self._rows().bulk_create([row], ignore_conflicts=True)
+            return
+        model = self.model
+        fields = row._meta.local_concrete_fields
+
+        def build() -> CompiledQuery:
+            query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
+            query.insert_values(fields, [model(**{field.attname: Bind(Slot(n)) for n, field in enumerate(fields)})])
+            compiler = query.get_compiler(using=self.using)
+            [(sql, params)] = compiler.as_sql()
+            return CompiledQuery.for_sql(compiler, sql, params)
+
+        values = [field.get_db_prep_save(getattr(row, field.attname), self._connection) for field in fields]
+        CompiledQuery.for_key(("insert", model, self.using), build).write(self.using, values)
+
+    def update(self, key: str, **values: Any) -> bool:
+        """Update columns of the row with a primary key; return whether there is such a row."""
+        if not is_on():
+            return self._rows().filter(pk=key).update(**values) > 0
+        opts: Any = self.model._meta
+        params = [opts.get_field(name).get_db_prep_save(value, self._connection) for name, value in values.items()]
+
+        def build() -> CompiledQuery:
+            query: Any = self._rows().filter(by_key(opts)).query.chain(UpdateQuery)
+            query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
+            return CompiledQuery.for_query(query, self.using)
+
+        compiled = CompiledQuery.for_key(("update", self.model, self.using, *values), build)
+        return compiled.write(self.using, [key, *params]) > 0
+
+    def delete(self, key: str) -> None:
+        """Delete the row with a primary key; no other row refers to it."""
+        if not is_on():
+            self._rows().filter(pk=key).delete()
+            return
+
+        def build() -> CompiledQuery:
+            query: Any = self._rows().filter(by_key(self.model._meta)).query.chain(DeleteQuery)
+            return CompiledQuery.for_query(query, self.using)
+
+        CompiledQuery.for_key(("delete", self.model, self.using), build).write(self.using, [key])
+
+    def _rows(self) -> QuerySet[Any]:
+        return self.model._base_manager.using(self.using)
