@@ -381,7 +381,7 @@ def hidden_fields(model: ModelAccess) -> Iterator[Hidden]:
             reason = _("it gives rights: list it in fields to show it")
         elif item.name not in declared:
             reason = _("it is not in fields or not on this user's admin page")
-        elif (related := item.related_model) is not None and model.access.exposure_of(related) is None:
+        elif (related := item.related_model) is not None and model.access.model_of(related) is None:
             reason = _unseen(related._meta.label_lower)
         else:
             reason = _("the exposure of the model that it is inherited from hides it")

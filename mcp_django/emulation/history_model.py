@@ -127,9 +127,10 @@ class HistoryListing(Listing):
 
         for label in {row.model for row in rows}:
             exposure: Any = self.exposure.site.exposures_by_label[label]
-            told = HistoryReader(access_of(self.request)[exposure])
+            model = access_of(self.request)[exposure]
+            told = HistoryReader(model)
             mine = [row for row in rows if row.model == label]
-            known = labels_by_text(self.request, exposure, {row.object for row in mine})
+            known = labels_by_text(model, {row.object for row in mine})
             for row in mine:
                 row.mcp_label = known[row.object][1] if row.object in known else None
                 row.mcp_changed = list(_changed(told, row.stored))

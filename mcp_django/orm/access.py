@@ -137,11 +137,11 @@ class Access:
         model.refuse_switched()
         return model
 
-    def exposure_of(self, model: type[Model] | None) -> ModelExposure | None:
-        """Return the exposure of the model, None if the caller has no access to it."""
+    def model_of(self, model: type[Model] | None) -> "ModelAccess | None":
+        """Return the caller's access to a model by its class, None if they have none."""
         exposure = self._exposed.get(model._meta.label_lower) if model is not None else None
         if exposure is not None and exposure.model is model and self[exposure].is_there:
-            return exposure
+            return self[exposure]
         return None
 
     @cached_property
@@ -355,10 +355,10 @@ class ModelAccess:
             return False
         field = column.field
         if column.kind in ("many", "reverse"):
-            return self.access.exposure_of(field.related_model) is not None
+            return self.access.model_of(field.related_model) is not None
         if column.kind == "computed" and field is not None:
-            related = self.access.exposure_of(field.related_model)
-            return related is not None and has_every_row(related)
+            related = self.access.model_of(field.related_model)
+            return related is not None and has_every_row(related.exposure)
         if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
             return True
         # For an inherited field: does the exposure of the parent model show it?
@@ -454,14 +454,14 @@ class ModelAccess:
             field = column.field if column.is_plain or column.kind in ("many", "reverse") else None
         else:
             field = _pointing(self.exposure).get(text)
-            there = self.access.exposure_of(field.related_model) if field is not None else None
-            if there is None or self.access[there].field_named(field.field.name) is None:
+            there = self.access.model_of(field.related_model) if field is not None else None
+            if there is None or there.field_named(field.field.name) is None:
                 return None
         if field is None or not field.is_relation or is_generic_key(field) or is_generic_relation(field):
             return None
-        related = self.access.exposure_of(field.related_model)
+        related = self.access.model_of(field.related_model)
         if related is not None and is_joinable(field):
-            return Link(text, field, self.access[related])
+            return Link(text, field, related)
         return None
 
     @property

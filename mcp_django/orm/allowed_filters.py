@@ -151,9 +151,9 @@ def followed(start: ModelAccess, model: ModelAccess, related: Any) -> ModelAcces
     Of a model that only the admin has, such as users, callers see in the admin what the path ends at, or which row it
     is: they have to be able to view all of it there.
     """
-    there = model.access.exposure_of(related)
+    there = model.access.model_of(related)
     if there is not None:
-        return model.access[there]
+        return there
     closed = start.exposure.options.closed_exposure(related) if related is not None else None
     if closed is None or not (model.access[closed].is_there and model.access[closed].sees_every_row):
         return None
@@ -172,7 +172,7 @@ def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
     column = resolve_column(exposure, name)
     if column is None or not column.is_plain or model.is_kept_from(name):
         return False
-    if column.kind == "many" and model.access.exposure_of(column.field.related_model) is None:
+    if column.kind == "many" and model.access.model_of(column.field.related_model) is None:
         return False
     owner = column.field.model
     if owner is exposure.model:
@@ -201,7 +201,7 @@ def _relation(model: ModelAccess, name: str) -> Any:
     except FieldDoesNotExist:
         return None
     if isinstance(field, ForeignObjectRel):
-        if model.access.exposure_of(field.related_model) is not None:
+        if model.access.model_of(field.related_model) is not None:
             return field
         return None
     column = model.column(name)

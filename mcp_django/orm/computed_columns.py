@@ -140,8 +140,8 @@ class Reading:
         return bool(field.related_model._meta.auto_created) or self._all_rows(field.related_model)
 
     def _all_rows(self, model: Any) -> bool:
-        related = self.access.exposure_of(model)
-        return related is not None and self.access[related].sees_every_row
+        related = self.access.model_of(model)
+        return related is not None and related.sees_every_row
 
     def _field(self, field: Any, is_own: bool) -> bool:
         """Return whether the caller reads a field of the computed column as it is stored: here, or on all its rows."""
@@ -149,15 +149,15 @@ class Reading:
         if owner:
             # The link table of a many-to-many relation can be read if the relation can.
             relation = next(item for item in owner._meta.local_many_to_many if item.remote_field.through is field.model)
-            there = self.exposure if issubclass(self.exposure.model, owner) else self.access.exposure_of(owner)
-            if there is None or self.access[there].field_named(relation.name) is None:
+            there = self.model if issubclass(self.exposure.model, owner) else self.access.model_of(owner)
+            if there is None or there.field_named(relation.name) is None:
                 return False
             leads_to = field.related_model
             return leads_to is not None and (issubclass(self.exposure.model, leads_to) or self._all_rows(leads_to))
         if is_own and self.has_own:
             return True
-        there = self.exposure if is_own else self.access.exposure_of(field.model)
-        if there is None or not (is_own or self.access[there].sees_every_row):
+        there = self.model if is_own else self.access.model_of(field.model)
+        if there is None or not (is_own or there.sees_every_row):
             return False
-        column = self.access[there].column_named(field.name)
+        column = there.column_named(field.name)
         return column is not None and column.is_countable()

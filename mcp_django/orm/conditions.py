@@ -268,14 +268,14 @@ class Condition(Filter):
         model = context.model
         root, _, rest = self.path.column.partition("__")
         field = model.exposure.opts.get_field(root)
-        related = model.access.exposure_of(field.related_model)
+        related = model.access.model_of(field.related_model)
         if related is None:
             return Q(pk__in=[])
 
         inner = self._on(rest or "pk", context, False)
         if inside:
-            return Q(Exists(Link(root, field, model.access[related]).rows().filter(inner)))
-        targets = related.get_queryset(model.request).order_by().filter(inner)
+            return Q(Exists(Link(root, field, related).rows().filter(inner)))
+        targets = related.exposure.get_queryset(model.request).order_by().filter(inner)
         sources = model.exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
         return Q(pk__in=sources.values("pk"))
 

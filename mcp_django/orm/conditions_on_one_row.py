@@ -92,9 +92,9 @@ def _link(model: ModelAccess, item: Condition) -> Link | None:
     """Return the list that a condition on a declared path begins with, None if the caller cannot see its rows."""
     root = item.path.column.partition("__")[0]
     field: Any = model.exposure.opts.get_field(root)
-    related = model.access.exposure_of(field.related_model)
+    related = model.access.model_of(field.related_model)
     if related is not None:
-        return Link(root, field, model.access[related])
+        return Link(root, field, related)
     return None
 
 

@@ -61,10 +61,10 @@ def _equalities(model: ModelAccess, filters: Sequence[Filter]) -> Iterator[tuple
 def _key_hints(model: ModelAccess, condition: Condition) -> Iterator[str]:
     """Yield hints for a filter by the text key of a relation, where the caller may have given a label."""
     field = condition.path.field
-    related = model.access.exposure_of(field.related_model)
-    if related is not None and kind_of(related.opts.pk).word == "text":
-        yield f"{field.name} is compared with primary keys of {related.label}, not with labels"
-        yield from RowFinder(model.access[related]).hints(condition.values)
+    related = model.access.model_of(field.related_model)
+    if related is not None and kind_of(related.exposure.opts.pk).word == "text":
+        yield f"{field.name} is compared with primary keys of {related.exposure.label}, not with labels"
+        yield from RowFinder(related).hints(condition.values)
 
 
 def _text_hints(model: ModelAccess, condition: Condition) -> Iterator[str]:

@@ -524,7 +524,7 @@ class FilterReader(FilterSuggestions):
         if lookup in ("in", "range"):
             value = json_or_text(value)
         linked = path.field.is_relation and lookup in ("exact", "in")
-        related = self.model.access.exposure_of(path.field.related_model) if linked else None
+        related = self.model.access.model_of(path.field.related_model) if linked else None
 
         # First, the value as it is: a key, for a relation.
         condition = None
@@ -533,16 +533,16 @@ class FilterReader(FilterSuggestions):
             condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
         except ValueError as error:
             missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
-        if condition is not None and (related is None or not _is_label(related, value)):
+        if condition is not None and (related is None or not _is_label(related.exposure, value)):
             return condition
 
         # Then, the label of a related row.
         if related is not None:
             try:
-                return parse_condition(path, lookup, self._keys(name, self.model.access[related], value, missing))
+                return parse_condition(path, lookup, self._keys(name, related, value, missing))
             except ToolError as refused:
                 if missing and refused.message == missing and isinstance(value, str):
-                    missing = f"No {related.label} is named {value[:60]!r}: the{missing.removeprefix('The')}"
+                    missing = f"No {related.exposure.label} is named {value[:60]!r}: the{missing.removeprefix('The')}"
                 elif missing:
                     raise
         if condition is None:

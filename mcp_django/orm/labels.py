@@ -23,7 +23,7 @@ from ..exceptions import NotFound
 from ..exposures.model_exposure import ModelExposure
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import HIDDEN, clean_text, secret_columns
-from .access import access_of, has_every_row, parse_pk
+from .access import ModelAccess, access_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text
 from .columns import Column, is_generic_relation, is_replaced
 from .fields import is_joinable, key_field, link_table, resolve_path
@@ -148,10 +148,10 @@ MAX_RELATED: Final = 20
 def joined_label(request: MCPRequest, column: Column) -> str | None:
     """Return the ORM name by which a join reads the label of a foreign key's row; None if no join can."""
     field = column.field
-    related = access_of(request).exposure_of(field.related_model)
-    if related is None or not has_every_row(related) or not is_joinable(field) or column.is_guarded:
+    related = access_of(request).model_of(field.related_model)
+    if related is None or not has_every_row(related.exposure) or not is_joinable(field) or column.is_guarded:
         return None
-    label = plain_label(related)
+    label = plain_label(related.exposure)
     if label is not None:
         return "__".join([*column.through, field.name, label])
     return None
@@ -203,33 +203,34 @@ def _last_field(opts: Any, path: str) -> Any:
 
 def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:
     """Return the labels of the related rows that the caller may view, by the key that the relation stores."""
-    related = access_of(request).exposure_of(field.related_model)
+    related = access_of(request).model_of(field.related_model)
     wanted = {key for key in keys if key is not None and key is not UNDECODABLE}
     if related is None or not wanted:
         return {}
-    target = related.model._meta.pk if field.many_to_many else key_field(field)
-    return _labels(request, related, target.attname, wanted)
+    target = related.exposure.model._meta.pk if field.many_to_many else key_field(field)
+    return _labels(related, target.attname, wanted)
 
 
-def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: set[Any]) -> dict[Any, str | None]:
-    visible = _visible(request, related)
+def _labels(related: ModelAccess, target: str, wanted: set[Any]) -> dict[Any, str | None]:
+    exposure = related.exposure
+    visible = _visible(related)
     try:
         rows = visible.filter(**{f"{target}__in": list(wanted)})
     except VALUE_ERRORS:
         # SQLite may store text in a column of numbers.
-        wanted = {key for key in wanted if is_key(related.opts.get_field(target), key)}
+        wanted = {key for key in wanted if is_key(exposure.opts.get_field(target), key)}
         rows = visible.filter(**{f"{target}__in": list(wanted)})
-    label = plain_label(related)
+    label = plain_label(exposure)
     if label is not None:
         return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
-    rows = with_labels_of(related, rows)
+    rows = with_labels_of(exposure, rows)
     try:
         loaded = list(rows)
     except Exception as error:
         if not is_undecodable(error):
             raise
         loaded = salvaged_rows([rows], visible, len(wanted))
-    return {getattr(row, target): label for row, label in zip(loaded, labels_of(related, loaded), strict=True)}
+    return {getattr(row, target): label for row, label in zip(loaded, labels_of(exposure, loaded), strict=True)}
 
 
 def is_key(field: Any, key: Any) -> bool:
@@ -241,10 +242,11 @@ def is_key(field: Any, key: Any) -> bool:
     return True
 
 
-def _visible(request: MCPRequest, related: ModelExposure) -> QuerySet[Any]:
+def _visible(related: ModelAccess) -> QuerySet[Any]:
     """Return the related rows that may have labels: those that the caller may view."""
-    none = related.model._base_manager.none()
-    return call_hook(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
+    exposure = related.exposure
+    none = exposure.model._base_manager.none()
+    return call_hook(exposure.label, "get_queryset", exposure.get_queryset, related.request, default=none).order_by()
 
 
 def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
@@ -253,13 +255,13 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
     ``keys`` are primary keys for a many-to-many relation, otherwise the values that the related rows point to. A
     one-to-one relation has the pair itself, or None. A list has at most ``MAX_RELATED`` pairs, then "…" if it was cut.
     """
-    related = access_of(request).exposure_of(field.related_model)
-    links = _links(request, related, field, keys) if related is not None and keys else []
+    related = access_of(request).model_of(field.related_model)
+    links = _links(related, field, keys) if related is not None and keys else []
     if related is None or not links:
         return [None if field.one_to_one else [] for _ in keys], False
-    pk = related.opts.pk
-    labels = _labels(request, related, pk.attname, {target for _, target in links})
-    renderer = pk_text if related.opts.is_composite_pk else field_renderer(pk, None, "")
+    pk = related.exposure.opts.pk
+    labels = _labels(related, pk.attname, {target for _, target in links})
+    renderer = pk_text if related.exposure.opts.is_composite_pk else field_renderer(pk, None, "")
     lists: dict[Any, list[Any]] = {}
     for source, target in links:
         listed = lists.setdefault(source, [])
@@ -273,23 +275,24 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
     return [lists.get(key, []) for key in keys], bool(cut)
 
 
-def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+def _links(related: ModelAccess, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return whose labels to show for each key: pairs of it and the key of a linked row, as many as can be shown.
 
     ``field`` is the relation as seen from this model: many-to-many, the foreign key or one-to-one field of the other
     model, or a generic relation.
     """
+    exposure = related.exposure
     # Columns with this row's key (source) and the linked row's (targets); spelt maps values of source to the keys.
-    targets = [part.attname for part in related.opts.pk_fields]
-    rows = related.model._base_manager.all()
+    targets = [part.attname for part in exposure.opts.pk_fields]
+    rows = exposure.model._base_manager.all()
     spelt = {key: key for key in keys}
     if field.many_to_many:
         through, source, target = link_table(field)
         rows = through._default_manager.all()
         targets = [target]
     elif is_generic_relation(field):
-        remote: Any = related.opts.get_field(field.object_id_field_name)
-        holder: Any = related.opts.get_field(field.content_type_field_name)
+        remote: Any = exposure.opts.get_field(field.object_id_field_name)
+        holder: Any = exposure.opts.get_field(field.content_type_field_name)
         types = holder.related_model.objects
         own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
         rows = rows.filter(**{holder.attname: own.pk})
@@ -298,8 +301,8 @@ def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequen
     else:
         source = field.field.attname
     rows = rows.filter(**{f"{source}__in": list(spelt)}).order_by()
-    if not has_every_row(related):
-        visible = _visible(request, related)
+    if not has_every_row(exposure):
+        visible = _visible(related)
         if not field.many_to_many:
             rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
         elif visible.db == rows.db:
@@ -327,24 +330,23 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
     holder: Any = field.model._meta.get_field(field.ct_field)
     found: list[Any] = [None] * len(types)
     for type_id in dict.fromkeys(kind for kind in types if kind is not None and kind is not UNDECODABLE):
-        related = access_of(request).exposure_of(holder.related_model.objects.get_for_id(type_id).model_class())
-        if related is None or related.opts.is_composite_pk:
+        related = access_of(request).model_of(holder.related_model.objects.get_for_id(type_id).model_class())
+        if related is None or related.exposure.opts.is_composite_pk:
             continue
         places = [at for at, kind in enumerate(types) if kind == type_id]
-        known = labels_by_text(request, related, [keys[at] for at in places])
+        known = labels_by_text(related, [keys[at] for at in places])
         for at in places:
             if keys[at] in known:
-                found[at] = [*known[keys[at]], related.label]
+                found[at] = [*known[keys[at]], related.exposure.label]
     return found
 
 
-def labels_by_text(
-    request: MCPRequest, related: ModelExposure, texts: Iterable[Any]
-) -> dict[Any, tuple[Any, str | None]]:
+def labels_by_text(related: ModelAccess, texts: Iterable[Any]) -> dict[Any, tuple[Any, str | None]]:
     """Return keys and labels of the rows that the caller may view, by the text of the key in generic foreign keys."""
-    wanted = {text: _key_of(related, text) for text in texts}
-    labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
-    renderer = field_renderer(related.opts.pk, None, "")
+    exposure = related.exposure
+    wanted = {text: _key_of(exposure, text) for text in texts}
+    labels = _labels(related, exposure.opts.pk.attname, {key for key in wanted.values() if key is not None})
+    renderer = field_renderer(exposure.opts.pk, None, "")
     return {text: (renderer(key), labels[key]) for text, key in wanted.items() if key in labels}
 
 

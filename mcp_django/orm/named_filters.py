@@ -138,11 +138,11 @@ class FilterSetFilter(NamedFilter):
             rows = getattr(field, "queryset", None)
             if rows is not None and rows.model in request.mcp.site.exposures:
                 # Compare a relation only with rows that the caller may view.
-                related = model.access.exposure_of(rows.model)
+                related = model.access.model_of(rows.model)
                 if related is None:
                     field.queryset = rows.none()
-                elif not has_every_row(related):
-                    visible = related.get_queryset(request).order_by()
+                elif not has_every_row(related.exposure):
+                    visible = related.exposure.get_queryset(request).order_by()
                     field.queryset = rows.filter(pk__in=visible.values("pk"))
         return made
 

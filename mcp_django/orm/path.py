@@ -74,17 +74,17 @@ class Path:
         self.narrowed: tuple[str, ...] = ()
         for hop in hops[:MAX_HOPS]:
             relation = self.end.to_one(hop)
-            related = start.access.exposure_of(relation.related_model) if relation is not None else None
+            related = start.access.model_of(relation.related_model) if relation is not None else None
             if related is None:
                 break
-            guard = _guard(start.access[related], relation, (*self.hops, relation.name))
+            guard = _guard(related, relation, (*self.hops, relation.name))
             if guard is UNREADABLE:
                 break
-            self.end = start.access[related]
+            self.end = related
             self.hops = (*self.hops, relation.name)
             if guard is not None:
                 self.guards = (*self.guards, guard)
-                self.narrowed = (*self.narrowed, related.label)
+                self.narrowed = (*self.narrowed, related.exposure.label)
         self.is_whole = len(self.hops) == len(hops)
         self.is_too_long = len(hops) > MAX_HOPS == len(self.hops)
 
@@ -253,10 +253,10 @@ def guards_on(access: Access, model: Any, path: str) -> tuple[Q, ...] | None:
         if not is_joinable(relation):
             return None
         if relation.related_model in access.request.mcp.site.exposures:
-            related = access.exposure_of(relation.related_model)
+            related = access.model_of(relation.related_model)
             if related is None:
                 return None
-            guard = _guard(access[related], relation, names)
+            guard = _guard(related, relation, names)
             if guard is UNREADABLE:
                 return None
             found += [guard] if guard is not None else []
@@ -269,5 +269,5 @@ def leads_to_hidden_rows(access: Access, model: Any, path: str) -> bool:
     For a model that is not exposed at all, the project's declaration stands.
     """
     models = [relation.related_model for _, relation in relations_on(model, path)]
-    related = [access.exposure_of(model) for model in models if model in access.request.mcp.site.exposures]
-    return any(exposure is None or not has_every_row(exposure) for exposure in related)
+    related = [access.model_of(model) for model in models if model in access.request.mcp.site.exposures]
+    return any(there is None or not has_every_row(there.exposure) for there in related)

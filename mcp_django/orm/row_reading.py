@@ -559,9 +559,9 @@ class _PageBuilder:
     def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
         """Return labels for related rows that row reading loaded with the page, if the caller may see all of these."""
         related = (
-            self.model.access.exposure_of(column.field.related_model) if self.instances and not column.through else None
+            self.model.access.model_of(column.field.related_model) if self.instances and not column.through else None
         )
-        if related is None or not has_every_row(related):
+        if related is None or not has_every_row(related.exposure):
             return None
         relation = column.field
         loaded: dict[Any, Any] = {}
@@ -571,7 +571,7 @@ class _PageBuilder:
                     return None
                 loaded.setdefault(key, relation.get_cached_value(row))
         there = {key: target for key, target in loaded.items() if target is not None}
-        return dict(zip(there, labels_of(related, list(there.values())), strict=True))
+        return dict(zip(there, labels_of(related.exposure, list(there.values())), strict=True))
 
 
 # One row

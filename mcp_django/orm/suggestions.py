@@ -237,7 +237,7 @@ class FilterSuggestions(Suggestions):
         if not path.field.is_relation and not _is_lookup(lookup):
             full = f"{self.prefix}{root}__{lookup}"[:60]
             message = f"{self.exposure.label} has no filter {full!r}: {root} is {_with_article(word)}, not a relation."
-        elif path.field.is_relation and self.model.access.exposure_of(path.field.related_model) is None:
+        elif path.field.is_relation and self.model.access.model_of(path.field.related_model) is None:
             return self.unknown(f"{root}__{lookup}")
 
         near: list[str] = []
@@ -326,10 +326,10 @@ class FilterSuggestions(Suggestions):
         target = self.find(root) if separator else None
         if target is None or not target.path.field.is_relation:
             return ""
-        related = self.model.access.exposure_of(target.path.field.related_model)
+        related = self.model.access.model_of(target.path.field.related_model)
         if related is None:
             return f" You cannot see the rows that {root} leads to: filter by their keys."
-        return f" {root} takes primary keys: find them with query_records on {related.label}."
+        return f" {root} takes primary keys: find them with query_records on {related.exposure.label}."
 
 
 def _is_lookup(word: str) -> bool:

@@ -235,11 +235,11 @@ class ModelValues:
             # The column does not hold the value that callers see.
             return NOTHING
         if field.is_relation:
-            related = access_of(self.request).exposure_of(field.related_model)
+            related = self.access.access.model_of(field.related_model)
             by_key = field.many_to_many or key_field(field).primary_key
             if related is None or not by_key:
                 return NOTHING
-            return ModelValues(access_of(self.request)[related]).keys(text)
+            return ModelValues(related).keys(text)
         if field.choices:
             return ranked([(_spelt(value), str(label)) for value, label in choices_of(field)], text.strip())
         if kind_of(field).word == "boolean":

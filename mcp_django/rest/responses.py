@@ -263,9 +263,8 @@ def _link(request: MCPRequest, serializer: Any, found: Any, shown: Any) -> None:
 def _link_of(request: MCPRequest, file: FieldFile) -> str:
     row = file.instance
     name = file.field.name
-    access = access_of(request)
-    exposure = access.exposure_of(type(row))
-    if exposure is None or name not in access[exposure].fields or not is_file(exposure, name):
+    model = access_of(request).model_of(type(row))
+    if model is None or name not in model.fields or not is_file(model.exposure, name):
         return posixpath.basename(file.name or "")
-    url = ParsedURI(exposure.label, pk_text(row.pk), name).download_url(request)
-    return url or Address(access[exposure]).file(row.pk, name)
+    url = ParsedURI(model.exposure.label, pk_text(row.pk), name).download_url(request)
+    return url or Address(model).file(row.pk, name)

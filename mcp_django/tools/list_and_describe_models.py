@@ -211,8 +211,8 @@ class Description(Overview):
             return "[key, label, model] of any record"
         word = kind_of(column.field).word
         if column.kind in ("relation", "many", "reverse"):
-            related = access_of(self.request).exposure_of(column.field.related_model)
-            target = f" → {related.label}" if related is not None else " key of another record"
+            related = self.access.access.model_of(column.field.related_model)
+            target = f" → {related.exposure.label}" if related is not None else " key of another record"
             single = column.kind == "relation" or column.field.one_to_one
             return ("" if single else "list of ") + word + target
         word = f"list of {word}" if holds_many(column.field) else word
@@ -271,7 +271,7 @@ class Examples:
         self.access = access
         self.request = access.request
         self.exposure = access.exposure
-        self._known_columns: dict[ModelExposure, list[Column]] = {}
+        self._known_columns: dict[ModelAccess, list[Column]] = {}
 
     def calls(self) -> list[dict[str, Any]]:
         """Return the examples in ``describe_model``: the calls for a filtered page and an aggregate."""
@@ -287,19 +287,19 @@ class Examples:
         return found
 
     def _page(self) -> dict[str, Any]:
-        conditions = (*self._through_relations(), *self._conditions(self.exposure))
+        conditions = (*self._through_relations(), *self._conditions(self.access))
         found = self._first(conditions, FilterReader(self.access).argument)
         return {"filters": found} if found else {"limit": 5}
 
     def _aggregate(self) -> dict[str, Any]:
         exposure = self.exposure
-        columns = [column for column in self._columns(exposure) if column.name != exposure.opts.pk.name]
+        columns = [column for column in self._columns(self.access) if column.name != exposure.opts.pk.name]
         summed = (f"sum:{column.name}" for column in columns if column.is_summable())
         reader = MeasureReader(self.access)
         measure = self._first(summed, lambda text: reader.read([text])) or "count"
         function, _, field = measure.partition(":")
         conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
-        conditions = (*self._conditions(exposure), *self._through_relations())
+        conditions = (*self._conditions(self.access), *self._through_relations())
         part = self._first(
             ({**conditional, "where": where} for where in conditions), lambda item: reader.read([measure, item])
         )
@@ -325,32 +325,32 @@ class Examples:
             return candidate
         return None
 
-    def _columns(self, exposure: ModelExposure) -> list[Column]:
+    def _columns(self, model: ModelAccess) -> list[Column]:
         """Return the columns for example calls of ``describe_model``: those with a database type of Django's own."""
-        if exposure not in self._known_columns:
-            columns = columns_of(exposure, access_of(self.request)[exposure].fields)
-            self._known_columns[exposure] = [
+        if model not in self._known_columns:
+            columns = columns_of(model.exposure, model.fields)
+            self._known_columns[model] = [
                 column
                 for column in columns
                 if column.is_countable() and type(column.field).db_type.__module__.startswith("django.")
             ]
-        return self._known_columns[exposure]
+        return self._known_columns[model]
 
     def _through_relations(self) -> Iterator[dict[str, Any]]:
         links = self.access.links
         for link in links:
-            yield from ({link.name: {"some": condition}} for condition in self._conditions(link.exposure))
+            yield from ({link.name: {"some": condition}} for condition in self._conditions(link.related))
         yield from ({link.name: {"count__gte": 2}} for link in links)
-        for column in self._columns(self.exposure):
+        for column in self._columns(self.access):
             related = None
             if column.kind == "relation":
-                related = access_of(self.request).exposure_of(column.field.related_model)
+                related = self.access.access.model_of(column.field.related_model)
             for condition in self._conditions(related) if related is not None else ():
                 yield {f"{column.name}.{name}": value for name, value in condition.items()}
 
-    def _conditions(self, exposure: ModelExposure) -> Iterator[dict[str, Any]]:
+    def _conditions(self, model: ModelAccess) -> Iterator[dict[str, Any]]:
         """Yield filters for the examples in ``describe_model``, the most telling first."""
-        columns = [column for column in self._columns(exposure) if column.kind == "field"]
+        columns = [column for column in self._columns(model) if column.kind == "field"]
         for column in columns:
             if not column.field.choices:
                 continue

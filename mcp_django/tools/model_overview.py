@@ -54,9 +54,9 @@ def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
     if column.kind == "generic":
         return ["any record"]
     if column.kind != "field":
-        related = access_of(request).exposure_of(column.field.related_model)
+        related = access_of(request).model_of(column.field.related_model)
         single = column.kind == "relation" or column.field.one_to_one
-        return [*([] if single else ["list"]), related.label if related is not None else "key"]
+        return [*([] if single else ["list"]), related.exposure.label if related is not None else "key"]
     if getattr(column.field, "choices", None):
         pairs = [(str(stored), str(label)) for stored, label in choices_of(column.field) if stored not in (None, "")]
         return [*(["list"] if holds_many(column.field) else []), choice_words(pairs)]

@@ -88,8 +88,8 @@ class TestModels:
     def test_a_relation_to_an_invisible_model_has_no_exposure(self) -> None:
         site = site_with(Book, Author)
         field = Book._meta.get_field("author")
-        assert access_of(request_of(make_superuser(), site)).exposure_of(field.related_model).model is Author  # type: ignore[union-attr]
-        assert access_of(request_of(make_user("u", "testapp.view_book"), site)).exposure_of(field.related_model) is None
+        assert access_of(request_of(make_superuser(), site)).model_of(field.related_model).exposure.model is Author  # type: ignore[union-attr]
+        assert access_of(request_of(make_user("u", "testapp.view_book"), site)).model_of(field.related_model) is None
 
     def test_a_hook_that_fails_shows_nothing_and_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         class Broken(ModelExposure):

@@ -48,7 +48,7 @@ USES: dict[str, Callable[[ModelAccess, Book], Any]] = {
     "sees_every_row": lambda model, book: model.sees_every_row,
     "sample_rows": lambda model, book: list(model.sample_rows()),
     "get_row": lambda model, book: model.get_row(book.pk),
-    "a related model": lambda model, book: model.access.exposure_of(Author),
+    "a related model": lambda model, book: model.access.model_of(Author),
     "the models": lambda model, book: model.access.get_model("testapp.book"),
     "an order": lambda model, book: default_ordering(model),
     "names of orders": lambda model, book: sortable_names(model),

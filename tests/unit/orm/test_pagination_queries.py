@@ -125,7 +125,7 @@ def test_row_118_a_count_is_exact_up_to_its_cap_and_bounded_beyond(monkeypatch: 
 def test_the_related_exposure_decides_about_a_filter_through_it() -> None:
     site = site_with(Book, Tag)
     request = reader(make_user("u", "testapp.view_book"), site)
-    assert access_of(request).exposure_of(Book._meta.get_field("tags").related_model) is None
+    assert access_of(request).model_of(Book._meta.get_field("tags").related_model) is None
     make_book().tags.set([Tag.objects.create(name="t")])
     assert found(request, Book, condition(Book, "tags__name", "exact", "t")) == set()
 
