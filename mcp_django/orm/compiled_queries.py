@@ -63,11 +63,11 @@ def is_on() -> bool:
 
 
 class Slot(int):
-    """The place of one parameter in a compiled query: an index into the values of a call."""
+    """The place of one parameter: an index into the values of a call."""
 
 
 class Bind(Expression):
-    """A parameter of a compiled query: a :class:`Slot` that each call fills, or a value prepared for the database."""
+    """A parameter of a query: a :class:`Slot` that each call fills, or a value prepared for the database."""
 
     def __init__(self, param: Any) -> None:
         super().__init__(output_field=None)
@@ -79,7 +79,7 @@ class Bind(Expression):
 
 
 class AsStored(Func):
-    """A value in the form in which the database stores it, to be bound again as a parameter of a compiled query.
+    """A value in the form in which the database stores it, to be bound again as a parameter.
 
     Python values are not enough for that: the type of a column can differ from that of its field (``inspectdb``), and
     then the driver or Django's converters make another value of it. PostgreSQL gives the text of the value, which it
@@ -108,7 +108,7 @@ class AsStored(Func):
 
 
 class BoundIn(In):
-    """The lookup ``IN`` of a compiled query, with one parameter, as in :class:`Bind`, for each item of ``rhs``."""
+    """The lookup ``IN`` with one parameter, as in :class:`Bind`, for each item of ``rhs``."""
 
     prepare_rhs = False
 
@@ -126,7 +126,10 @@ class BoundIn(In):
 
 
 def prepare(field: Any, value: Any, using: str) -> Any:
-    """Return a value as the database driver takes it for a parameter of a compiled query, in a column of the field."""
+    """Return a value of a field as the database driver takes it for a parameter.
+
+    Raises ``ToolError`` for a value that the field or the driver does not take.
+    """
     connection = connections[using]
     try:
         found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
@@ -143,7 +146,7 @@ def prepare(field: Any, value: Any, using: str) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CompiledQuery:
-    """One compiled query: ``sql`` with ``params``, of which each :class:`Slot` is replaced by a value of the call.
+    """``sql`` with ``params``, of which each :class:`Slot` is replaced by a value of the call.
 
     ``select`` are the columns of the result, whose converters turn the driver's values into Python values; the
     compiler's ``klass_info`` and ``annotation_col_map`` assign them to the fields of instances. ``sql`` is None if
@@ -218,11 +221,11 @@ class CompiledQuery:
         return plan
 
     def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Run the compiled query, with values of :func:`prepare`, and return its rows as tuples of Python values."""
+        """Run the query with values of :func:`prepare`, and return its rows as tuples of Python values."""
         return list(zip(*self.columns(using, values), strict=True))
 
     def columns(self, using: str, values: Sequence[Any]) -> list[Sequence[Any]]:
-        """Run the compiled query and return its result by column; no columns where there are no rows."""
+        """Run the query and return its result by column; no columns where there are no rows."""
         if self.sql is None:
             return []
         connection: Any = connections[using]
@@ -235,7 +238,7 @@ class CompiledQuery:
         return found
 
     def write(self, using: str, values: Sequence[Any]) -> int:
-        """Bind values to this compiled query, such as an ``UPDATE``, and run it; return how many rows it changed."""
+        """Run a query that writes, such as an ``UPDATE``, and return how many rows it changed."""
         assert self.sql is not None
         with connections[using].cursor() as cursor:
             cursor.execute(self.sql, self._bound(values))
@@ -248,7 +251,7 @@ class CompiledQuery:
         return dict(zip(self.names, params, strict=True))
 
     def instances(self, using: str, values: Sequence[Any], queryset: QuerySet[Any]) -> list[Model] | None:
-        """Run the compiled query and return instances like those of ``queryset``; None if a value is undecodable.
+        """Run the query and return instances like those of ``queryset``; None if a value cannot be decoded.
 
         Django's ``ModelIterable`` makes the instances, with their related ones, from the rows.
         """
@@ -358,14 +361,14 @@ def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
 
 
 def key_params(opts: Any, key: Any, using: str) -> list[Any]:
-    """Return the parts of a primary key as parameters of a compiled query."""
+    """Return the parts of a primary key as parameters for :func:`by_key`."""
     fields = opts.pk_fields
     parts = [key] if len(fields) == 1 else key
     return [prepare(field, part, using) for field, part in zip(fields, parts, strict=True)]
 
 
 def by_key(opts: Any) -> Q:
-    """Return the condition that the primary key equals the first slots of a compiled query."""
+    """Return the condition that the primary key equals the first slots."""
     condition = Q()
     for index, field in enumerate(opts.pk_fields):
         condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
@@ -430,7 +433,7 @@ _UNKNOWN: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shape of a queryset: its structure, as a key for its compiled query, and values, prepared for the database."""
+    """The structure of a queryset, as a key, and its values, prepared for the database."""
 
     key: Hashable
     values: Sequence[Any]
@@ -464,7 +467,7 @@ def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
 
 
 def shape_of_instances(queryset: QuerySet[Any], using: str) -> Shape | None:
-    """Return the shape of a queryset as the key of a compiled query for instances that come from SQL alone."""
+    """Return the shape of a queryset of instances that come from its SQL alone, None for one without a shape."""
     rows: Any = queryset
     if rows._iterable_class is not ModelIterable or rows._prefetch_related_lookups or rows._known_related_objects:
         return None
@@ -490,7 +493,10 @@ def _join(join: Any) -> Hashable:
 
 
 def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
-    """Return a WHERE clause's structure, for the key of a compiled query; its values are added to ``values``."""
+    """Return the structure of a WHERE clause; its values are added to ``values``.
+
+    Raises ``_Unknown`` if its SQL may depend on them.
+    """
     kind = type(node)
     if kind is WhereNode:
         parts = tuple(_condition(child, connection, values) for child in node.children)
@@ -510,7 +516,7 @@ def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
 
 
 def _is_in_range(lookup: Any, connection: Any) -> bool:
-    """Return whether a lookup can be compiled: Django writes other SQL for an integer outside the column's range."""
+    """Return whether Django writes the usual SQL: for an integer outside the column's range it writes another."""
     looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
     if not looks or not isinstance(lookup.rhs, int):
         return True
@@ -519,7 +525,7 @@ def _is_in_range(lookup: Any, connection: Any) -> bool:
 
 
 def _members(lookup: Any) -> list[Any]:
-    """Return the unique items of an ``IN`` lookup for a compiled query; none for NULL, too many items or a subquery."""
+    """Return the unique items of an ``IN`` lookup; none for NULL, too many items or a subquery."""
     found = lookup.rhs
     if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, _VALUES) for item in found):
         return []

@@ -61,14 +61,14 @@ ROW_VALUES: Final = ("postgresql", "sqlite")
 
 
 class RowGreaterThan(TupleGreaterThan):
-    """Compare ``(a, b) > (x, y)`` for keyset pagination on SQLite too, which Django does not ask for row values."""
+    """Compares ``(a, b) > (x, y)`` on SQLite too, which Django does not ask for row values."""
 
     def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
         return super(TupleLookupMixin, self).as_sql(compiler, connection)
 
 
 class RowLessThan(TupleLessThan):
-    """Compare ``(a, b) < (x, y)`` for keyset pagination on SQLite too, like :class:`RowGreaterThan`."""
+    """Compares ``(a, b) < (x, y)`` on SQLite too, like :class:`RowGreaterThan`."""
 
     def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
         return super(TupleLookupMixin, self).as_sql(compiler, connection)
@@ -76,7 +76,7 @@ class RowLessThan(TupleLessThan):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Segment of a keyset pagination: consecutive rows that are one range of an index, wherever NULL is sorted.
+    """Consecutive rows that are one range of an index, wherever NULL is sorted.
 
     The first ``len(nulls)`` keys equal the cursor's values, which are NULL where ``nulls`` says so. The next ``beyond``
     keys are compared with the cursor's values as one row value; or ``null`` says whether the next key is NULL. With
@@ -88,7 +88,7 @@ class Segment:
     null: bool | None = None
 
     def condition(self, keys: Sequence[OrderKey], bind: Callable[[int], Expression]) -> Q:
-        """Return the pagination's condition for the rows of the segment; ``bind`` gives the sort values by position."""
+        """Return the condition for the rows of the segment; ``bind`` gives the sort values by position."""
         found = Q()
         for index, is_null in enumerate(self.nulls):
             column = F(keys[index].path)
@@ -105,7 +105,7 @@ class Segment:
         return found
 
     def order(self, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
-        """Return the ``order_by`` of a pagination segment's rows.
+        """Return the arguments of ``order_by()`` for the rows of the segment.
 
         Keys that are constant in the segment are left out, and NULLS FIRST or LAST is written only if the database
         would sort NULL otherwise, so that a plain index can be used.
@@ -129,7 +129,7 @@ WHOLE: Final = (Segment(),)
 def segments(
     keys: Sequence[OrderKey], nulls: Sequence[bool] | None, *, nulls_largest: bool, row_values: bool
 ) -> Sequence[Segment]:
-    """Split keyset pagination into segments of all rows, or of the rows after a cursor, in the order of the keys.
+    """Return the segments of all rows, or of the rows after a cursor, in the order of the keys.
 
     ``nulls`` says which values of the cursor are NULL; it is None without a cursor. ``nulls_largest`` says that the
     database sorts NULL as the largest value (PostgreSQL does, SQLite sorts it as the smallest); ``row_values`` says
@@ -146,7 +146,7 @@ def segments(
 def _after(
     keys: Sequence[OrderKey], nulls: tuple[bool, ...], start: int, nulls_largest: bool, row_values: bool
 ) -> Iterator[Segment]:
-    """Yield the pagination segments of the rows after a cursor with its first ``start`` sort values."""
+    """Yield the segments of the rows that are after a cursor and have its first ``start`` sort values."""
     if start == len(keys):
         return
     key = keys[start]
@@ -190,7 +190,7 @@ class PageQuery:
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
     def compiled_key(self, using: str) -> tuple[Hashable, list[Any]]:
-        """Return the key of the page's SQL in keyset pagination, and the values of its parameters.
+        """Return the key of the page's SQL, and the values of its parameters.
 
         The key depends neither on values nor on columns; it is None if the SQL depends on the values, so that it cannot
         be kept. The parameters are the values of the filters, then those of the cursor.
@@ -211,12 +211,12 @@ class PageQuery:
 
     @property
     def computed(self) -> Mapping[str, Any]:
-        """The expressions that pagination needs to show rows and to sort them, by their names."""
+        """The expressions by which rows are shown and sorted, by their names in the query."""
         return {key.path: key.expression for key in self.ordering if key.expression is not None} | {**self.guarded}
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The names of the sort values as stored, by which pagination goes on from a row."""
+        """The names in the query of the sort values as stored, from which the next page goes on."""
         return key_names(len(self.ordering))
 
     def with_values(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -227,11 +227,11 @@ class PageQuery:
         return rows.annotate(**{name: AsStored(F(key.path)) for name, key in keys})
 
     def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
-        """Return the rows that match, on all pages."""
+        """Return the rows of all pages: those of the queryset that match the filters and the search."""
         return _matching(self.model, self.with_values(queryset), self.conditions, self.search, params)
 
     def segments(self, using: str) -> Sequence[Segment]:
-        """Return the pagination segments from which the page is read, one after the other until it is full."""
+        """Return the segments from which the page is read, one after the other until it is full."""
         connection = connections[using]
         nulls = None if self.after is None else [value is None for value in self.after]
         return segments(
@@ -242,7 +242,7 @@ class PageQuery:
         )
 
     def of_segment(self, rows: QuerySet[Any], segment: Segment, params: Sequence[Any]) -> QuerySet[Any]:
-        """Return the page's rows in one pagination segment, in order, one more than the page shows."""
+        """Return the first rows of one segment, in order, one more than the page shows."""
         used = len(params) - len(self.after or ())
         largest = connections[rows.db].features.nulls_order_largest
         condition = segment.condition(self.ordering, lambda index: Bind(params[used + index]))
@@ -317,7 +317,7 @@ def key_names(number: int) -> tuple[str, ...]:
 
 
 def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
-    """Paginate primary keys: split them into chunks, each small enough for the parameters of one query."""
+    """Split primary keys into chunks, each small enough for the parameters of one query."""
     return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
 
 
@@ -329,7 +329,7 @@ def narrowed(model: ModelAccess, conditions: Sequence[Filter], search: str) -> Q
 
 
 def _is_hashable(expressions: Hashable) -> bool:
-    """Return whether expressions can be part of the key of a page's SQL: some are made of lists."""
+    """Return whether expressions can be part of a key: some are made of lists."""
     try:
         hash(expressions)
     except TypeError:
@@ -338,14 +338,14 @@ def _is_hashable(expressions: Hashable) -> bool:
 
 
 def _is_searched(listing: Listing, search: str) -> bool:
-    """Return whether the pagination is over a search: for a term, or without one where the search narrows the list."""
+    """Return whether rows are searched: for a term, or without one where the search narrows the list."""
     return bool(search) or listing.narrows_without_search()
 
 
 def _matching(
     model: ModelAccess, rows: QuerySet[Any], conditions: Sequence[Filter], search: str, params: Sequence[Any]
 ) -> QuerySet[Any]:
-    """Narrow the rows to paginate to those that match the page's search and filters."""
+    """Return those of the rows that match the search and the filters."""
     if _is_searched(model.exposure.get_listing(model.request), search):
         rows = searched(model, rows, search)
     return filtered(model, rows, conditions, params)
@@ -355,7 +355,7 @@ def _matching(
 
 
 class Cursor:
-    """Writes and reads a caller's pagination cursors for one ``purpose``: a list, or a model and its query."""
+    """Writes and reads a caller's cursors for one ``purpose``: a list, or a model and its query."""
 
     def __init__(self, request: MCPRequest, purpose: str) -> None:
         site = request.mcp.site.name
@@ -363,7 +363,10 @@ class Cursor:
         self.salt = SEPARATOR.join([SALT, site, resource, str(request.user.pk), purpose])
 
     def write(self, values: Sequence[Any]) -> str:
-        """Return the pagination cursor after the row with these sort values; the text differs only by the time."""
+        """Return the cursor after the row with these sort values; the text differs only by the time.
+
+        Raises ``ToolError`` if a value cannot be read, or if the values are too long.
+        """
         try:
             data = orjson.dumps(list(map(_plain, values)))
         except (ValueError, TypeError):
@@ -373,7 +376,10 @@ class Cursor:
         return seal_briefly(self.salt, data)
 
     def read(self, text: Any, number: int) -> tuple[Any, ...]:
-        """Decrypt a pagination cursor: return its sort values, of which there have to be this ``number``."""
+        """Return the sort values of a cursor, of which there have to be this ``number``.
+
+        Raises ``ToolError`` for a text that is no cursor of this caller and purpose, or has expired.
+        """
         data = self._opened(text)
         values = orjson.loads(data) if data is not None else []
         if data is None or len(values) != number:
@@ -381,11 +387,14 @@ class Cursor:
         return tuple(map(_value, values))
 
     def write_name(self, last: str) -> str:
-        """Write the pagination cursor to the next page of a list, after the entry named ``last``."""
+        """Return the cursor to the next page of a list, after the entry named ``last``."""
         return seal_briefly(self.salt, last.encode())
 
     def read_name(self, text: Any) -> str:
-        """Read a pagination cursor: return the name of the entry after which the page starts."""
+        """Return the name of the entry after which the page starts.
+
+        Raises ``InvalidParams`` for a text that is no cursor of this caller and list, or has expired.
+        """
         data = self._opened(text)
         if data is None:
             raise InvalidParams(CURSOR_ERROR)
@@ -396,7 +405,7 @@ class Cursor:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as stored in the JSON of a pagination cursor; raise ``ValueError`` for an undecodable one."""
+    """Return a sort value as JSON can hold it; raise ``ValueError`` for one that could not be decoded."""
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -409,7 +418,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-# How each value that JSON does not have is read from a pagination cursor.
+# How each value that JSON does not have is read from a cursor.
 _READ: Final[Mapping[str, Callable[[str], Any]]] = {"float": float, "bytes": bytes.fromhex, "decimal": Decimal}
 
 

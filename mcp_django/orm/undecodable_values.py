@@ -39,7 +39,7 @@ DEEP: Final = 200
 
 
 def is_undecodable(error: Exception) -> bool:
-    """Return whether the error may come from an undecodable value, not from the database or the query."""
+    """Return whether an error may come from a value that was read, not from the database or the query."""
     if isinstance(error, DatabaseError):
         # SQLite's driver has no class of its own for this error.
         return isinstance(error, DataError) or "Could not decode to UTF-8" in str(error)
@@ -47,7 +47,7 @@ def is_undecodable(error: Exception) -> bool:
 
 
 def is_out_of_range(error: Exception) -> bool:
-    """Return whether the database computed a number too large for it: an error like that of an undecodable value."""
+    """Return whether an error says that the database has computed a number that is too large for it."""
     if not isinstance(error, DatabaseError):
         return False
     # The SQLSTATE of the SQL standard; SQLite only has a message.
@@ -56,7 +56,7 @@ def is_out_of_range(error: Exception) -> bool:
 
 @contextmanager
 def all_readable() -> Iterator[None]:
-    """Refuse work that needs whole rows where one of them holds an undecodable value."""
+    """Raise ``Unreadable`` where one of the rows that are read in the block holds a value that cannot be decoded."""
     try:
         yield
     except Exception as error:
@@ -66,7 +66,7 @@ def all_readable() -> Iterator[None]:
 
 
 def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
-    """Read the parts with ``read`` despite undecodable values: :data:`UNDECODABLE` stands for each part that fails."""
+    """Return what ``read`` reads of the parts, with :data:`UNDECODABLE` for each part that fails."""
     try:
         return read(parts)
     except Exception as error:
@@ -83,22 +83,22 @@ def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
 
 
 def salvaged_first(rows: QuerySet[Any], limit: int) -> list[Any]:
-    """Read the first results of a query despite undecodable values, with :data:`UNDECODABLE` for each that fails."""
+    """Return the first results of a query, with :data:`UNDECODABLE` for each that fails."""
     return salvaged(lambda part: list(rows[part.start : part.stop]), range(limit))
 
 
 def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
-    """Read the first rows of a query as tuples, with :data:`UNDECODABLE` for each value that fails."""
+    """Return the first rows of a query as tuples, with :data:`UNDECODABLE` for each value that fails."""
     return list(zip(*[salvaged_first(rows.values_list(name, flat=True), limit) for name in names], strict=True))
 
 
 def salvaged_rows(
     segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int, computed: Collection[str] = ()
 ) -> list[Any]:
-    """Read the first rows as instances despite undecodable values; ``rows`` are all that the caller may read.
+    """Return the first rows of the ``segments`` as instances; ``rows`` are all that the caller may read.
 
-    A row with an undecodable value is made of its columns and the ``computed`` values, without anything else that the
-    queryset adds.
+    A row with a value that cannot be decoded is made of its columns and the ``computed`` values, without anything else
+    that the queryset adds.
     """
     names = [field.attname for field in rows.model._meta.concrete_fields]
     found: list[Any] = []
@@ -129,7 +129,7 @@ def salvaged_rows(
 
 
 def keep_stored(row: Model, written: Collection[str]) -> None:
-    """Keep undecodable values of a row that is saved: their columns are deferred, so Django does not write them.
+    """Keep such values of a row that is saved: their columns are deferred, so Django does not write them.
 
     These are values that could not be read or that the column cannot hold. ``written`` are the fields with a new value.
     """
@@ -151,7 +151,7 @@ def _is_writable(field: Any, value: Any, connection: Any) -> bool:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a JSON value counts as undecodable: nested deeper than Python can write it."""
+    """Return whether a JSON value is nested deeper than Python can write it."""
     inner = [value] if isinstance(value, (dict, list)) else []
     levels = DEEP
     while inner and levels:
