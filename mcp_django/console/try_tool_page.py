@@ -363,7 +363,7 @@ class TryIt:
             return self._page()
         request = request_of(self.client)
         self.tools = {item["name"]: item for item in ask(request, "tools/list")["tools"]}
-        models = {exposure.label: access_of(request)[exposure] for exposure in access_of(request).exposures}
+        models = {model.exposure.label: model for model in access_of(request).models}
         initial = self._linked()
         data: Any = self.form.data
         data.setdefault("model", str(initial.get("model", "")))

@@ -424,13 +424,13 @@ def destination(request: MCPRequest, location: str) -> ResponseContent:
         match = resolve("/" + target.path.removeprefix(get_script_prefix()))
     except Resolver404:
         return elsewhere
-    for exposure in access_of(request).exposures if "admin" in match.app_names else ():
+    for model in access_of(request).models if "admin" in match.app_names else ():
+        exposure = model.exposure
         page = f"{exposure.opts.app_label}_{exposure.opts.model_name}_"
         if match.url_name == f"{page}changelist":
             return ResponseContent(note=f"The action leads to a list of {exposure.label}.")
         if match.url_name == f"{page}change":
             try:
-                model = access_of(request)[exposure]
                 row = model.get_row(unquote(match.kwargs["object_id"]))
             except NotFound:
                 return elsewhere

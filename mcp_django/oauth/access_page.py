@@ -58,16 +58,17 @@ def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
 
 def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
     """Yield the models, each with the fields and permissions that an AI model would reach."""
-    for exposure in access_of(asked).exposures:
-        allowed = {*may_words(access_of(asked)[exposure]).split()} - {"view"}
+    for model in access_of(asked).models:
+        exposure = model.exposure
+        allowed = {*may_words(model).split()} - {"view"}
         yield {
             "label": exposure.label,
             "name": exposure.opts.verbose_name_plural,
-            "fields": access_of(asked)[exposure].fields,
+            "fields": model.fields,
             "is_writable": bool(allowed),
             "is_changeable": bool(allowed - {"delete"}),
             "is_deletable": "delete" in allowed,
-            "actions": 0 if settings.READ_ONLY else len(access_of(asked)[exposure].actions),
+            "actions": 0 if settings.READ_ONLY else len(model.actions),
         }
 
 

@@ -201,10 +201,11 @@ def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:
     names: list[str] = []
     for row in sorted(rows, key=lambda row: (row._meta.label, str(row.pk)))[:MAX_NAMED]:
         exposure = request.mcp.site.exposures.get(type(row))
-        if exposure is None or not access_of(request)[exposure].is_there:
+        model = access_of(request)[exposure] if exposure is not None else None
+        if model is None or not model.is_there:
             continue
         try:
-            access_of(request)[exposure].get_row(pk_text(row.pk))
+            model.get_row(pk_text(row.pk))
         except NotFound:
             continue
         names.append(f"{exposure.label} {pk_text(row.pk)}: {label_of(exposure, row) or row.pk}")

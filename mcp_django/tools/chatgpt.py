@@ -61,11 +61,10 @@ class Search(RecordTool):
         if not is_short_text(query, MAX_SEARCH) or not str(query).strip():
             raise ToolError(f"query must be a text of at most {MAX_SEARCH} characters.")
         text = str(query).strip()
-        exposures = [exposure for exposure in access_of(request).exposures if exposure.options.has_search(request)]
-        best = found_models(request, exposures, text)
+        models = [model for model in access_of(request).models if model.exposure.options.has_search(request)]
+        best = found_models(models, text)
         found: list[dict[str, str]] = []
-        for exposure in [*best, *(exposure for exposure in exposures if exposure not in best)][:MAX_MODELS]:
-            model = access_of(request)[exposure]
+        for model in [*best, *(model for model in models if model not in best)][:MAX_MODELS]:
             found += [_result(model, row) for row in _rows(model, text)]
             if len(found) >= MAX_RESULTS:
                 break

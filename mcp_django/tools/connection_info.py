@@ -59,18 +59,20 @@ class ConnectionInfo(Tool):
         off = request.mcp.off
         if off is None:
             return
-        exposures = request.mcp.site.exposures_by_label.values()
-        known = [exposure for exposure in exposures if access_of(request)[exposure].may("view")]
+        access = access_of(request)
+        # Models that are switched off are among them.
+        models = [access[exposure] for exposure in request.mcp.site.exposures_by_label.values()]
+        known = [model for model in models if model.may("view")]
         for item in off.switched:
             if item.kind == Switch.Kind.TOOL:
                 is_known = request.mcp.site.get_tool(request, item.target) is not None
             elif item.kind == Switch.Kind.MODEL:
-                is_known = any(off.model(exposure.label) is item for exposure in known)
+                is_known = any(off.model(model.exposure.label) is item for model in known)
             elif item.kind == Switch.Kind.ACTION:
                 is_known = any(
-                    off.action(exposure.label, name) is item
-                    for exposure in known
-                    for name in access_of(request)[exposure].permitted_actions
+                    off.action(model.exposure.label, name) is item
+                    for model in known
+                    for name in model.permitted_actions
                 )
             else:
                 is_known = item.kind not in CALLERS

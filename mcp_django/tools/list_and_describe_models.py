@@ -13,7 +13,6 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.uploaded_files import FILE_WORDS
 from ..exceptions import ToolError
-from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.allowed_filters import filters_of, find_filter
 from ..orm.alternative_spellings import json_or_text
@@ -81,19 +80,19 @@ class ListModels(RecordTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return a row for each model."""
-        if refused := access_of(request).refusal:
+        access = access_of(request)
+        if refused := access.refusal:
             raise ToolError(refused)
         query = check_names(arguments, self.input_schema["properties"]).get("query") or ""
         if not isinstance(query, str):
             raise ToolError("query must be a text.")
-        exposures: Sequence[ModelExposure] = access_of(request).exposures
-        found = found_models(request, exposures, query[:MAX_QUERY]) if query.strip() else []
+        found = found_models(access.models, query[:MAX_QUERY]) if query.strip() else []
         rows: list[list[str]] = []
         used = 0
-        for exposure in found or exposures:
+        for model in found or access.models:
+            exposure = model.exposure
             about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
-            may = may_words(access_of(request)[exposure])
-            row = [exposure.label, str(exposure.opts.verbose_name_plural), may, about]
+            row = [exposure.label, str(exposure.opts.verbose_name_plural), may_words(model), about]
             used += sum(map(len, row)) + 16
             if used > request.mcp.result_chars:
                 break
@@ -103,9 +102,9 @@ class ListModels(RecordTool):
             hint = "You may not view any model."
         elif query.strip() and not found:
             hint = "No model matches, so these are all: use the nearest, or try other words."
-        elif found and len(found) < len(exposures):
-            hint = f"Best first. {hint} Not among them? leave query out to see all {len(exposures)}."
-        if len(rows) < len(found or exposures):
+        elif found and len(found) < len(access.models):
+            hint = f"Best first. {hint} Not among them? leave query out to see all {len(access.models)}."
+        if len(rows) < len(found or access.models):
             hint = "There are more models: say in query what you need."
         columns = ["model", "title", "may", "description"]
         return ToolResult(structured={"returned": len(rows), "hint": hint, "columns": columns, "rows": rows})

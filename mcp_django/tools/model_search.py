@@ -17,9 +17,8 @@ from django.conf import settings as django_settings
 from django.utils import translation
 from django.utils.choices import CallableChoiceIterator
 
-from ..context.request import MCPRequest
 from ..exposures.model_exposure import ModelExposure
-from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.access import ModelAccess, columns_of
 from ..orm.columns import Column
 from ..orm.fields import choices_of
 from ..runtime.failing_hooks import call_hook
@@ -48,15 +47,15 @@ MAX_PROSE: Final = 500
 Part = tuple[str, float]
 
 
-def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query: str) -> list[ModelExposure]:
+def found_models(models: Sequence[ModelAccess], query: str) -> list[ModelAccess]:
     """Search models by the words of a question, the best match first; none if no word fits."""
-    weights = [_weights(*_seen(access_of(request)[exposure])) for exposure in exposures]
+    weights = [_weights(*_seen(model)) for model in models]
     spread: dict[str, float] = defaultdict(float)
     for words in weights:
         for word, weight in words.items():
             spread[word] += min(weight / TITLE, 1.0)
     names = {word for words in weights for word, weight in words.items() if weight > MOST_OTHERS}
-    scores = [0.0] * len(exposures)
+    scores = [0.0] * len(models)
     for asked_for in question_stems(query, names):
         means = matches(asked_for, spread)
         for position, words in enumerate(weights):
@@ -69,7 +68,7 @@ def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query:
             scores[position] += max(told, default=0.0)
     order = sorted((-score, position) for position, score in enumerate(scores) if score > 0)
     kept = [at for at, (score, _) in enumerate(order[:MAX_FOUND]) if at < ALWAYS or score <= order[0][0] * LEAST_SHARE]
-    return [exposures[order[at][1]] for at in kept]
+    return [models[order[at][1]] for at in kept]
 
 
 def _seen(model: ModelAccess) -> tuple[Any, ...]:
