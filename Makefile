@@ -35,15 +35,18 @@ LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_kernel.py tests/unit/t
 # The tests of the gate: docs/audit.md says what that is.
 GATE_TESTS = tests/unit/oauth/test_bearer*.py tests/unit/oauth/test_resource_urls.py tests/unit/test_signin.py \
 	tests/unit/test_scopes.py tests/unit/context/test_call_restrictions.py tests/unit/context/test_confirmation*.py \
-	tests/unit/exposures tests/unit/emulation/test_admin_exposure.py tests/unit/schema/test_secrets*.py \
-	tests/unit/orm/test_access.py tests/unit/orm/test_allowed_filters*.py tests/unit/orm/test_columns*.py \
-	tests/unit/orm/test_computed_columns.py tests/unit/orm/test_conditions*.py tests/unit/orm/test_filter_parser.py \
-	tests/unit/orm/test_ordering.py tests/unit/orm/test_path.py tests/unit/orm/test_permission_queries.py \
-	tests/unit/orm/test_prefetch.py tests/unit/orm/test_row_finder.py tests/unit/tools/test_action_tools.py \
-	tests/unit/tools/test_get_record.py tests/behaviour/test_hidden_parts.py
+	tests/unit/exposures tests/unit/emulation/test_admin_actions.py tests/unit/emulation/test_admin_exposure.py \
+	tests/unit/emulation/test_bulk_writes.py tests/unit/emulation/test_list_filters.py \
+	tests/unit/emulation/test_saving.py tests/unit/schema/test_secrets*.py tests/unit/orm/test_access*.py \
+	tests/unit/orm/test_allowed_filters*.py tests/unit/orm/test_columns*.py \
+	tests/unit/orm/test_compiled_queries_switch.py tests/unit/orm/test_computed_columns.py \
+	tests/unit/orm/test_conditions*.py tests/unit/orm/test_filter_parser.py tests/unit/orm/test_hidden_parts.py \
+	tests/unit/orm/test_named_filters.py tests/unit/orm/test_ordering.py tests/unit/orm/test_path.py \
+	tests/unit/orm/test_permission_queries.py tests/unit/orm/test_prefetch.py tests/unit/orm/test_row_finder.py \
+	tests/unit/tools tests/behaviour/test_related_filters.py
 # Its modules, for coverage.
 GATE = $$(.venv/bin/python -m tests.gate)
-# What `make coverage` measures stands in pyproject.toml.
+# What is measured stands in pyproject.toml.
 COVERED_BY = tests/unit/protocol $(GATE_TESTS)
 
 .PHONY: help demo test test-all test-quick lowest coverage gate installed lock chromium lint docs bench evals fuzz fixture-server clean
@@ -92,7 +95,7 @@ gate: .venv/.installed
 	@rm -f .coverage .coverage.*
 	@.venv/bin/python -m coverage run --include=$(GATE) -m pytest -q $(GATE_TESTS)
 	@.venv/bin/python -m coverage combine --quiet
-	@.venv/bin/python -m coverage report --include=$(GATE) --no-skip-covered --fail-under=0
+	@.venv/bin/python -m coverage report --include=$(GATE) --no-skip-covered
 
 # In bare environments: those of the tests may refuse what is new in pyproject.toml until this is done.
 lock:

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -422,6 +423,11 @@ user.has_perm("shop.view_order") and model_admin.has_change_permission(request)
 def test_the_documentation_names_the_modules_of_the_gate_in_their_order() -> None:
     told = [re.findall(r"`([\w/]+\.py)`", row[0]) for row in table_rows("The modules", "audit.md")]
     assert [name for names in told for name in names] == list(gate.MODULES)
+
+
+def test_each_line_of_the_gate_is_run_by_tests() -> None:
+    measured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]["include"]
+    assert measured == ["mcp_django/protocol/*", *(f"mcp_django/{name}" for name in gate.MODULES)]
 
 
 def test_the_gate_can_be_read() -> None:

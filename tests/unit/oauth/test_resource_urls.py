@@ -14,6 +14,7 @@ from mcp_django.oauth.resource_urls import (
     issuer,
     metadata_url,
     mounted_path,
+    named_resource,
     origin,
     own_resource,
     resource_url,
@@ -183,3 +184,16 @@ def test_a_class_that_needs_the_toolkit_is_one_of_oauth(settings: Any, monkeypat
     settings.MCP_DJANGO = {"AUTHENTICATION_CLASSES": ["shop.signin.Own"]}
     monkeypatch.setattr("mcp_django.oauth.resource_urls.import_string", missing)
     assert uses_oauth()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("/mcp", "http://testserver/mcp"),
+        ("http://testserver/mcp/", "http://testserver/mcp"),
+        ("/other", None),
+        ("https://shop.example/mcp", None),
+    ],
+)
+def test_an_operator_names_an_endpoint_by_its_path_or_by_its_url(name: str, expected: str | None) -> None:
+    assert named_resource(name) == expected
