@@ -226,6 +226,8 @@ class Condition(Filter):
             if left:
                 return replace(self, values=left)._on(name, context, inside)
             return Q(pk__in=[])
+
+        # First the comparison, with bound values where Django's own lookup takes them.
         if is_null and (not path.many or is_file_field(path.field)):
             found = self._missing(column)
         elif path.expression is not None or (not path.many and _is_bindable(path.field, self.lookup)):
@@ -233,14 +235,22 @@ class Condition(Filter):
         else:
             several = self.lookup.rpartition("__")[2] in ("in", "range")
             found = Q((f"{name}__{self.lookup}", list(self.values) if several else self.values[0]))
-            found = Q(ExpressionWrapper(found, BooleanField())) if inside else found
+            if inside:
+                found = Q(ExpressionWrapper(found, BooleanField()))
+
+        # Then what the caller may not see: a hidden part of a text, a hidden row on the path.
         if self.lookup not in WHOLE and can_hide_parts(path.field):
             found &= with_no_part_hidden(column, inside=inside)
         if inside and path.nullable and not is_null:
             found &= Q(IsNull(column, False))
         if path.guards:
-            seen = Q(ExpressionWrapper(Q(*path.guards), BooleanField())) if inside else Q(*path.guards)
-            found = ~seen | found if is_null and self.values[0] else seen & found
+            seen = Q(*path.guards)
+            if inside:
+                seen = Q(ExpressionWrapper(seen, BooleanField()))
+            if is_null and self.values[0]:
+                found = ~seen | found
+            else:
+                found = seen & found
         return found
 
     def _missing(self, column: Any) -> Q:
@@ -250,7 +260,9 @@ class Condition(Filter):
         if not is_file_field(self.path.field):
             return found
         stored = Q(Exact(column, Value("")))
-        return found | stored if wanted else found & ~stored
+        if wanted:
+            return found | stored
+        return found & ~stored
 
     def _compared(self, column: Any, params: Sequence[Any]) -> Q:
         if self.lookup == "in":
@@ -429,7 +441,9 @@ def _pattern(lookup: str, value: str, using: str) -> str:
 def joined(connector: str, parts: Sequence[Q]) -> Q:
     """Join conditions by ``and``, ``or``, or ``not``, which denies that all of them hold."""
     found = Q(*parts, _connector=Q.OR if connector == "or" else Q.AND)
-    return ~found if connector == "not" else found
+    if connector == "not":
+        return ~found
+    return found
 
 
 # Expressions
@@ -526,8 +540,13 @@ def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = F
         return False
     if not joins and sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1:
         return False
-    kept = query.where.connector == Q.AND and not query.where.negated
-    return not given.where or (kept and all(child in query.where.children for child in given.where.children))
+
+    # The conditions that the rows had before are still there.
+    if not given.where:
+        return True
+    if query.where.connector != Q.AND or query.where.negated:
+        return False
+    return all(child in query.where.children for child in given.where.children)
 
 
 # Characters that let a client's regular expression match in several ways. SQLite uses Python's matcher, which
@@ -561,8 +580,10 @@ def _patterns(node: Any) -> Iterator[str]:
         inner: Iterable[Any] = (node.where, *node.annotations.values(), *node.combined_queries)
     elif isinstance(node, Node):
         inner = node.children
+    elif hasattr(node, "get_source_expressions"):
+        inner = node.get_source_expressions()
     else:
-        inner = node.get_source_expressions() if hasattr(node, "get_source_expressions") else ()
+        inner = ()
     for item in inner:
         yield from _patterns(item)
 

@@ -73,14 +73,15 @@ def _check_alternatives(filters: Sequence[Filter]) -> None:
 def _lists(model: ModelAccess, item: Filter) -> frozenset[tuple[Relation, ...]]:
     """Return the lists that a filter has conditions on, each as the relations that lead to it."""
     if isinstance(item, Condition):
-        link = _link(model, item) if item.path.many else None
-        if link is not None:
-            return frozenset([(_relation(link.field),)])
-        return frozenset()
+        link = _link(model, item)
+        if link is None:
+            return frozenset()
+        return frozenset([(_relation(link.field),)])
     if isinstance(item, Junction) and item.connector != "not":
         return frozenset().union(*(_lists(model, part) for part in item.parts))
     if not isinstance(item, Quantified) or not item.is_path:
         return frozenset()
+
     relation = _relation(item.link.field)
     if item.link.to_many:
         return frozenset([(relation,)])
@@ -89,13 +90,18 @@ def _lists(model: ModelAccess, item: Filter) -> frozenset[tuple[Relation, ...]]:
 
 
 def _link(model: ModelAccess, item: Condition) -> Link | None:
-    """Return the list that a condition on a declared path begins with, None if the caller cannot see its rows."""
+    """Return the list that a condition on a declared path begins with.
+
+    Returns None if the path leads through no list, or the caller cannot see its rows.
+    """
+    if not item.path.many:
+        return None
     root = item.path.column.partition("__")[0]
     field: Any = model.exposure.opts.get_field(root)
     related = model.access.model_of(field.related_model)
-    if related is not None:
-        return Link(root, field, related)
-    return None
+    if related is None:
+        return None
+    return Link(root, field, related)
 
 
 def _relation(field: Any) -> Relation:
@@ -104,14 +110,14 @@ def _relation(field: Any) -> Relation:
 
 def _merged(model: ModelAccess, items: Sequence[Filter]) -> Iterator[Filter]:
     """Yield the filters, and in place of those that begin with the same relation one that holds for one row of it."""
-    found: dict[Relation, list[tuple[Filter, Quantified]]] = {}
+    by_relation: dict[Relation, list[tuple[Filter, Quantified]]] = {}
     for item in items:
         quantified = _quantified(model, item)
         if quantified is None:
             yield item
         else:
-            found.setdefault(_relation(quantified.link.field), []).append((item, quantified))
-    for same in found.values():
+            by_relation.setdefault(_relation(quantified.link.field), []).append((item, quantified))
+    for same in by_relation.values():
         item, quantified = same[0]
         if len(same) == 1:
             yield item
@@ -122,11 +128,17 @@ def _merged(model: ModelAccess, items: Sequence[Filter]) -> Iterator[Filter]:
 
 def _quantified(model: ModelAccess, item: Filter) -> Quantified | None:
     """Return a condition on a path as one on the rows that the path begins with, None for any other filter."""
-    if isinstance(item, Quantified):
-        return item if item.is_path else None
-    link = _link(model, item) if isinstance(item, Condition) and item.path.many else None
+    if isinstance(item, Quantified) and item.is_path:
+        return item
+    link = _link(model, item) if isinstance(item, Condition) else None
     if not isinstance(item, Condition) or link is None:
         return None
+
+    # The rest of the path, from the related row on, or that row's key.
     rest = item.path.column.partition("__")[2]
-    path = replace(item.path, column=rest, many=False) if rest else resolve_path(link.exposure.model, "pk")
-    return Quantified(link, "some", (replace(item, path=path or item.path),), is_path=True)
+    path = item.path
+    if rest:
+        path = replace(path, column=rest, many=False)
+    else:
+        path = resolve_path(link.exposure.model, "pk") or path
+    return Quantified(link, "some", (replace(item, path=path),), is_path=True)
