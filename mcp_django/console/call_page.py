@@ -53,14 +53,14 @@ def parts_of(call: CallEntry) -> list[dict[str, Any]]:
     measured = {name: getattr(call, name) or 0.0 for name in PARTS}
     took = sum(measured.values())
     begins = 0.0
-    found = []
+    bars = []
     for name, ms in {**measured, "rest": call.duration - took}.items():
         if ms > 0:
             # Parts that ran in several threads at once can add up to more than the duration.
             share = 100 * ms / max(call.duration, took)
-            found.append({"name": name, "ms": ms, "share": share, "x": f"{begins:.2f}", "width": f"{share:.2f}"})
+            bars.append({"name": name, "ms": ms, "share": share, "x": f"{begins:.2f}", "width": f"{share:.2f}"})
             begins += share
-    return found
+    return bars
 
 
 def pretty(text: str) -> str:

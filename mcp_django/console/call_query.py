@@ -138,10 +138,10 @@ class KnownValues:
     def outcomes(self) -> list[str]:
         """Every outcome in the log, each by one look into the index."""
         rows = CallEntry._default_manager.order_by()
-        found = [""]
-        while (least := rows.filter(outcome__gt=found[-1]).aggregate(least=Min("outcome"))["least"]) is not None:
-            found.append(least)
-        return found[1:]
+        outcomes = [""]
+        while (least := rows.filter(outcome__gt=outcomes[-1]).aggregate(least=Min("outcome"))["least"]) is not None:
+            outcomes.append(least)
+        return outcomes[1:]
 
     def has(self, **values: Any) -> bool:
         """Return whether a call has these values."""
@@ -232,8 +232,8 @@ class Reader:
                 return Term(name, low)
             return None
         if name == "duration":
-            found = DURATION.fullmatch(low)
-            return found and Term(name, f"{found[1] or '>'}{float(found[2]) * (1000 if found[3] == 's' else 1):.15g}")
+            match = DURATION.fullmatch(low)
+            return match and Term(name, f"{match[1] or '>'}{float(match[2]) * (1000 if match[3] == 's' else 1):.15g}")
         if name in ("caller", "writes"):
             if low in ("yes", *CallEntry.Kind.values):
                 return Term(name, low)
@@ -252,8 +252,8 @@ class Reader:
             return Term(*WORDS[word.lower()])
         if OUTCOME.fullmatch(word.lower()):
             return Term("outcome", word.lower())
-        if found := self.named(name, value) if _colon and name in COLUMNS else self._guessed(word):
-            return found
+        if term := self.named(name, value) if _colon and name in COLUMNS else self._guessed(word):
+            return term
         said = _("This is not a time, and no call has it as id, user, client, tool or model.")
         examples = {"caller": "caller:service", "outcome": "failed", "duration": "duration:>500", "time": "14:05"}
         return Term("", word, said=said, nearest=examples.get(name) or self.known.nearest(word))
@@ -292,7 +292,7 @@ class Reader:
                 length = timedelta(**{LENGTHS[unit]: number})
                 # OverflowError if the period before this one, which the overview reads too, starts before year 1.
                 return [self._time(f"last {number}{unit}", self.now - 2 * length + length, None)]
-            word, day, first, second = found.groups() if (found := TIME.fullmatch(text)) else ("", "", "", "")
+            word, day, first, second = match.groups() if (match := TIME.fullmatch(text)) else ("", "", "", "")
             if not (day or first) or (word and second):
                 return []
             begins, ends = self._moment(day or "", first, second)
@@ -370,8 +370,8 @@ class CallQuery:
     @classmethod
     def parse(cls, text: str, now: datetime) -> "CallQuery":
         """Parse the text of a query; the log is asked only for words that need it."""
-        known = KnownValues()
-        return cls(tuple(dict.fromkeys(Reader(now, known).read(text))), now, known)
+        values = KnownValues()
+        return cls(tuple(dict.fromkeys(Reader(now, values).read(text))), now, values)
 
     def __str__(self) -> str:
         return " ".join(map(str, self.parts))
@@ -389,10 +389,10 @@ class CallQuery:
     @property
     def period(self) -> Period | None:
         """When the calls came; None without a time."""
-        found = [term.period for term in self.terms if term.name == "time"]
-        begins = [each for each, _ends in found if each]
-        ends = [each for _begins, each in found if each]
-        if found:
+        periods = [term.period for term in self.terms if term.name == "time"]
+        begins = [each for each, _ends in periods if each]
+        ends = [each for _begins, each in periods if each]
+        if periods:
             return (max(begins, default=None), min(ends, default=None))
         return None
 
@@ -422,15 +422,15 @@ class CallQuery:
 
         A time is a text, or a pair of its start and end. A value that cannot be read becomes one of the problems.
         """
-        kept = [part for part in self.parts if part.name not in values]
+        parts = [part for part in self.parts if part.name not in values]
         reader = Reader(self.now, self.known)
         for name, value in values.items():
             if isinstance(value, tuple):
-                kept += reader.between(*map(reader.local, value))
+                parts += reader.between(*map(reader.local, value))
             else:
-                found = reader.named(name, value) or Term("", f"{name}:{value}")
-                kept += reader.times(value) if name == "time" else [found]
-        return CallQuery(tuple(kept), self.now, self.known)
+                term = reader.named(name, value) or Term("", f"{name}:{value}")
+                parts += reader.times(value) if name == "time" else [term]
+        return CallQuery(tuple(parts), self.now, self.known)
 
     def filter(self, rows: QuerySet[CallEntry]) -> QuerySet[CallEntry]:
         """Return the calls that match; none while a word cannot be read."""
@@ -444,28 +444,28 @@ class CallQuery:
         """
         looks = self._looks()
         edges = []
-        found = self._narrowed(rows, looks)
+        matching = self._narrowed(rows, looks)
         timed = self._in_period(rows.order_by("-time"))
         pairs = [[(column, value) for column, values in each for value in values] for each in looks.values()]
         indexed = [each for each in pairs if all(column in INDEXED for column, _value in each)]
         if self.problems or not pairs or (pairs == indexed and len(pairs) == 1 and len(pairs[0]) <= 1):
-            return found, None
+            return matching, None
         for each in indexed or [[("time__isnull", False)]]:
             times = [self.known.edge(timed, self.period, column, value) for column, value in each]
             if not any(times):
-                return found, None
+                return matching, None
             edges.append(max(filter(None, times)))
         # No index on time has this order, so the database uses the selective index and sorts the few rows.
         is_up = "time" in rows.query.order_by
         order = F("time").asc(nulls_first=True) if is_up else F("time").desc(nulls_last=True)
-        return found.filter(time__gte=min(edges)).order_by(order, "-pk"), min(edges)
+        return matching.filter(time__gte=min(edges)).order_by(order, "-pk"), min(edges)
 
     def _looks(self) -> dict[str, list[Look]]:
-        found: dict[str, list[Look]] = {}
+        looks: dict[str, list[Look]] = {}
         for term in self.terms:
             if term.name != "time":
-                found.setdefault(term.name, []).append(self.known.look(term.name, term.value))
-        return found
+                looks.setdefault(term.name, []).append(self.known.look(term.name, term.value))
+        return looks
 
     def _narrowed(self, rows: QuerySet[CallEntry], looks: dict[str, list[Look]]) -> QuerySet[CallEntry]:
         for name, each in looks.items():
@@ -494,8 +494,8 @@ class CallList(ChangeList):
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         """Return the calls that the query in the URL finds, for the admin's list."""
         self.asked = CallQuery.parse(self.query, timezone.now())
-        found, self.since = self.asked.newest(super().get_queryset(request, exclude_parameters))
-        return found
+        calls, self.since = self.asked.newest(super().get_queryset(request, exclude_parameters))
+        return calls
 
     @property
     def is_live(self) -> bool:
@@ -529,16 +529,16 @@ class CallList(ChangeList):
         if not newest:
             return []
 
-        found = [("outcome", group) for group in ("failed", "refused") if self._has_some(group, newest)]
+        values = [("outcome", group) for group in ("failed", "refused") if self._has_some(group, newest)]
         recent = self.asked.now - timedelta(hours=1)
         if newest[0][1] >= recent > newest[-1][1]:
-            found.append(("time", "last 1h"))
+            values.append(("time", "last 1h"))
         for index, name in enumerate(PROPOSED, columns.index("tool")):
             counts = Counter(row[index] for row in newest if row[index])
-            found += [(name, value) for value, count in counts.most_common(PROPOSED[name]) if count < len(newest)]
+            values += [(name, value) for value, count in counts.most_common(PROPOSED[name]) if count < len(newest)]
 
         names = {term.name for term in self.asked.terms}
-        queries = [self.asked.adding(**{name: value}) for name, value in found if name not in names]
+        queries = [self.asked.adding(**{name: value}) for name, value in values if name not in names]
         return [(query, query.parts[-1]) for query in queries]
 
     def _has_some(self, group: str, newest: list[Any]) -> bool:

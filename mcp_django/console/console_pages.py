@@ -80,8 +80,8 @@ class Page:
             settings.require_right()
         except ImproperlyConfigured as error:
             return self.render(request, {"fault": str(error)}, "wrong")
-        found: HttpResponseBase = import_string(f"mcp_django.console.{self.answer}")(self, request)
-        return found
+        response: HttpResponseBase = import_string(f"mcp_django.console.{self.answer}")(self, request)
+        return response
 
     def render(self, request: HttpRequest, context: dict[str, Any], template: str = "") -> HttpResponse:
         """Render the page with its tabs and this context; ``template`` is another name than the page's."""
@@ -124,8 +124,8 @@ def with_policy(response: Response) -> Response:
 
 
 def _is_djangos(name: str) -> bool:
-    found: Any = get_template(name)
-    return Path(found.origin.name).is_relative_to(Path(admin.__file__).parent)
+    template: Any = get_template(name)
+    return Path(template.origin.name).is_relative_to(Path(admin.__file__).parent)
 
 
 class AsUser(Page):

@@ -129,13 +129,13 @@ class Agent:
     def keep(self, url: str, cookies: Mapping[str, Any]) -> None:
         """Keep the cookies that a response from this URL sets (RFC 6265, section 5.3)."""
         parts = urlsplit(url)
-        for name, found in SimpleCookie(cookies).items():
-            path = found["path"] if found["path"].startswith("/") else parts.path.rpartition("/")[0] or "/"
-            key = found["domain"] or parts.hostname or "", path, name
-            if found["max-age"] in ("0", 0):
+        for name, cookie in SimpleCookie(cookies).items():
+            path = cookie["path"] if cookie["path"].startswith("/") else parts.path.rpartition("/")[0] or "/"
+            key = cookie["domain"] or parts.hostname or "", path, name
+            if cookie["max-age"] in ("0", 0):
                 self.cookies.pop(key, None)
             else:
-                self.cookies[key] = found
+                self.cookies[key] = cookie
 
     def sent_to(self, url: str) -> str:
         """Return the value of the ``Cookie`` header for a request to this URL (RFC 6265, section 5.4)."""
@@ -177,10 +177,10 @@ class Agent:
                 is_stream = more.get("event") and response.status == 200
                 if is_stream:
                     data = (line.removeprefix(b"data:").strip() for line in response if line.startswith(b"data:"))
-                    found = next(filter(None, data), b"")
+                    content = next(filter(None, data), b"")
                 else:
-                    found = response.read(MOST_BYTES)
-                return Answer(url, response.status, response.headers, found, sent.get("Cookie", ""))
+                    content = response.read(MOST_BYTES)
+                return Answer(url, response.status, response.headers, content, sent.get("Cookie", ""))
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
@@ -194,14 +194,14 @@ class Agent:
 
     def follow(self, url: str) -> Answer:
         """Open a page as a browser, redirects included."""
-        seen: list[str] = []
-        while url not in seen and len(seen) < MOST_REDIRECTS:
+        visited: list[str] = []
+        while url not in visited and len(visited) < MOST_REDIRECTS:
             answer = self.send("GET", url, headers={"Accept": "text/html"})
             if answer.status not in REDIRECTS:
                 return answer
-            seen.append(url)
+            visited.append(url)
             url = urljoin(url, answer.headers["Location"])
-        raise StepFailed(f"The browser is sent in a loop: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
+        raise StepFailed(f"The browser is sent in a loop: {' -> '.join([*visited[-2:], url])}.", NO_SESSION.remedy)
 
     def page(self, url: str, what: str) -> Answer:
         """Open a page as a browser, redirects included, and require HTML with status 200."""
@@ -209,9 +209,9 @@ class Agent:
         if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
             if f"{django_settings.SESSION_COOKIE_NAME}=" in answer.cookies:
                 raise StepFailed(f"{what}: {LOST_SESSION.what}.", LOST_SESSION.remedy)
-            told = ", ".join(f"{name} for {host}{path}" for host, path, name in self.cookies)
-            kept = f" (its cookies: {told})" if told else ""
-            raise StepFailed(f"{what}: {NO_SESSION.what}{kept}.", NO_SESSION.remedy)
+            cookies = ", ".join(f"{name} for {host}{path}" for host, path, name in self.cookies)
+            suffix = f" (its cookies: {cookies})" if cookies else ""
+            raise StepFailed(f"{what}: {NO_SESSION.what}{suffix}.", NO_SESSION.remedy)
         if answer.status != 200 or answer.kind != "text/html":
             remedy = SEE_LOG if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
             raise StepFailed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
@@ -250,13 +250,13 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note links, forms and their fields."""
-        given = {name: value or "" for name, value in attrs}
-        name = given.get("name", "")
-        kind = given.get("type", "text").lower()
-        if tag in ("a", "link") and given.get("rel") in self.links:
-            self.links[given["rel"]].append(given.get("href", ""))
+        attributes = {name: value or "" for name, value in attrs}
+        name = attributes.get("name", "")
+        kind = attributes.get("type", "text").lower()
+        if tag in ("a", "link") and attributes.get("rel") in self.links:
+            self.links[attributes["rel"]].append(attributes.get("href", ""))
         if tag == "form" or (name and not self.forms):
-            self.forms.append(_Form(given.get("action", "")))
+            self.forms.append(_Form(attributes.get("action", "")))
         if tag == "button" and name == "allow":
             self.forms[-1].allows = True
         if tag != "input" or not name:
@@ -266,8 +266,8 @@ class _Page(HTMLParser):
             form.password = form.password or name
         elif kind in ("text", "email") and not form.user:
             form.user = name
-        elif (kind != "checkbox" or "checked" in given) and not form.allows:
-            form.fields.append((name, given.get("value", "")))
+        elif (kind != "checkbox" or "checked" in attributes) and not form.allows:
+            form.fields.append((name, attributes.get("value", "")))
 
 
 @dataclass
@@ -348,13 +348,13 @@ class Doctor:
             return "anyone can call it: AUTHENTICATION_CLASSES is empty"
         if answer.status != 401:
             raise StepFailed(f"It answers {answer.status} with {answer.kind}.{answer.message}", self._remedy(answer))
-        found = re.search(r'resource_metadata="([^"]+)"', answer.headers.get("WWW-Authenticate", ""))
-        if found is None:
+        match = re.search(r'resource_metadata="([^"]+)"', answer.headers.get("WWW-Authenticate", ""))
+        if match is None:
             raise StepFailed(
                 "It answers 401, but does not say where its metadata is (WWW-Authenticate).",
                 "Something in front of it answers, or AUTHENTICATION_CLASSES lacks BearerAuthentication.",
             )
-        self.challenge = found[1]
+        self.challenge = match[1]
         return "it asks for a token, as it should"
 
     def compare_clocks(self) -> str:
@@ -407,14 +407,14 @@ class Doctor:
     def read_resource(self) -> str:
         """Read the endpoint's metadata, in the end where the challenge, and so BASE_URL, leads."""
         path = urlsplit(self.url).path.removesuffix("/")
-        known = "/.well-known/oauth-protected-resource"
-        urls = [*(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}")), self.challenge]
+        prefix = "/.well-known/oauth-protected-resource"
+        urls = [*(urljoin(self.url, place) for place in (f"{prefix}{path}", prefix, f"{path}{prefix}")), self.challenge]
         for url in dict.fromkeys(urls):
-            found = self._document(url, "resource")["resource"]
-            if not same_resource(found, self.url):
+            resource = self._document(url, "resource")["resource"]
+            if not same_resource(resource, self.url):
                 raise StepFailed(
-                    f"{url} is about {found}, but clients reach {self.url}.",
-                    f'Set MCP_DJANGO["BASE_URL"] to {_origin(self.url)}, or give clients {found}.',
+                    f"{url} is about {resource}, but clients reach {self.url}.",
+                    f'Set MCP_DJANGO["BASE_URL"] to {_origin(self.url)}, or give clients {resource}.',
                 )
         return f"{len(set(urls))} places"
 
@@ -424,9 +424,9 @@ class Doctor:
         if not isinstance(servers, list) or not servers or not isinstance(servers[0], str):
             raise StepFailed(f"{self.challenge} names no authorization_servers.", NO_METADATA)
         issuer = servers[0].removesuffix("/")
-        known = f"{_origin(issuer)}/.well-known"
+        base = f"{_origin(issuer)}/.well-known"
         prefix = urlsplit(issuer).path
-        urls = [f"{known}/{name}{prefix}" for name in ("oauth-authorization-server", "openid-configuration")]
+        urls = [f"{base}/{name}{prefix}" for name in ("oauth-authorization-server", "openid-configuration")]
         for url in urls:
             self.server = self._document(url, "issuer", "authorization_endpoint", "token_endpoint")
             if self.server["issuer"].removesuffix("/") != issuer:
@@ -470,7 +470,7 @@ class Doctor:
     @property
     def _question(self) -> str:
         digest = hashlib.sha256(self.verifier.encode()).digest()
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": self.client_id or "mcp_doctor",
             "redirect_uri": self.callback,
@@ -480,7 +480,7 @@ class Doctor:
             "code_challenge_method": "S256",
             "resource": self.url,
         }
-        return f"{self.server['authorization_endpoint']}?{urlencode(asked)}"
+        return f"{self.server['authorization_endpoint']}?{urlencode(parameters)}"
 
     def open_login(self) -> str:
         """Open the authorization page without a session, and arrive at the login page."""
@@ -502,8 +502,8 @@ class Doctor:
             if "password" in answer.text:
                 return page
             return f"{page} (it asks for no password itself)"
-        kept = parse_qs(urlsplit(urljoin(answer.url, form.action)).query)
-        is_lost = "next=" in answer.url and "next" not in {*kept, *(name for name, value in form.fields if value)}
+        parameters = parse_qs(urlsplit(urljoin(answer.url, form.action)).query)
+        is_lost = "next=" in answer.url and "next" not in {*parameters, *(name for name, value in form.fields if value)}
         self.doubt = LEADS_BACK if is_lost else ""
         return page + ("; its form sends no `next` along: does it lead back? --password tries it" if is_lost else "")
 
@@ -520,12 +520,12 @@ class Doctor:
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": self.login.url}
         sent = self.agent.send("POST", urljoin(self.login.url, form.action), fields, headers)
         if sent.status not in REDIRECTS:
-            seen = f"{page} does not accept this password of {name}: it answers {sent.status}."
-            raise StepFailed(seen, f"Is the password right? {LOGIN_FOR_ALL}")
+            text = f"{page} does not accept this password of {name}: it answers {sent.status}."
+            raise StepFailed(text, f"Is the password right? {LOGIN_FOR_ALL}")
         answer = self.agent.follow(urljoin(sent.url, sent.headers["Location"]))
         if urlsplit(answer.url).path != urlsplit(self.server["authorization_endpoint"]).path:
-            seen = f"After the sign-in the browser is at {answer.url}, not back at the consent page."
-            raise StepFailed(seen, LEADS_BACK)
+            text = f"After the sign-in the browser is at {answer.url}, not back at the consent page."
+            raise StepFailed(text, LEADS_BACK)
         return "by its form, which leads back"
 
     def open_consent(self) -> str:
@@ -558,11 +558,11 @@ class Doctor:
         form = urlencode([*asked.fields, ("allow", "1")]).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": answer.url}
         sent = self.agent.send("POST", answer.url.partition("?")[0], form, headers)
-        given = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
-        if "code" not in given:
-            seen = f"Allowing it answers {sent.status} and no code: {given.get('error', sent.kind)}."
-            raise StepFailed(seen, "See the log.")
-        self.code = given["code"][0]
+        parameters = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
+        if "code" not in parameters:
+            text = f"Allowing it answers {sent.status} and no code: {parameters.get('error', sent.kind)}."
+            raise StepFailed(text, "See the log.")
+        self.code = parameters["code"][0]
         return "with its styles, and it gives a code"
 
     # The client
@@ -578,9 +578,9 @@ class Doctor:
             "resource": self.url,
         }
         answer = self.agent.send("POST", self.server["token_endpoint"], urlencode(form).encode())
-        found = answer.document("a token", f"It says: {answer.text[:300]}", "access_token")
-        self.token = found["access_token"]
-        return f"for {found.get('scope', '')}, {found.get('expires_in')} s"
+        token = answer.document("a token", f"It says: {answer.text[:300]}", "access_token")
+        self.token = token["access_token"]
+        return f"for {token.get('scope', '')}, {token.get('expires_in')} s"
 
     def call(self) -> str:
         """List the tools."""
@@ -588,10 +588,10 @@ class Doctor:
         if answer.status == 401:
             raise _refused_token(answer)
         remedy = SEE_LOG if answer.status >= 500 else f"It says: {answer.text[:300]}"
-        found = answer.document("a result", remedy)
-        tools = found["result"].get("tools") if isinstance(found.get("result"), dict) else None
+        message = answer.document("a result", remedy)
+        tools = message["result"].get("tools") if isinstance(message.get("result"), dict) else None
         if not isinstance(tools, list):
-            raise StepFailed(f"It answers with an error: {found.get('error')}.", remedy)
+            raise StepFailed(f"It answers with an error: {message.get('error')}.", remedy)
         if not tools:
             self.doubt = self.no_tools
         return f"{len(tools)} tools"
@@ -604,11 +604,11 @@ class Doctor:
             self.doubt = "WSGI servers, such as runserver, cannot stream: serve the project with uvicorn or daphne."
             return f"it answers {answer.status}, not a stream. Calls work all the same."
         if answer.status != 200 or answer.kind != EVENTS:
-            seen = f"It answers {answer.status} with {answer.kind}, not a stream.{answer.message}"
-            raise StepFailed(seen, "Something in front of the endpoint answers in its place, or see the server's log.")
+            text = f"It answers {answer.status} with {answer.kind}, not a stream.{answer.message}"
+            raise StepFailed(text, "Something in front of the endpoint answers in its place, or see the server's log.")
         if b"acknowledged" not in answer.body:
-            seen = "The stream ends, or is held back, before its first event."
-            raise StepFailed(seen, "Turn buffering off in the proxy.")
+            text = "The stream ends, or is held back, before its first event."
+            raise StepFailed(text, "Turn buffering off in the proxy.")
         return "its first event came at once"
 
     def _ask(self, method: str, params: Mapping[str, Any], **more: Any) -> Answer:
@@ -632,8 +632,8 @@ def _refused_token(answer: Answer) -> StepFailed:
     The challenge has an error code only if the endpoint saw a token (RFC 6750, section 3.1).
     """
     if "error=" in answer.headers.get("WWW-Authenticate", ""):
-        seen = f"The endpoint does not accept the token that was just issued.{answer.message}"
-        return StepFailed(seen, "Do all workers use one database? The server's log says why it is refused.")
+        text = f"The endpoint does not accept the token that was just issued.{answer.message}"
+        return StepFailed(text, "Do all workers use one database? The server's log says why it is refused.")
     return StepFailed(
         "The endpoint asks for a token although the request has one: something in front of it removes the header.",
         "Have the proxy pass on Authorization (Apache with mod_wsgi: WSGIPassAuthorization On).",
@@ -647,16 +647,16 @@ def _remedy_of_redirect(answer: Answer) -> str:
     came = urlsplit(answer.url)
     leads = urlsplit(urljoin(answer.url, target))
     if (came.scheme, leads.scheme) == ("http", "https") and leads.path.rstrip("/") == own.rstrip("/"):
-        seen = f"It redirects http to https ({target}), as SECURE_SSL_REDIRECT does."
-        return f"{seen} Name the https URL. Behind a proxy that has the certificate, set SECURE_PROXY_SSL_HEADER."
+        text = f"It redirects http to https ({target}), as SECURE_SSL_REDIRECT does."
+        return f"{text} Name the https URL. Behind a proxy that has the certificate, set SECURE_PROXY_SSL_HEADER."
     if own != "/" and leads.path.rstrip("/").endswith(own.rstrip("/")):
         prefix = leads.path.rstrip("/").removesuffix(own.rstrip("/"))
         if LANGUAGE.fullmatch(prefix):
             return f"It redirects to {target}: take it, /.well-known/ and /oauth/ out of i18n_patterns() in urls.py."
     if leads.path.rstrip("/") == own.rstrip("/"):
         return f"It redirects to {target}. Give clients that URL, or mount it without a slash."
-    seen = f"It redirects to {target.partition('?')[0]}: middleware of the project, or a proxy, asks for a login before"
-    return f"{seen} {own}. Have it leave out this path, /.well-known/ and /oauth/: tokens are asked for there."
+    text = f"It redirects to {target.partition('?')[0]}: middleware of the project, or a proxy, asks for a login before"
+    return f"{text} {own}. Have it leave out this path, /.well-known/ and /oauth/: tokens are asked for there."
 
 
 def _origin(url: str) -> str:

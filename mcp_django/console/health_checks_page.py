@@ -83,8 +83,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         prepare_sign_in(doctor, request)
         findings += results(doctor, chain(doctor.public_steps(), doctor.page_steps()))
         if doctor.login is not None and not doctor.client_id:
-            seen = _("It was not opened: no client is registered yet, or this page is at another address.")
-            findings.append(CheckResult(_("Consent page"), "info", seen))
+            text = _("It was not opened: no client is registered yet, or this page is at another address.")
+            findings.append(CheckResult(_("Consent page"), "info", text))
     findings += of_settings()
     if comes_from_proxy(request):
         findings.append(CheckResult("REMOTE_ADDR", "warning", ONE_ADDRESS, NOT_RESTORED.remedy))
@@ -127,18 +127,18 @@ def results(doctor: Doctor, steps: Iterator[tuple[str, Callable[[], str]]]) -> I
     """Yield the results of the doctor's steps, up to the first failure; without ``BASE_URL`` nothing is called."""
     if not settings.BASE_URL:
         remedy = _("Set BASE_URL to the address of this site. Without it, the Host header would decide what is called.")
-        seen = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
-        yield CheckResult(doctor.url, "error", seen, remedy)
+        text = _("It was not called: MCP_DJANGO['BASE_URL'] is not set.")
+        yield CheckResult(doctor.url, "error", text, remedy)
         return
     for title, step in steps:
         name = f"{title} · {doctor.url}"
         doctor.doubt = ""
         try:
-            seen = step()
+            text = step()
         except StepFailed as failed:
             yield CheckResult(name, "error", str(failed), failed.remedy)
             return
-        yield CheckResult(name, "warning" if doctor.doubt else "ok", seen, doctor.doubt)
+        yield CheckResult(name, "warning" if doctor.doubt else "ok", text, doctor.doubt)
 
 
 def of_parts() -> Iterator[CheckResult]:
@@ -168,8 +168,8 @@ def _of_tables(label: str) -> CheckResult:
     except DatabaseError as error:
         return CheckResult(title, "error", type(error).__name__, _("Look at the server's log."))
     if missing:
-        seen = _("Not migrated: %(names)s") % {"names": shortened(missing)}
-        return CheckResult(title, "error", seen, REMEDY)
+        text = _("Not migrated: %(names)s") % {"names": shortened(missing)}
+        return CheckResult(title, "error", text, REMEDY)
     return CheckResult(title, "ok", _("All migrations are applied."))
 
 
@@ -199,8 +199,8 @@ def _of_channel_layer() -> CheckResult:
         async_to_sync(_round_trip, force_new_loop=True)(layer[0])
     except Exception as error:
         remedy = _("Subscribers in other workers miss all changes until it answers. See CHANNEL_LAYERS.")
-        seen = f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": ")
-        return CheckResult(title, "error", seen, remedy)
+        text = f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": ")
+        return CheckResult(title, "error", text, remedy)
     return CheckResult(title, "ok", _("It is shared between workers."))
 
 
@@ -226,21 +226,21 @@ def _of_documents() -> Iterator[CheckResult]:
     if not cause:
         yield CheckResult(title, "ok", _("They can be fetched."))
     elif settings.REGISTRATION == "open":
-        seen = _("Clients cannot sign in with them and register instead: %(cause)s.") % {"cause": cause}
-        yield CheckResult(title, "warning", seen, client_documents.REMEDY)
+        text = _("Clients cannot sign in with them and register instead: %(cause)s.") % {"cause": cause}
+        yield CheckResult(title, "warning", text, client_documents.REMEDY)
     else:
-        seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
-        yield CheckResult(title, "error", seen, client_documents.REMEDY)
+        text = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
+        yield CheckResult(title, "error", text, client_documents.REMEDY)
 
 
 def _of_scopes() -> Iterator[CheckResult]:
     """Check scopes: tokens of today may have some that ``OAUTH2_PROVIDER`` no longer has."""
     tokens = get_access_token_model()._default_manager.filter(expires__gt=timezone.now()).order_by("-pk")
-    given = {scope for text in tokens.values_list("scope", flat=True)[:MAX_TOKENS] for scope in text.split()}
-    if lost := sorted(given.difference(oauth2_settings.SCOPES)):
-        seen = f"Tokens have scopes that OAUTH2_PROVIDER does not have: {', '.join(lost)}."
+    scopes = {scope for text in tokens.values_list("scope", flat=True)[:MAX_TOKENS] for scope in text.split()}
+    if lost := sorted(scopes.difference(oauth2_settings.SCOPES)):
+        problem = f"Tokens have scopes that OAUTH2_PROVIDER does not have: {', '.join(lost)}."
         remedy = "If they are your own, pass them: provider_settings(base_url=BASE_URL, **OAUTH2_PROVIDER)."
-        yield CheckResult("SCOPES", "warning", seen, remedy)
+        yield CheckResult("SCOPES", "warning", problem, remedy)
 
 
 def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:

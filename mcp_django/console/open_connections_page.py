@@ -57,9 +57,9 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     rows = Session._default_manager.filter(ended=False, seen__gt=since).select_related("user")
     sessions = list(rows.annotate(open_streams=Count("streams")).order_by("-seen", "pk")[:MAX_LISTED])
     calls = CallEntry._default_manager.filter(session__in=[row.pk for row in sessions]).order_by()
-    known = {row["session"]: row for row in calls.values("session").annotate(n=Count("pk"), client=Max("client_name"))}
+    sums = {row["session"]: row for row in calls.values("session").annotate(n=Count("pk"), client=Max("client_name"))}
     for row in sessions:
-        entry: Any = known.get(row.pk, {})
+        entry: Any = sums.get(row.pk, {})
         client = entry.get("client") or (row.facts[1].get("name", "") if len(row.facts) > 1 else "")
         row.client = plain(str(client), 100)  # type: ignore[attr-defined]
         row.calls = entry.get("n", 0)  # type: ignore[attr-defined]
@@ -78,10 +78,10 @@ def _streams() -> list[Any]:
     """Return the streams of calls that run or wait for an answer, the newest first."""
     since = timezone.now() - timedelta(seconds=DEAD_AFTER)
     rows = Stream._default_manager.exclude(state=Stream.State.DONE).select_related("session__user")
-    found = list(rows.order_by("-alive", "pk").defer("call", "questions", "answers")[:MAX_LISTED])
-    for row in found:
+    streams = list(rows.order_by("-alive", "pk").defer("call", "questions", "answers")[:MAX_LISTED])
+    for row in streams:
         row.is_alive = row.state == Stream.State.ASKING or row.alive > since  # type: ignore[attr-defined]
-    return found
+    return streams
 
 
 def _access(page: Page, request: HttpRequest) -> dict[str, Any]:

@@ -122,9 +122,9 @@ class Figures(NamedTuple):
 def figures(query: CallQuery, begins: datetime, ends: datetime) -> Figures:
     """Return the figures of a period, from the calls that a query finds in it and in the one before."""
     calls = CallEntry._default_manager.order_by().filter(time__gte=begins - (ends - begins), time__lt=ends)
-    found, part = sample(without(query, "time"), calls)
+    entries, part = sample(without(query, "time"), calls)
     rows: tuple[list[Any], list[Any]] = ([], [])
-    for row in found.values_list(*READ):
+    for row in entries.values_list(*READ):
         rows[row[0] < begins].append(row)
     tops = [_top(*rows, part, place) for place, _term, _title in LISTED]
     return Figures(part, Tally(rows[0], part), Tally(rows[1], part), steps_of(rows[0], begins, ends, part), tops)
@@ -134,12 +134,12 @@ def steps_of(rows: Sequence[Any], begins: datetime, ends: datetime, part: int) -
     """Return the steps of the time line between two times, with their calls."""
     bounds = round_times(begins, ends, BARS)
     marks = [bound.timestamp() for bound in bounds]
-    found: dict[int, list[Any]] = defaultdict(list)
+    rows_by_step: dict[int, list[Any]] = defaultdict(list)
     for row in rows:
-        found[bisect_right(marks, row[0].timestamp()) - 1].append(row)
+        rows_by_step[bisect_right(marks, row[0].timestamp()) - 1].append(row)
     # The first step begins and the last one ends with the period, which need not be at round times.
     edges = [begins, *bounds[1:-1], ends]
-    return [Step(*step, Tally(found[number], part)) for number, step in enumerate(pairwise(edges))]
+    return [Step(*step, Tally(rows_by_step[number], part)) for number, step in enumerate(pairwise(edges))]
 
 
 def without(query: CallQuery, *names: str) -> CallQuery:
@@ -169,10 +169,10 @@ def round_times(begins: datetime, ends: datetime, most: int) -> list[datetime]:
     size = timedelta(minutes=next((size for size in ROUND if minutes / size <= most), ceil(minutes / most)))
     midnight = begins.replace(hour=0, minute=0, second=0, microsecond=0)
     # Count from midnight in wall-clock time.
-    found = [midnight + (begins - midnight) // size * size]
-    while found[-1] < ends:
-        found.append(found[-1] + size)
-    return found
+    times = [midnight + (begins - midnight) // size * size]
+    while times[-1] < ends:
+        times.append(times[-1] + size)
+    return times
 
 
 def _top(rows_now: list[Any], rows_before: list[Any], part: int, place: int) -> list[Entry]:
@@ -227,14 +227,14 @@ class Chart:
 
     def bars(self, step: Step) -> list[dict[str, str]]:
         """Return the parts of a step's bar, from the axis upwards."""
-        found = []
+        bars = []
         top = float(self.height)
         for group in GROUPS:
             if count := step.tally.counts[group]:
                 height = max(LEAST if group == GROUPS[0] else 0.0, self.height * count / self.most)
                 top -= height
-                found.append({"group": group, "y": f"{top:.1f}", "height": f"{height:.1f}"})
-        return found
+                bars.append({"group": group, "y": f"{top:.1f}", "height": f"{height:.1f}"})
+        return bars
 
     def curve(self, share: float) -> str:
         """Return the points of a percentile's line: level within each step, without steps that have no calls."""
@@ -271,8 +271,8 @@ class Overview:
         self.is_about = found.part > 1
         chart = Chart(found.steps)
         texts = [str(term) for term in self.query.terms]
-        told = [self.told(number, "{calls}", "{failed}") for number in range(FORMS)]
-        forms = list(dict.fromkeys(told))
+        sentences = [self.told(number, "{calls}", "{failed}") for number in range(FORMS)]
+        forms = list(dict.fromkeys(sentences))
         return {
             "query": self.query,
             "figures": found,
@@ -284,7 +284,7 @@ class Overview:
             "spans": [(title, self.query.adding(time=text).url(), text in texts) for text, title in SPANS],
             "numbers": self.numbers(found),
             "forms": json.dumps(forms),
-            "form_of": "".join(str(forms.index(text)) for text in told),
+            "form_of": "".join(str(forms.index(text)) for text in sentences),
             "chart": chart,
             "columns": [self.column(chart, step) for step in found.steps],
             "curves": [(name, chart.curve(share)) for name, share in SHARES.items()],
@@ -380,10 +380,10 @@ def card(request: HttpRequest, home: Home) -> dict[str, Any]:
     # If the log cannot be read, the index must still work, and so must a transaction around it.
     with suppress(DatabaseError), transaction.atomic(using=calls.db):
         rows, part = sample(overview.query, calls)
-        found = list(rows.values_list(*READ[:4]))
-        steps = steps_of(found, overview.begins, overview.ends, part)
+        entries = list(rows.values_list(*READ[:4]))
+        steps = steps_of(entries, overview.begins, overview.ends, part)
         overview.is_about = part > 1
-        tally = Tally(found, part)
+        tally = Tally(entries, part)
         chart = Chart(steps, CARD_HEIGHT)
         return {
             **{"tabs": home.get_tabs(request, ""), "tally": tally, "chart": chart},

@@ -103,20 +103,20 @@ class SwitchForm(forms.Form):
 
 def proposed(request: HttpRequest) -> dict[str, str]:
     """Return what the link of an "off" button fills into the form: by default off for an hour, with a reason."""
-    given = {name: request.GET[name][:255] for name in ("kind", "target", "reason", "lasts") if name in request.GET}
-    if not given:
+    values = {name: request.GET[name][:255] for name in ("kind", "target", "reason", "lasts") if name in request.GET}
+    if not values:
         return {}
-    return {"reason": _("Off while we look into a problem."), "lasts": "60", **given}
+    return {"reason": _("Off while we look into a problem."), "lasts": "60", **values}
 
 
 def clients_named(name: str) -> dict[str, Any]:
     """Return the clients with this name or id: their ids, with the times of their last calls."""
     column, values = KnownValues().look("client", name.replace("\0", "")[:255])
     calls = CallEntry._default_manager.filter(**{f"{column}__in": values}).exclude(client_id="").order_by("-time")
-    found: dict[str, Any] = {}
+    clients: dict[str, Any] = {}
     for client_id, time in calls.values_list("client_id", "time")[:LOOKED_THROUGH]:
-        found.setdefault(client_id, time)
-    return dict(list(found.items())[:MAX_CLIENTS])
+        clients.setdefault(client_id, time)
+    return dict(list(clients.items())[:MAX_CLIENTS])
 
 
 def way_back(request: HttpRequest) -> str:
@@ -142,8 +142,8 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if "on" in request.POST:
             switch = ModelAdmin(Switch, page.home.admin_site).get_object(request, request.POST["on"])
             if switch is not None and end_switch(switch, by=user):
-                told = _("On again: %(what)s. All workers apply it within 5 seconds.")
-                messages.success(request, told % {"what": switch})
+                text = _("On again: %(what)s. All workers apply it within 5 seconds.")
+                messages.success(request, text % {"what": switch})
             else:
                 messages.warning(request, _("It is on already."))
             return redirect(back or page.url)

@@ -86,8 +86,8 @@ class Chosen(forms.ChoiceField):
 
     def clean(self, value: Any) -> Any:
         """Return the value, None for none."""
-        found: str = super().clean(value)
-        return self.values[found][0] if found else None
+        key: str = super().clean(value)
+        return self.values[key][0] if key else None
 
 
 class SeveralChosen(Chosen, forms.MultipleChoiceField):
@@ -134,9 +134,9 @@ class SchemaForm(forms.Form):
         for name, part in schema.get("properties", {}).items():
             value = (initial or {}).get(name)
             if isinstance(part, Mapping) and "fields" in part:
-                given = value if isinstance(value, Mapping) else {}
+                members = value if isinstance(value, Mapping) else {}
                 for inner, inner_part in part["fields"].get("properties", {}).items():
-                    self._add(f"{name}{WITHIN}{inner}", inner_part, given.get(inner), part["fields"])
+                    self._add(f"{name}{WITHIN}{inner}", inner_part, members.get(inner), part["fields"])
             else:
                 self._add(name, part if isinstance(part, Mapping) else {}, value, schema)
 
@@ -153,12 +153,12 @@ class SchemaForm(forms.Form):
 
     def values_given(self) -> dict[str, Any]:
         """Return the JSON values that were entered, by name, without empty ones."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in self.cleaned_data.items():
             outer, within, inner = name.partition(WITHIN)
             if value not in (None, ""):
-                (found.setdefault(outer, {}) if within else found)[inner or outer] = value
-        return found
+                (values.setdefault(outer, {}) if within else values)[inner or outer] = value
+        return values
 
 
 def field_of(name: str, schema: Mapping[str, Any]) -> forms.Field:
@@ -391,10 +391,10 @@ class TryIt:
         if key and self.request.user.has_perm("mcp_django.view_bodies"):
             text = getattr(self.page.home.get_object(self.request, key), "arguments", "")
         try:
-            found = json.loads(text) if len(text) <= MAX_ARGUMENTS else None
+            arguments = json.loads(text) if len(text) <= MAX_ARGUMENTS else None
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return arguments if isinstance(arguments, dict) else {}
 
     @cached_property
     def client(self) -> LocalClient:
@@ -425,40 +425,40 @@ class TryIt:
         context = {"tool": tool, "arguments": form}
         if whole:
             try:
-                given = json.loads(whole)
+                arguments = json.loads(whole)
             except (ValueError, RecursionError):
-                given = None
-            if not isinstance(given, dict):
+                arguments = None
+            if not isinstance(arguments, dict):
                 return self._page(**context, json=whole, fault=_("The arguments are not a JSON object."))
         elif not form.is_valid():
             return self._page(**context)
         else:
-            given = form.values_given()
+            arguments = form.values_given()
         writes = not tool.get("annotations", {}).get("readOnlyHint", False)
         if writes and "confirmed" not in self.request.POST:
             fault = _("This tool can change data. Confirm that you want that.")
             return self._page(**context, json=whole, fault=fault)
-        return self._call(tool, given, {**context, "json": whole})
+        return self._call(tool, arguments, {**context, "json": whole})
 
     def _answered(self, tool: dict[str, Any]) -> HttpResponseBase:
         """Call the tool again, with the person's answers to its questions."""
         try:
-            given, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
-            given = {**given}
+            arguments, questions = (json.loads(self.request.POST.get(name, "")) for name in ("given", "asked_for"))
+            arguments = {**arguments}
             parts = [(key, question["params"]) for key, question in questions.items()]
         except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
             return self._page(tool=tool, arguments=SchemaForm(tool["inputSchema"], prefix="arg"))
         state = self.request.POST.get("state", "")
-        context = {"tool": tool, "arguments": SchemaForm(tool["inputSchema"], prefix="arg", initial=given)}
+        context = {"tool": tool, "arguments": SchemaForm(tool["inputSchema"], prefix="arg", initial=arguments)}
         forms_of = self._questions(parts, self.request.POST)
         if "decline" in self.request.POST:
             responses: dict[str, Any] = {item["key"]: {"action": "decline"} for item in forms_of}
         elif all(item["form"].is_valid() for item in forms_of):
             responses = {item["key"]: {"action": "accept", "content": item["form"].values_given()} for item in forms_of}
         else:
-            return self._ask(tool, given, {"inputRequests": questions, "requestState": state}, forms_of)
+            return self._ask(tool, arguments, {"inputRequests": questions, "requestState": state}, forms_of)
         more = {"inputResponses": responses, **({"requestState": state} if state else {})}
-        return self._call(tool, given, context, **more)
+        return self._call(tool, arguments, context, **more)
 
     def _call(self, tool: dict[str, Any], given: Any, context: dict[str, Any], **more: Any) -> HttpResponseBase:
         answer = Answer()
@@ -490,12 +490,12 @@ class TryIt:
         self, tool: dict[str, Any], given: Any, asked: Mapping[str, Any], questions: list[dict[str, Any]]
     ) -> HttpResponseBase:
         """Show the questions as a client would show them."""
-        kept = {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
+        elicitations = {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
         return self._page(
             tool=tool,
             questions=questions,
             given=json.dumps(given, ensure_ascii=False),
-            asked_for=json.dumps(kept),
+            asked_for=json.dumps(elicitations),
             state=asked.get("requestState", ""),
         )
 

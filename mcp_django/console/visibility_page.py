@@ -59,8 +59,8 @@ class AsUserForm(SiteForm):
         super().__init__(data, auto_id="seen_%s")
         fields: Any = self.fields
         fields["scope"].initial = list(default_scopes())
-        told = [(str(token.pk), _told(token)) for token in self.tokens]
-        fields["access"].choices = [("", _("any, with the scopes above")), *told]
+        choices = [(str(token.pk), _told(token)) for token in self.tokens]
+        fields["access"].choices = [("", _("any, with the scopes above")), *choices]
 
     @cached_property
     def person(self) -> Any:
@@ -81,9 +81,9 @@ class AsUserForm(SiteForm):
         if self.person is None:
             return []
         rows = get_access_token_model()._default_manager.filter(live(), user=self.person)
-        found = list(rows.select_related("application", "refresh_token").order_by("-created", "-pk")[:MAX_ACCESS])
-        describe(found)
-        return found
+        tokens = list(rows.select_related("application", "refresh_token").order_by("-created", "-pk")[:MAX_ACCESS])
+        describe(tokens)
+        return tokens
 
     def clean_user(self) -> Any:
         """Validate that there is such a user."""
@@ -126,8 +126,8 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 def with_defaults(given: Any) -> Any:
     """Return the query string with the default site and scopes filled in."""
-    found = given.copy()
-    found.setdefault("site", next(iter(known_sites())))
-    if "scope" not in found and "asked" not in found:
-        found.setlist("scope", list(default_scopes()))
-    return found
+    query = given.copy()
+    query.setdefault("site", next(iter(known_sites())))
+    if "scope" not in query and "asked" not in query:
+        query.setlist("scope", list(default_scopes()))
+    return query

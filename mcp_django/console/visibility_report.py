@@ -130,14 +130,14 @@ def visibility_of(
     describe_caller(request, record)
     record.kind = "service" if SERVICE_ACCOUNT in request.mcp.facts else "person"
     models = [model] if model is not None else list(apps.get_models())
-    seen, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
+    visible, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
     lists = {} if model is not None else _lists(request)
     off = None if request.mcp.off is None else request.mcp.off.caller(request.mcp.record)
     return VisibilityReport(
         site.name,
         person.get_username(),
         scopes,
-        models=seen,
+        models=visible,
         missing_models=missing,
         off="" if off is None else off.text,
         budgets=left(request),
@@ -216,11 +216,11 @@ def tool_reason(request: MCPRequest, name: str) -> str:
     action = dict(site._action_tools.declared()).get(name)
     off = request.mcp.off
     if tool is not None and off is not None:
-        found = off.tool(tool.name, read_only=tool.read_only)
-        if found is None and action is not None:
-            found = off.model(action[0].label) or off.action(action[0].label, action[1])
-        if found is not None:
-            return found.text
+        switch = off.tool(tool.name, read_only=tool.read_only)
+        if switch is None and action is not None:
+            switch = off.model(action[0].label) or off.action(action[0].label, action[1])
+        if switch is not None:
+            return switch.text
     if tool is None:
         if action is not None:
             return action_reason(access_of(request)[action[0]], action[1])
@@ -228,8 +228,8 @@ def tool_reason(request: MCPRequest, name: str) -> str:
         return forbidden_reason(request, next((item for item in declared if item.name == name), None))
     if reason := _lacks_scope(request, tool):
         return reason
-    told = {"budget": settings.TOOL_BUDGET}
-    return _("there are more tools than TOOL_BUDGET (%(budget)s): run_action runs it") % told
+    values = {"budget": settings.TOOL_BUDGET}
+    return _("there are more tools than TOOL_BUDGET (%(budget)s): run_action runs it") % values
 
 
 def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
@@ -304,10 +304,10 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
     site: Any = request.mcp.site
     exposure = site.exposures_by_label.get(model._meta.label_lower)
     if exposure is not None:
-        seen = access_of(request)[exposure]
-        reason = seen.why_not()
-        if reason == "off" and seen.off is not None:
-            return seen.off.text
+        access = access_of(request)[exposure]
+        reason = access.why_not()
+        if reason == "off" and access.off is not None:
+            return access.off.text
         if reason == "narrowed":
             return _("the access is only for other records")
         if reason == "not admitted":
@@ -317,8 +317,8 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
         name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
         if reason == "no permission":
             return _lacks(name)
-        told = {"exposure": type(exposure).__name__, "permission": name}
-        return _("%(exposure)s or its ModelAdmin refuses it, though the user has %(permission)s") % told
+        values = {"exposure": type(exposure).__name__, "permission": name}
+        return _("%(exposure)s or its ModelAdmin refuses it, though the user has %(permission)s") % values
     model_admin = site.admin_site._registry.get(model) if site.admin_site is not None else None
     if model_admin is None:
         return _("it is in neither the admin nor an mcp.py")
@@ -336,18 +336,18 @@ def action_reason(model: ModelAccess, name: str) -> str:
     off = request.mcp.off
     if not model.is_there:
         return _unseen(exposure.label)
-    if off is not None and name in model.permitted_actions and (found := off.action(exposure.label, name)):
-        return found.text
+    if off is not None and name in model.permitted_actions and (switch := off.action(exposure.label, name)):
+        return switch.text
     function = getattr(exposure, name, None) or getattr(getattr(exposure, "model_admin", None), name, None)
     declared = getattr(function, "mcp_action", None)
     reads_only = getattr(declared or function, "read_only" if declared else "mcp_read_only", False)
     if not reads_only and (reason := _read_only_reason(request)):
         return reason
-    asked = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
-    if any(_has(model, item) for item in asked):
+    permissions = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
+    if any(_has(model, item) for item in permissions):
         return _("the user lacks a permission that it needs")
-    told = {"permissions": get_text_list(list(asked))}
-    return _("it needs the permission %(permissions)s, which the user lacks") % told
+    values = {"permissions": get_text_list(list(permissions))}
+    return _("it needs the permission %(permissions)s, which the user lacks") % values
 
 
 def _unseen(label: str) -> str:

@@ -33,11 +33,11 @@ class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the context of the page: the tools and models of each endpoint."""
-        found = []
+        endpoints = []
         for path, site in mounted_endpoints().items():
-            if seen := seen_by(self.request, site):
-                found.append({"url": resource_url(self.request, path), **seen})
-        return super().get_context_data(endpoints=found, page="access", **kwargs)
+            if view := seen_by(self.request, site):
+                endpoints.append({"url": resource_url(self.request, path), **view})
+        return super().get_context_data(endpoints=endpoints, page="access", **kwargs)
 
 
 def seen_by(request: HttpRequest, site: "MCPSite") -> dict[str, list[Any]]:
@@ -77,11 +77,11 @@ def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any]
 
     None if it cannot be computed: there is no site, a site needs middleware of its own, or a hook of the project fails.
     """
-    found = list(sites)
-    if not found or any(site.needs_middleware for site in found):
+    mounted = list(sites)
+    if not mounted or any(site.needs_middleware for site in mounted):
         return None
     try:
-        models = [model for site in found for model in _models(_asked(request, site))]
+        models = [model for site in mounted for model in _models(_asked(request, site))]
     except Exception as error:
         logger.error("What an application can reach cannot be counted", exc_info=error)
         return None

@@ -49,9 +49,11 @@ class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
 
         super().__init__(*args, **kwargs)
         fields: dict[str, Any] = self.fields
-        for name, known in (("scopes", oauth2_settings.SCOPES), ("endpoints", endpoints())):
+        for name, options in (("scopes", oauth2_settings.SCOPES), ("endpoints", endpoints())):
             # Also offer the account's own values that the site no longer has.
-            fields[name].choices = [(value, value) for value in dict.fromkeys([*known, *getattr(self.instance, name)])]
+            fields[name].choices = [
+                (value, value) for value in dict.fromkeys([*options, *getattr(self.instance, name)])
+            ]
         fields["public_key"].help_text = _("For a program that signs in with its own key: PEM, or JSON (JWK or JWKS).")
         fields["jwks_uri"].help_text = _("For a program that publishes its keys itself. Use this or the field above.")
 

@@ -74,12 +74,12 @@ class _MostFilter(admin.SimpleListFilter):
         tokens = get_access_token_model()._default_manager.filter(live(), **{f"{name}__isnull": False})
         counted = dict(tokens.values_list(name).annotate(count=Count("pk")).order_by("-count", name)[:SHOWN])
         rows = self._rows().in_bulk(list(counted))
-        found = [(str(pk), f"{self.called(rows[pk])} ({count})") for pk, count in counted.items() if pk in rows]
+        options = [(str(pk), f"{self.called(rows[pk])} ({count})") for pk, count in counted.items() if pk in rows]
         value = self.value()
-        if value is not None and value not in dict(found):
+        if value is not None and value not in dict(options):
             row = self._chosen()
-            found.append((value, plain(value) if row is None else self.called(row)))
-        return found
+            options.append((value, plain(value) if row is None else self.called(row)))
+        return options
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() is None:
@@ -226,20 +226,20 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         context: dict[str, Any] = {"title": gettext("Applications with access")}
         if self.has_revoke_permission(request) and "state" not in query:
             context["revoke_url"] = f"{self._url('revoke')}?{query.urlencode()}"
-        found: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
-        return found
+        response: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
+        return response
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        found: ChangeList = super().get_changelist_instance(request)
-        found.result_list = list(found.result_list)
-        _describe(found.result_list)
-        return found
+        changelist: ChangeList = super().get_changelist_instance(request)
+        changelist.result_list = list(changelist.result_list)
+        _describe(changelist.result_list)
+        return changelist
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        found = super().get_object(request, object_id, from_field)
-        if found is not None:
-            _describe([found])
-        return found
+        token = super().get_object(request, object_id, from_field)
+        if token is not None:
+            _describe([token])
+        return token
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         """Return whether the user can revoke tokens: can view them, and change or delete them."""
@@ -278,14 +278,14 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     def _ask(self, request: HttpRequest, tokens: Collection[Any], chosen: Iterable[Any] = ()) -> HttpResponse:
         """Return the page that asks before tokens are revoked, with the number of tokens, users and applications."""
-        told = list(tokens)[:TOLD]
-        _describe(told)
+        listed = list(tokens)[:TOLD]
+        _describe(listed)
         context = self.admin_site.each_context(request) | {
             "title": gettext("Remove access?"),
             "opts": self.opts,
-            "tokens": told,
+            "tokens": listed,
             "count": len(tokens),
-            "more": len(tokens) - len(told),
+            "more": len(tokens) - len(listed),
             "users": len({token.user_id for token in tokens}),
             "applications": len({token.application_id for token in tokens}),
             "chosen": list(chosen),
@@ -402,8 +402,8 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         field = get_access_token_model()._meta.get_field("application").related_query_name()
         counted = {"_people": Count(f"{field}__user", distinct=True), "_last_token": Max(f"{field}__created")}
-        found: QuerySet[Any] = super().get_queryset(request)
-        return found.annotate(**counted)
+        applications: QuerySet[Any] = super().get_queryset(request)
+        return applications.annotate(**counted)
 
     def view_on_site(self, application: Any) -> str | None:
         """Return where "View on site" leads: to the toolkit's page, if the project mounts it."""

@@ -69,11 +69,11 @@ def read_keys(text: str) -> list[JWK]:
     try:
         if not text.lstrip().startswith("-----BEGIN"):
             return _public_keys(json.loads(text))
-        found = JWK.from_pem(text.strip().encode()).export(as_dict=True)
+        members = JWK.from_pem(text.strip().encode()).export(as_dict=True)
     except (JWException, ValueError, TypeError, RecursionError) as error:
         raise InvalidKeys("This is neither PEM nor a JSON Web Key nor a set of them.") from error
     # jwcrypto makes up an id from the key, which signers need not name.
-    return _public_keys({name: value for name, value in found.items() if name != "kid"})
+    return _public_keys({name: value for name, value in members.items() if name != "kid"})
 
 
 def _public_keys(data: Any) -> list[JWK]:
@@ -98,14 +98,14 @@ def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
 
 def _usable(member: dict[str, Any]) -> JWK | None:
     """Return the public key of a JSON Web Key that can check signatures, None for keys of encryption and others."""
-    kept = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
+    members = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
     operations = member.get("key_ops", ["verify"])
-    if kept.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+    if members.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
         return None
-    if (kept.get("kty"), kept.get("crv")) not in KINDS.values():
+    if (members.get("kty"), members.get("crv")) not in KINDS.values():
         return None
     try:
-        key = JWK(**kept)
+        key = JWK(**members)
         public: Any = key.get_op_key("verify")
     except (JWException, ValueError, TypeError):
         return None
@@ -142,21 +142,21 @@ def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
 
     While fetching fails, which is logged, the last keys serve for an hour, then none.
     """
-    known = _sets.setdefault((url, fetcher), _KeySet())
-    with known.lock:
+    key_set = _sets.setdefault((url, fetcher), _KeySet())
+    with key_set.lock:
         now = time.monotonic()
-        is_old = now - known.at > FRESH
-        waited = now - known.tried
+        is_old = now - key_set.at > FRESH
+        waited = now - key_set.tried
         if again and waited <= PAUSE:
             raise FetchedLately(PAUSE - waited + 1)
         if (is_old or again) and waited > PAUSE:
-            known.tried = now
+            key_set.tried = now
             try:
-                known.keys = _public_keys(fetcher.fetch(url).data)
-                known.at = now
+                key_set.keys = _public_keys(fetcher.fetch(url).data)
+                key_set.at = now
             except (FetchFailed, InvalidKeys, ValueError) as error:
                 logger.warning("The keys at %s cannot be used: %s", url, error)
-        return known.keys if now - known.at <= STALE else []
+        return key_set.keys if now - key_set.at <= STALE else []
 
 
 def _forget(**kwargs: Any) -> None:
@@ -218,8 +218,8 @@ class Assertion:
 
     def text(self, claim: str) -> str:
         """Return a claim of the assertion if it is text, else ""."""
-        found = self.claims.get(claim)
-        return found if isinstance(found, str) else ""
+        value = self.claims.get(claim)
+        return value if isinstance(value, str) else ""
 
 
 def read_assertion(raw: str) -> Assertion:
@@ -250,15 +250,15 @@ def verify(
     # Compared, not looked up: it can be of a type that has no hash.
     if header.get("alg") not in tuple(KINDS):
         raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(KINDS)}.")
-    found = [name for name in REFUSED_HEADERS if name in header]
-    if found:
-        raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
+    refused = [name for name in REFUSED_HEADERS if name in header]
+    if refused:
+        raise InvalidAssertion(f"The header of the assertion has {', '.join(refused)}, which is not accepted.")
     kid = header.get("kid", "")
-    named = header.get("typ", "")
-    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(named, str):
+    header_type = header.get("typ", "")
+    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(header_type, str):
         raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
     # The media type may be written in full and in upper or lower case (RFC 7515, section 4.1.9).
-    kind = named.lower().removeprefix("application/")
+    kind = header_type.lower().removeprefix("application/")
     if typ and kind != typ:
         raise InvalidAssertion(f"The type (typ) of the assertion must be {typ}.")
     if not typ and kind not in ("", "jwt", "client-authentication+jwt"):
@@ -317,12 +317,12 @@ def clear_used_assertions() -> int:
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
         # Refuses a repeated name, of which two parsers could read different values (RFC 7519, section 4).
-        found = decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        value = decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, ProtocolError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise InvalidAssertion(f"The {what} of the assertion must be a JSON object with each name once.")
-    return found
+    return value
 
 
 def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
@@ -372,7 +372,7 @@ def read_credentials(request: HttpRequest) -> Credentials:
     has_assertion = "client_assertion" in request.POST or "client_assertion_type" in request.POST
     if has_header + has_assertion + bool(request.POST.get("client_secret")) > 1:
         raise errors.InvalidRequestError(description="Use one way to prove who you are, not several.")
-    asked = request.POST.get("client_id", "")
+    client_parameter = request.POST.get("client_id", "")
     if has_assertion:
         if request.POST.get("client_assertion_type") != ASSERTION_TYPE:
             raise errors.InvalidRequestError(description=f"client_assertion_type must be {ASSERTION_TYPE}.")
@@ -381,7 +381,7 @@ def read_credentials(request: HttpRequest) -> Credentials:
         except InvalidAssertion as refusal:
             raise errors.InvalidClientError(description=str(refusal)) from None
         # The assertion has the client's id too (RFC 7523, section 3); it is not verified yet.
-        found = Credentials(assertion.text("sub"), assertion=assertion)
+        credentials = Credentials(assertion.text("sub"), assertion=assertion)
     elif has_header:
         kind, _, encoded = request.META["HTTP_AUTHORIZATION"].partition(" ")
         try:
@@ -391,14 +391,14 @@ def read_credentials(request: HttpRequest) -> Credentials:
         client_id, colon, secret = text.partition(":")
         if not colon:
             raise errors.InvalidClientError(description="The Authorization header must be Basic, with id and secret.")
-        found = Credentials(unquote_plus(client_id), secret=unquote_plus(secret))
+        credentials = Credentials(unquote_plus(client_id), secret=unquote_plus(secret))
     else:
-        found = Credentials(asked, secret=request.POST.get("client_secret", ""))
-    if asked and asked != found.client_id:
+        credentials = Credentials(client_parameter, secret=request.POST.get("client_secret", ""))
+    if client_parameter and client_parameter != credentials.client_id:
         raise errors.InvalidRequestError(description="client_id does not match the credentials.")
-    if not found.client_id or len(found.client_id) > MAX_ID or not found.client_id.isprintable():
+    if not credentials.client_id or len(credentials.client_id) > MAX_ID or not credentials.client_id.isprintable():
         raise errors.InvalidClientError(description="There is no client with this id.")
-    return found
+    return credentials
 
 
 def keys_of(holder: Any) -> KeySource:

@@ -133,8 +133,8 @@ class ProtectedResource:
             try:
                 found = authenticator().authenticate(request)
             except APIException as error:
-                seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
-                reason = Problem(seen, "See the rules of that class.")
+                text = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
+                reason = Problem(text, "See the rules of that class.")
                 raise AuthenticationFailed(invalid=True, reason=reason) from None
             if found is not None:
                 break
@@ -179,16 +179,16 @@ class Token:
         now = timezone.now()
         rows = get_access_token_model()._default_manager
         checksums = list({token.checksum for token in tokens if token.checksum})
-        found: dict[str, tuple[datetime, str]] = {}
+        stored: dict[str, tuple[datetime, str]] = {}
         for start in range(0, len(checksums), QUERY):
             some = rows.filter(token_checksum__in=checksums[start : start + QUERY])
-            found.update(
+            stored.update(
                 (checksum, (expires, scope))
                 for checksum, expires, scope in some.values_list("token_checksum", "expires", "scope")
             )
         good = {token for token in tokens if not token.checksum and now < token.expires}
         for token in tokens:
-            expires, scope = found.get(token.checksum, (now, ""))
+            expires, scope = stored.get(token.checksum, (now, ""))
             if now < expires and _expanded(scope) >= token.scopes:
                 good.add(token)
         return good
@@ -263,8 +263,8 @@ def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBase
         told = f"The token is for {urls}; this endpoint is {resource}. Sign in again for this one."
         reason = Problem(f"the token is for {urls}, this request came to {resource}", "Is BASE_URL right?", told)
     elif not isinstance(facts, dict) or not is_current(user, facts):
-        seen = f"the token is older than the password of its user ({user.pk})"
-        reason = Problem(seen, f"A new password ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
+        text = f"the token is older than the password of its user ({user.pk})"
+        reason = Problem(text, f"A new password ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
     elif not REASONS.isdisjoint(facts) and not stands(facts, user.pk):
         reason = CLOSED
     else:
@@ -280,20 +280,20 @@ def _expanded(scope: str) -> frozenset[str]:
 
 def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
     """Check a token by the project's ``OAUTH2_VALIDATOR_CLASS``; say also whether this database has the token."""
-    asked = OAuthRequest(resource, "POST", "", {})
+    oauth_request = OAuthRequest(resource, "POST", "", {})
     try:
-        if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
+        if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], oauth_request):
             return None, False
     except ValueError:  # a stored resource that the toolkit cannot parse
         return None, False
-    found = asked.access_token
+    row = oauth_request.access_token
     facts = None
-    is_stored = getattr(found, "pk", None) is not None
+    is_stored = getattr(row, "pk", None) is not None
     if is_stored:
         # Takes another query, unless the validator has already fetched the facts.
-        facts = found.kept_facts if hasattr(found, "kept_facts") else facts_of(checksum_of(token))
-    client_id = found.application.client_id if found.application else ""
-    return TokenRow(found.user, found.expires, found.scope, found.resource, client_id, facts), is_stored
+        facts = row.kept_facts if hasattr(row, "kept_facts") else facts_of(checksum_of(token))
+    client_id = row.application.client_id if row.application else ""
+    return TokenRow(row.user, row.expires, row.scope, row.resource, client_id, facts), is_stored
 
 
 def challenge(
@@ -463,24 +463,22 @@ def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
     keys = {_key(checksum): checksum for checksum in checksums}
     zone = UTC if django_settings.USE_TZ else None
     with suppress(Exception):
-        found = cache.get_many(list(keys))
-        return {
-            keys[key]: Use(datetime.fromtimestamp(moment, tz=zone), place) for key, (moment, place) in found.items()
-        }
+        uses = cache.get_many(list(keys))
+        return {keys[key]: Use(datetime.fromtimestamp(moment, tz=zone), place) for key, (moment, place) in uses.items()}
     return {}
 
 
 def shortened(address: str) -> str:
     """Return the network of an IP address, which may be noted."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is None:
-            return ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")[:3]) + ":…"
-        found = found.ipv4_mapped
-    return str(found).rpartition(".")[0] + ".…"
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            return ":".join(f"{int(part, 16):x}" for part in ip.exploded.split(":")[:3]) + ":…"
+        ip = ip.ipv4_mapped
+    return str(ip).rpartition(".")[0] + ".…"
 
 
 def _key(checksum: str) -> str:

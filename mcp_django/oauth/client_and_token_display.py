@@ -184,16 +184,16 @@ def add_last_changes(tokens: Collection[Any], user: Any) -> None:
 
     The admin shows users their own entries in the same way, under recent actions.
     """
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     if tokens and apps.is_installed("django.contrib.admin"):
         from django.contrib.admin.models import LogEntry
 
-        asked = {token.application.client_id for token in tokens if token.application is not None}
+        client_ids = {token.application.client_id for token in tokens if token.application is not None}
         for entry in LogEntry.objects.filter(user=user).order_by("-action_time", "-pk")[:LOOKED_AT]:
-            for client_id in asked.difference(found):
+            for client_id in client_ids.difference(entries):
                 if made_by(entry.change_message, client_id):
-                    found[client_id] = entry
+                    entries[client_id] = entry
     for token in tokens:
-        token.last_change = found.get(token.application.client_id) if token.application is not None else None
+        token.last_change = entries.get(token.application.client_id) if token.application is not None else None
         if token.last_change is not None:
             token.last_change.object_repr = plain(token.last_change.object_repr)

@@ -138,13 +138,13 @@ def forget_clients_of(host: str) -> int:
     """Delete all clients that documents of a host describe, with their tokens; return their number."""
     model = get_application_model()
     stored = model._default_manager.filter(registration_source=model.RegistrationSource.CIMD)
-    found = [
+    keys = [
         pk
         for pk, client_id in stored.values_list("pk", "client_id")
         if host in _names_of(urlsplit(client_id).hostname or "")
     ]
-    stored.filter(pk__in=found).delete()
-    return len(found)
+    stored.filter(pk__in=keys).delete()
+    return len(keys)
 
 
 # Seconds for which the cache keeps that documents can be fetched, and that they cannot.
@@ -176,18 +176,18 @@ def announces_documents() -> bool:
 def why_not_fetched() -> str:
     """Return why documents are out of reach of this server, "" if they are not; cached."""
     key = _key()
-    found = _recall(key)
-    if found is None:
+    cause = _recall(key)
+    if cause is None:
         with _looking:
-            found = _recall(key)
-            if found is None:
-                found = look()
-                _keep(key, found)
-                if found:
+            cause = _recall(key)
+            if cause is None:
+                cause = look()
+                _keep(key, cause)
+                if cause:
                     logging.getLogger("mcp_django").warning(
-                        "Documents of clients are not announced: %s. %s", found, REMEDY
+                        "Documents of clients are not announced: %s. %s", cause, REMEDY
                     )
-    return found
+    return cause
 
 
 def look() -> str:
@@ -212,18 +212,18 @@ def forget() -> None:
 
 def _key() -> str:
     """Return the cache key for whether documents can be reached; it depends on the settings."""
-    told = repr(sorted(settings.CLIENT_DOCUMENTS.items()))
-    return f"mcp_django:outgoing:{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+    text = repr(sorted(settings.CLIENT_DOCUMENTS.items()))
+    return f"mcp_django:outgoing:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _recall(key: str) -> str | None:
-    found: str | None = None
+    cause: str | None = None
     with suppress(Exception):  # whatever the cache's client library raises
-        found = cache.get(key)
-    if found is None:
+        cause = cache.get(key)
+    if cause is None:
         until, known = _known.get(key, (0.0, ""))
-        found = known if time.monotonic() < until else None
-    return found
+        cause = known if time.monotonic() < until else None
+    return cause
 
 
 def _keep(key: str, found: str) -> None:
@@ -414,11 +414,11 @@ class Document:
     def fetched(self) -> Any:
         """Fetch the document, store the client and return it; a failure is cached for a minute."""
         key = f"mcp_django:document:{hashlib.sha256(self.url.encode()).hexdigest()}"
-        known = None
+        failure = None
         with suppress(Exception):  # without the cache, fetch again
-            known = cache.get(key)
-        if known is not None:
-            raise self.refused(known[0], known[1])
+            failure = cache.get(key)
+        if failure is not None:
+            raise self.refused(failure[0], failure[1])
         self._count()
         try:
             metadata, age = self._read()
@@ -448,7 +448,7 @@ class Document:
         if not SLOTS.acquire(blocking=False):
             raise self.refused("busy", "Other documents are being fetched.")
         try:
-            found = fetcher_for(self.url).fetch(self.url)
+            response = fetcher_for(self.url).fetch(self.url)
         except FetchFailed as failure:
             if failure.is_away:
                 forget()
@@ -458,7 +458,7 @@ class Document:
         finally:
             SLOTS.release()
         try:
-            return read_document(self.url, found.data, oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES), found.age
+            return read_document(self.url, response.data, oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES), response.age
         except InvalidDocument as error:
             raise self.refused("document", str(error)) from None
 
@@ -485,19 +485,19 @@ class Document:
             "client_secret": hashed_secret(model().client_secret),
             "hash_client_secret": False,
         }
-        kept = {"jwks_uri": metadata.jwks_uri, "public_key": metadata.public_key}
+        keys = {"jwks_uri": metadata.jwks_uri, "public_key": metadata.public_key}
         with writing(router.db_for_write(model)):
-            if any(kept.values()):
-                ClientKeys._default_manager.update_or_create(client_id=url, defaults=kept)
+            if any(keys.values()):
+                ClientKeys._default_manager.update_or_create(client_id=url, defaults=keys)
             else:
                 ClientKeys._default_manager.filter(client_id=url).delete()
             return model._default_manager.update_or_create(client_id=url, defaults=values)[0]
 
     def kept_keys(self) -> ClientKeys | None:
-        kept = ClientKeys._default_manager.filter(client_id=self.url).first()
+        row = ClientKeys._default_manager.filter(client_id=self.url).first()
         # The database may ignore case.
-        if kept is not None and kept.client_id == self.url:
-            return kept
+        if row is not None and row.client_id == self.url:
+            return row
         return None
 
     def keys(self, again: bool) -> Iterable[JWK]:
@@ -505,15 +505,15 @@ class Document:
 
         Keys within the document itself are renewed by fetching the document again, when none of them fits.
         """
-        kept = self.kept_keys()
-        if again and kept is not None and not kept.jwks_uri:
+        row = self.kept_keys()
+        if again and row is not None and not row.jwks_uri:
             key = f"mcp_django:keys:{hashlib.sha256(self.url.encode()).hexdigest()}"
             if not cache.add(key, 1, timeout=PAUSE):
                 raise FetchedLately(PAUSE)
             with suppress(DocumentRefused):
                 self.fetched()
-            kept = self.kept_keys()
-        return [] if kept is None else keys_of(kept)(again)
+            row = self.kept_keys()
+        return [] if row is None else keys_of(row)(again)
 
 
 def find_described(url: str, request: HttpRequest) -> Any:
@@ -562,6 +562,6 @@ def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
 
 def clear_keys() -> None:
     """Delete stored keys of clients that no longer exist."""
-    known = get_application_model()._default_manager.values_list("client_id", flat=True)
-    gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(known)
+    client_ids = get_application_model()._default_manager.values_list("client_id", flat=True)
+    gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(client_ids)
     ClientKeys._default_manager.filter(client_id__in=gone).delete()

@@ -86,8 +86,8 @@ def is_acceptable(uri: str, schemes: list[str]) -> bool:
         # A path must follow, which cannot be another URI.
         return uri.startswith(f"{scheme}:/") and bool(parts.netloc or parts.path.strip("/"))
     # urlsplit returns the text in brackets as the host, whatever surrounds it.
-    named = re.escape(f"[{host}]" if ":" in (host or "") else host or "")
-    is_host = re.fullmatch(rf"{named}(:\d*)?", parts.netloc, re.IGNORECASE) is not None
+    pattern = re.escape(f"[{host}]" if ":" in (host or "") else host or "")
+    is_host = re.fullmatch(rf"{pattern}(:\d*)?", parts.netloc, re.IGNORECASE) is not None
     return bool(host and HOST.fullmatch(host)) and is_host and (scheme == "https" or host in LOOPBACK)
 
 
@@ -130,11 +130,11 @@ def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
     if len(uris) > MAX_URIS:
         raise InvalidMetadata(wrong, f"At most {MAX_URIS} redirect_uris.")
     if not all(is_acceptable(uri, schemes) for uri in uris):
-        known = [scheme for scheme in schemes if scheme not in NEVER and scheme not in ("http", "https")]
+        allowed = [scheme for scheme in schemes if scheme not in NEVER and scheme not in ("http", "https")]
         raise InvalidMetadata(
             wrong,
             "Redirect URIs must be https, http on loopback, a reverse domain name (com.example.app:/callback), or one "
-            f"of the schemes {', '.join(known) or '(none)'} before a slash; no user, no fragment.",
+            f"of the schemes {', '.join(allowed) or '(none)'} before a slash; no user, no fragment.",
         )
     return ClientMetadata(tuple(dict.fromkeys(uris)), plain(data.get("client_name")), method)
 
@@ -230,14 +230,16 @@ class Registration:
     def throttle(self) -> int | None:
         """Count the registration against the rates of its address and in total; return the seconds to wait, or None."""
         try:
-            known = cache.get(self._key) if self.invalid is None else None
-            if known is not None and self.is_public and settings.REGISTRATION == "open":
+            client_id = cache.get(self._key) if self.invalid is None else None
+            if client_id is not None and self.is_public and settings.REGISTRATION == "open":
                 model = get_application_model()
                 mine = {"registration_source": model.RegistrationSource.DCR, "client_type": model.CLIENT_PUBLIC}
-                self.client = model._default_manager.filter(client_id=known, **mine).first()
+                self.client = model._default_manager.filter(client_id=client_id, **mine).first()
             if self.client is not None:
                 return None
-            wait = hit("registration", self.address if known is None else self._who, settings.RATES["registrations"])
+            wait = hit(
+                "registration", self.address if client_id is None else self._who, settings.RATES["registrations"]
+            )
             if wait is not None:
                 return wait
             return hit("registrations", "", settings.RATES["registrations_total"])
@@ -300,12 +302,12 @@ def _registrant(request: HttpRequest) -> AbstractBaseUser | None:
     for path, site in endpoints().items():
         request.mcp = MCPContext(site, resource_url(request, path))  # type: ignore[attr-defined]
         try:
-            found = BearerAuthentication().authenticate(request)
+            credentials = BearerAuthentication().authenticate(request)
         except AuthenticationFailed:
             continue
-        if found is None:
+        if credentials is None:
             raise AuthenticationFailed(invalid=False)
-        return found[0]
+        return credentials[0]
     raise AuthenticationFailed(invalid=True)
 
 

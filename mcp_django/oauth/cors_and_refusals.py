@@ -132,8 +132,8 @@ def comes_from_proxy(request: HttpRequest) -> bool:
     The rates of refusals and registrations then count all clients as one address. The header decides nothing here.
     """
     address = request.META.get("REMOTE_ADDR", "")
-    named = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
-    if not named or named == address:
+    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+    if not forwarded or forwarded == address:
         return False
     try:
         # A server on a Unix socket has no address. Those of other proxies cannot be told from those of clients.

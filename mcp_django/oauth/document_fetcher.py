@@ -190,8 +190,8 @@ class Fetcher:
 
     def resolve(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host."""
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
     def connect(self, address: str, port: int, seconds: float) -> socket.socket:
         """Open a TCP connection to an IP address, which was checked."""
@@ -229,8 +229,8 @@ class Fetcher:
         except TimeoutError:
             raise
         except OSError as error:
-            seen = f"the proxy does not answer ({type(error).__name__})"
-            raise FetchFailed(seen, is_passing=True, is_away=True) from None
+            text = f"the proxy does not answer ({type(error).__name__})"
+            raise FetchFailed(text, is_passing=True, is_away=True) from None
         try:
             plain.settimeout(_left(deadline))
             plain.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
@@ -246,22 +246,22 @@ class Fetcher:
 
     def _resolved(self, host: str, port: int, deadline: float) -> list[str]:
         """Return the addresses of a host; a thread resolves it, because the system's resolver has no deadline."""
-        found: list[list[str]] = []
+        results: list[list[str]] = []
 
         def look() -> None:
             try:
-                found.append(self.resolve(host, port))
+                results.append(self.resolve(host, port))
             except (OSError, UnicodeError):
-                found.append([])
+                results.append([])
 
         thread = threading.Thread(target=look, name="mcp-resolve", daemon=True)
         thread.start()
         thread.join(_left(deadline))
-        if not found:
+        if not results:
             raise TimeoutError
-        if not found[0]:
+        if not results[0]:
             raise FetchFailed("its host has no address", is_passing=True, is_away=True)
-        return found[0]
+        return results[0]
 
     def _secured(self, plain: socket.socket, parts: SplitResult, deadline: float) -> ssl.SSLSocket:
         context = ssl.create_default_context()

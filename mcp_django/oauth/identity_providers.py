@@ -102,8 +102,8 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
     try:
         assertion = read_assertion(request.POST.get("assertion", ""))
         # The issuer that the assertion claims selects the provider, whose keys then verify the claim.
-        known = (found for found in _providers_of(client.client_id) if found.issuer == assertion.claims.get("iss"))
-        provider = next(known, None)
+        providers = (found for found in _providers_of(client.client_id) if found.issuer == assertion.claims.get("iss"))
+        provider = next(providers, None)
         if provider is None:
             raise InvalidAssertion("The issuer (iss) of the assertion is not set up for this client.", NOT_SET_UP)
         needed = ("sub", "jti", "client_id")
@@ -143,7 +143,9 @@ def _provided_client(request: HttpRequest) -> Any:
     providers = _providers_of(client.client_id)
     if credentials.assertion is not None:
         # The provider's entry has the URL of the client's keys.
-        urls = [found.client_keys[client.client_id] for found in providers if client.client_id in found.client_keys]
+        urls = [
+            provider.client_keys[client.client_id] for provider in providers if client.client_id in provider.client_keys
+        ]
         keys = _keys_at(urls[0]) if urls and urls[0] else None
         check_signature(request, client.client_id, credentials.assertion, keys, NO_CLIENT_KEYS)
     is_proved = credentials.assertion is not None or (
@@ -158,8 +160,8 @@ def _provided_client(request: HttpRequest) -> Any:
 
 
 def _providers_of(client_id: str) -> list[Provider]:
-    found = (Provider(**entry) for entry in settings.IDENTITY_PROVIDERS)
-    return [provider for provider in found if client_id in provider.clients]
+    providers = (Provider(**entry) for entry in settings.IDENTITY_PROVIDERS)
+    return [provider for provider in providers if client_id in provider.clients]
 
 
 def _keys_at(url: str) -> KeySource:
@@ -169,15 +171,15 @@ def _keys_at(url: str) -> KeySource:
 def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
     """Return the endpoints that the assertion names, or those of them that the client asks for."""
     claim = assertion.claims.get("resource")
-    named = [claim] if isinstance(claim, str) else claim
-    if not isinstance(named, list) or not named or not all(isinstance(url, str) and url for url in named):
+    urls = [claim] if isinstance(claim, str) else claim
+    if not isinstance(urls, list) or not urls or not all(isinstance(url, str) and url for url in urls):
         raise InvalidAssertion("The assertion needs the endpoint that it is for (resource).", NO_ENDPOINT)
-    granted = check_resources(named, request)
-    asked = request.POST.getlist("resource")
-    found = check_resources(asked, request) if asked else granted
-    if not all(any(same_resource(url, other) for other in granted) for url in found):
+    granted = check_resources(urls, request)
+    parameters = request.POST.getlist("resource")
+    resources = check_resources(parameters, request) if parameters else granted
+    if not all(any(same_resource(url, other) for other in granted) for url in resources):
         raise errors.CustomOAuth2Error(error="invalid_target", description="The assertion is for another endpoint.")
-    return found
+    return resources
 
 
 # Linked users
@@ -186,9 +188,9 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
 def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
     """Return the link from the assertion's subject to a user; it is made by e-mail or with a new user, if allowed."""
     subject = assertion.text("sub")
-    found = _find_link(provider.issuer, subject)
-    if found is not None:
-        return found
+    link = _find_link(provider.issuer, subject)
+    if link is not None:
+        return link
     refusal = NotLinked("the user with the address of the assertion is linked to another subject")
     try:
         with transaction.atomic(using=router.db_for_write(LinkedIdentity)):
@@ -201,10 +203,10 @@ def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
     except NotLinked as error:
         refusal = error
     # Another request may have created the link first.
-    found = _find_link(provider.issuer, subject)
-    if found is None:
+    link = _find_link(provider.issuer, subject)
+    if link is None:
         raise refusal
-    return found
+    return link
 
 
 def _find_link(issuer: str, subject: str) -> LinkedIdentity | None:
@@ -235,14 +237,14 @@ def _user_by_email(provider: Provider, assertion: Assertion) -> Any:
     if not email or not name or not email.isprintable():
         return None
     rows = get_user_model()._default_manager.filter(**{f"{name}__iexact": email})[:MAX_FOUND]
-    found: list[Any] = [user for user in rows if _same_address(getattr(user, name), email)]
-    if not found:
+    users: list[Any] = [user for user in rows if _same_address(getattr(user, name), email)]
+    if not users:
         return None
     if provider.link == "subject":
         raise NotLinked("a user has the address of the assertion, and link is 'subject'")
-    if len(found) > 1:
+    if len(users) > 1:
         raise NotLinked("several users have the address of the assertion")
-    [user] = found
+    [user] = users
     is_staff = getattr(user, "is_staff", False) or getattr(user, "is_superuser", False)
     if is_staff and provider.link != "email_staff":
         raise NotLinked(f"the user with the address of the assertion ({user.pk}) is staff")
@@ -285,19 +287,19 @@ def give_groups(user: Any, provider: Provider, claim: Any) -> None:
     """
     if not provider.groups or not hasattr(user, "groups"):
         return
-    named = [name for name in claim if isinstance(name, str)] if isinstance(claim, list) else []
-    wanted = {group for name, group in provider.groups.items() if name in named}
+    names = [name for name in claim if isinstance(name, str)] if isinstance(claim, list) else []
+    wanted = {group for name, group in provider.groups.items() if name in names}
     has = set(user.groups.filter(name__in=provider.groups.values()).values_list("name", flat=True))
-    known = {group.name: group for group in Group.objects.filter(name__in=wanted | has)}
-    if missing := wanted.difference(known):
+    groups = {group.name: group for group in Group.objects.filter(name__in=wanted | has)}
+    if missing := wanted.difference(groups):
         logger.warning("IDENTITY_PROVIDERS names groups that do not exist: %s", ", ".join(sorted(missing)))
-    if wanted & known.keys() != has:
-        user.groups.remove(*(known[name] for name in has - wanted))
-        user.groups.add(*(known[name] for name in (wanted & known.keys()) - has))
+    if wanted & groups.keys() != has:
+        user.groups.remove(*(groups[name] for name in has - wanted))
+        user.groups.add(*(groups[name] for name in (wanted & groups.keys()) - has))
 
 
 def end_tokens_of(identities: Collection[Any]) -> None:
     """Revoke the tokens that were issued through these links; their streams end too."""
-    kept = TokenFacts._default_manager.filter(**{f"facts__{LINKED_IDENTITY}__in": list(identities)})
-    checksums = list(kept.values_list("pk", flat=True))
+    facts = TokenFacts._default_manager.filter(**{f"facts__{LINKED_IDENTITY}__in": list(identities)})
+    checksums = list(facts.values_list("pk", flat=True))
     get_access_token_model()._default_manager.filter(token_checksum__in=checksums).delete()

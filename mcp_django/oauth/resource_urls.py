@@ -46,9 +46,9 @@ def origin(request: HttpRequest | None) -> str:
     base = str(settings.BASE_URL).rstrip("/")
     if request is not None and django_settings.DEBUG:
         with suppress(DisallowedHost):
-            asked = _named_by_host(base, request)
-            if same_resource(asked, base) and is_loopback(asked):
-                return asked
+            by_host = _named_by_host(base, request)
+            if same_resource(by_host, base) and is_loopback(by_host):
+                return by_host
             return base
     return base
 
@@ -61,8 +61,8 @@ def _named_by_host(base: str, request: HttpRequest) -> str:
 def came_to(request: HttpRequest) -> str | None:
     """Return the origin by which the request came (its ``Host``), None if it is that of ``BASE_URL``."""
     base = origin(request)
-    asked = _named_by_host(base, request)
-    return None if same_resource(asked, base) else asked
+    by_host = _named_by_host(base, request)
+    return None if same_resource(by_host, base) else by_host
 
 
 def is_loopback(uri: str) -> bool:
@@ -157,11 +157,11 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
     A query that narrows what a client reaches is not part of the endpoint's name. A URL with any other query, or with a
     fragment, is not a resource (RFC 8707, section 2).
     """
-    named, _, query = resource.partition("?")
+    base, _, query = resource.partition("?")
     if query and "#" not in query and {name for name, _ in parse_qsl(query, keep_blank_values=True)} <= NARROWING:
-        resource = named
-    known = (resource_url(request, path) for path in endpoints())
-    if (url := next((url for url in known if same_resource(url, resource)), None)) or _normalise(resource) is None:
+        resource = base
+    urls = (resource_url(request, path) for path in endpoints())
+    if (url := next((url for url in urls if same_resource(url, resource)), None)) or _normalise(resource) is None:
         return url
     # It can be one of the many paths of an endpoint that is mounted below a URL pattern with parameters.
     path = mounted_path(unquote(urlsplit(resource).path)).removesuffix("/")
@@ -197,11 +197,13 @@ def uses_oauth() -> bool:
         if configured == AUTHENTICATION:
             return True
         try:
-            found = import_string(configured) if isinstance(configured, str) else configured
+            authenticator = import_string(configured) if isinstance(configured, str) else configured
         except RuntimeError:  # the class needs the toolkit, which is not installed
             return True
         except Exception:  # whatever the project's module raises; it raises again when a request needs the class
             continue
-        if AUTHENTICATION in {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}:
+        if AUTHENTICATION in {
+            f"{base.__module__}.{base.__qualname__}" for base in getattr(authenticator, "__mro__", ())
+        }:
             return True
     return False

@@ -74,20 +74,24 @@ def application_of(account: ServiceAccount) -> Any:
     No other flow issues tokens to the application. The account can revoke its tokens with the application's secret.
     """
     model = get_application_model()
-    kept = {
+    values = {
         "name": account.name,
         "client_type": model.CLIENT_CONFIDENTIAL,
         "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
         "client_secret": account.secret or hashed_secret(model().client_secret),
         "hash_client_secret": False,
     }
-    found, is_new = model._default_manager.get_or_create(client_id=account.client_id, defaults=kept)
-    if not is_new and (found.name, found.client_secret) != (account.name, account.secret) and account.secret:
-        found.name = account.name
-        found.client_secret = account.secret
-        found.hash_client_secret = False
-        found.save()
-    return found
+    application, is_new = model._default_manager.get_or_create(client_id=account.client_id, defaults=values)
+    if (
+        not is_new
+        and (application.name, application.client_secret) != (account.name, account.secret)
+        and account.secret
+    ):
+        application.name = account.name
+        application.client_secret = account.secret
+        application.hash_client_secret = False
+        application.save()
+    return application
 
 
 def end_tokens(client_ids: Iterable[str]) -> None:

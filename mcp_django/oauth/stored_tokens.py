@@ -63,9 +63,11 @@ def facts_of(token: str) -> dict[str, Any]:
 
 def facts_of_many(tokens: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the facts stored with each of many tokens, by checksum."""
-    kept = TokenFacts._default_manager
+    manager = TokenFacts._default_manager
     return {
-        pk: facts for part in chunks(list(tokens)) for pk, facts in kept.filter(pk__in=part).values_list("pk", "facts")
+        pk: facts
+        for part in chunks(list(tokens))
+        for pk, facts in manager.filter(pk__in=part).values_list("pk", "facts")
     }
 
 
@@ -73,8 +75,8 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
     """Return the facts stored with the newest token of a refresh token's family."""
     if family is None:
         return {}
-    kept = TokenFacts._default_manager.filter(family=family).order_by("-created")
-    return dict(kept.values_list("facts", flat=True).first() or {})
+    rows = TokenFacts._default_manager.filter(family=family).order_by("-created")
+    return dict(rows.values_list("facts", flat=True).first() or {})
 
 
 def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
@@ -88,8 +90,8 @@ def until_of(facts: Mapping[str, Any]) -> datetime | None:
     if UNTIL not in facts:
         return None
     zone = UTC if django_settings.USE_TZ else None
-    kept = facts[UNTIL]
-    return datetime.fromtimestamp(kept if isinstance(kept, int) else 0, tz=zone)
+    moment = facts[UNTIL]
+    return datetime.fromtimestamp(moment if isinstance(moment, int) else 0, tz=zone)
 
 
 def stands(facts: Mapping[str, Any], user: Any) -> bool:
@@ -208,8 +210,8 @@ def issue_token(
 
 def own_tokens() -> QuerySet[Any]:
     """Return the tokens that ``mcp_token`` created, outside any OAuth flow."""
-    found: QuerySet[Any] = get_access_token_model()._default_manager.filter(application__client_id=CLIENT)
-    return found
+    tokens: QuerySet[Any] = get_access_token_model()._default_manager.filter(application__client_id=CLIENT)
+    return tokens
 
 
 # Secrets made by this server, long and random, so that one round of hashing is enough

@@ -141,10 +141,10 @@ def check_scopes(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]
     """
     scopes = list(granted)
     reach = expand(scopes).intersection(oauth2_settings.SCOPES)
-    found = reach.intersection(request.POST.get("scope", "").split() or scopes)
-    if not found:
+    scopes_to_grant = reach.intersection(request.POST.get("scope", "").split() or scopes)
+    if not scopes_to_grant:
         raise no_scope(reach)
-    return found
+    return scopes_to_grant
 
 
 def no_scope(known: Iterable[str], request: OAuthRequest | None = None) -> errors.OAuth2Error:
@@ -216,14 +216,14 @@ class MCPValidator(OAuth2Validator):
 
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
         """Return whether the secret or the signed assertion is right (RFC 6749, section 2.3; RFC 7523, section 3)."""
-        if found := _assertions(request):
+        if assertions := _assertions(request):
             headers = request.headers
             try:
-                if len(found) > 1 or ("client_assertion_type", ASSERTION_TYPE) not in request.decoded_body:
+                if len(assertions) > 1 or ("client_assertion_type", ASSERTION_TYPE) not in request.decoded_body:
                     raise InvalidAssertion(
                         f"Send one client_assertion, and {ASSERTION_TYPE} as its client_assertion_type."
                     )
-                assertion = read_assertion(found[0])
+                assertion = read_assertion(assertions[0])
                 client_id = assertion.text("sub")
                 if request.client_id not in (None, "", client_id) or not client_id.isprintable():
                     raise InvalidAssertion(NOT_THE_CLIENT)
@@ -249,9 +249,9 @@ class MCPValidator(OAuth2Validator):
         """Return whether a redirect URI is registered for the client."""
         if super().validate_redirect_uri(client_id, redirect_uri, request, *args):
             return True
-        seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {request.client.redirect_uris}"
+        text = f"the redirect URI {redirect_uri!r} is not one of the client's: {request.client.redirect_uris}"
         remedy = "Add it to the application in the admin, or let the client register again."
-        return note(request.headers, Problem(seen, remedy))
+        return note(request.headers, Problem(text, remedy))
 
     # Authorization codes
 
@@ -263,12 +263,12 @@ class MCPValidator(OAuth2Validator):
         The answer names the scopes that were granted. A request that names none gets the default scopes.
         Raises ``InvalidScopeError`` if it names only unknown ones.
         """
-        known = get_scopes_backend().get_available_scopes(application=client, request=request)
-        asked = list(dict.fromkeys(filter(None, scopes)))
-        found = [scope for scope in asked if scope in known]
-        if asked and not found:
-            raise no_scope(known, request)
-        request.scopes = found or list(self.get_default_scopes(client_id, request))
+        available = get_scopes_backend().get_available_scopes(application=client, request=request)
+        requested = list(dict.fromkeys(filter(None, scopes)))
+        usable = [scope for scope in requested if scope in available]
+        if requested and not usable:
+            raise no_scope(available, request)
+        request.scopes = usable or list(self.get_default_scopes(client_id, request))
         return True
 
     def validate_response_type(self, client_id: str, response_type: str, *args: Any, **kwargs: Any) -> bool:
@@ -286,9 +286,9 @@ class MCPValidator(OAuth2Validator):
     def _create_authorization_code(self, request: OAuthRequest, code: dict[str, str], expires: Any = None) -> Any:
         # Check again what the view has checked, because the consent form could have been changed since.
         check_challenge(request.code_challenge, request.code_challenge_method, request.state)
-        asked = getattr(request, "resource", None) or []
-        asked = [asked] if isinstance(asked, str) else asked
-        request.resource = check_resources(asked, _HeadersOnly(request.headers), request.state)
+        resources = getattr(request, "resource", None) or []
+        resources = [resources] if isinstance(resources, str) else resources
+        request.resource = check_resources(resources, _HeadersOnly(request.headers), request.state)
         facts = getattr(request, "facts", None) or credential_of(request.user)
         store_facts(checksum_of(code["code"]), request.user, facts, _family_of(code["code"]))
         return super()._create_authorization_code(request, code, expires)
@@ -325,8 +325,8 @@ class MCPValidator(OAuth2Validator):
         The row is read once: between two queries another request could spend the token.
         """
         rows = get_refresh_token_model().objects.select_related("access_token", "application", "user")
-        found = rows.filter(token_checksum=checksum_of(refresh_token))
-        row = found.order_by(F("revoked").desc(nulls_first=True)).first()
+        matching = rows.filter(token_checksum=checksum_of(refresh_token))
+        row = matching.order_by(F("revoked").desc(nulls_first=True)).first()
         if row is None:
             return note(request.headers, UNKNOWN_REFRESH)
         # Within the grace, a spent token is valid while its successor exists.
@@ -367,8 +367,8 @@ class MCPValidator(OAuth2Validator):
         """
         original = self.get_original_scopes(refresh_token, request)
         granted = original.split() if isinstance(original, str) else list(original)
-        asked = [scope for scope in dict.fromkeys(request_scopes) if scope in oauth2_settings.SCOPES]
-        request.scopes = asked or granted
+        requested = [scope for scope in dict.fromkeys(request_scopes) if scope in oauth2_settings.SCOPES]
+        request.scopes = requested or granted
         if expand(granted).issuperset(request.scopes):
             return True
         text = f"The refresh token is for {join(granted)} only."
@@ -449,17 +449,17 @@ class MCPValidator(OAuth2Validator):
 
     def _check_and_set_request_resource(self, request: OAuthRequest) -> None:
         """Validate the requested resources, and bind the token to them in the endpoints' own spelling."""
-        asked = [value for key, value in request.decoded_body or [] if key == "resource"]
-        found = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
-        if found and django_settings.DEBUG:
+        requested = [value for key, value in request.decoded_body or [] if key == "resource"]
+        resources = check_resources(requested, _HeadersOnly(request.headers)) if requested else []
+        if resources and django_settings.DEBUG:
             # Use the spelling of the grant, which may have another name of this machine.
             row = getattr(request, "refresh_token_instance", None)
             if row is None:
                 row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
             granted = (row.resource if row is not None else None) or []
             same = resource_urls.same_resource
-            found = [next((url for url in granted if same(url, item)), item) for item in found]
-        request.resource = found
+            resources = [next((url for url in granted if same(url, item)), item) for item in resources]
+        request.resource = resources
         super()._check_and_set_request_resource(request)
         request.resource = request.resource or check_resources([], _HeadersOnly(request.headers))
 
@@ -497,9 +497,9 @@ def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:
     tables = get_access_token_model(), get_refresh_token_model()
     if any(table._default_manager.filter(user=user, application=client).exists() for table in tables):
         return
-    told = {"sender": type(client), "application": client, "user": user, "scopes": token["scope"].split()}
+    arguments = {"sender": type(client), "application": client, "user": user, "scopes": token["scope"].split()}
 
-    transaction.on_commit(lambda: client_connected.send_robust(**told), using=router.db_for_write(tables[0]))
+    transaction.on_commit(lambda: client_connected.send_robust(**arguments), using=router.db_for_write(tables[0]))
 
 
 class _HeadersOnly(HttpRequest):

@@ -162,17 +162,17 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def error_response(self, error: OAuthToolkitError, application: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer with an OAuth error, and log it unless the user caused it."""
-        told = error.oauthlib_error
-        if told.error not in ORDINARY:
-            log_refusal(self.request, told.status_code, told.error, told.description or "")
+        oauth_error = error.oauthlib_error
+        if oauth_error.error not in ORDINARY:
+            log_refusal(self.request, oauth_error.status_code, oauth_error.error, oauth_error.description or "")
         return super().error_response(error, application, **kwargs)
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the consent page; a client's metadata document is fetched for signed-in users only."""
-        asked = request.GET.get("client_id", "")
+        document_id = request.GET.get("client_id", "")
         try:
-            if is_document_id(asked) and (takes_documents() or not oauth2_settings.CIMD_ENABLED):
-                find_described(asked, request)
+            if is_document_id(document_id) and (takes_documents() or not oauth2_settings.CIMD_ENABLED):
+                find_described(document_id, request)
         except DocumentRefused as refused:
             note(request.META, refused.reason)
             log_refusal(request, refused.status, "invalid_client", refused.detail)
@@ -197,17 +197,17 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             return self.render_to_response({"sign_in": login, "is_lost": is_sent}, status=403)
         request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{SIGNED_IN}=1".lstrip("&")
         login = super().handle_no_permission()
-        asked = request.GET.get("client_id", "")
+        requested_id = request.GET.get("client_id", "")
         clients = get_application_model()._default_manager
         with suppress(ValueError):  # brackets around something that is not an address
-            is_known = "Location" in login and asked and asked.isprintable()
-            for client in clients.filter(client_id=asked) if is_known else ():
+            is_known = "Location" in login and requested_id and requested_id.isprintable()
+            for client in clients.filter(client_id=requested_id) if is_known else ():
                 name = plain(client.name)
                 uri = request.GET.get("redirect_uri", "")
                 if name and is_admitted(client) and client.redirect_uri_allowed(uri):
                     verified = client.registration_source == client.RegistrationSource.MANUAL
-                    found = {"client_name": name, "doubts": name_doubts(client), "verified": verified}
-                    return self.render_to_response(found | {"login": login["Location"]})
+                    context = {"client_name": name, "doubts": name_doubts(client), "verified": verified}
+                    return self.render_to_response(context | {"login": login["Location"]})
         return login
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -239,10 +239,10 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
         """Render the page, or say that an unknown application has to be connected again."""
-        asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
+        requested_id = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
         # Databases do not accept a NUL.
-        may_be_unknown = "error" in context and "refused" not in context and asked and asked.isprintable()
-        if may_be_unknown and not get_application_model()._default_manager.filter(client_id=asked).exists():
+        may_be_unknown = "error" in context and "refused" not in context and requested_id and requested_id.isprintable()
+        if may_be_unknown and not get_application_model()._default_manager.filter(client_id=requested_id).exists():
             with suppress(ImproperlyConfigured):
                 context = {**context, "endpoint": default_resource(self.request)}
             context = {**context, "is_unknown": True}
@@ -288,8 +288,8 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
         """Grant or deny as the user consents; facts of the sign-in and the choices are stored with the code."""
-        kept = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
-        return super().create_authorization_response(request, scopes, kept, allow)
+        stored = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
+        return super().create_authorization_response(request, scopes, stored, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
         """Redirect the browser to the client, with ``iss`` beside codes and errors (RFC 9207, section 2).
@@ -301,8 +301,8 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
         target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
         if self.request.method == "GET" and self._is_of_a_stranger(target, application):
-            told = dict(parse_qsl(urlsplit(target).query))
-            error = {"error": told.get("error", ""), "description": told.get("error_description", "")}
+            parameters = dict(parse_qsl(urlsplit(target).query))
+            error = {"error": parameters.get("error", ""), "description": parameters.get("error_description", "")}
             context = {"error": error, "leads_to": target, "leads_to_host": str(shown_target(target))}
             return self.render_to_response(context, status=400)
         # The URI was checked to be the client's own; the toolkit would only allow schemes on its list.
@@ -365,8 +365,8 @@ def require_once(request: HttpRequest) -> None:
     # A request may name several endpoints for one token (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:
-        named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
-        raise InvalidRequestError(description=f"Send {named} once.")
+        names = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
+        raise InvalidRequestError(description=f"Send {names} once.")
 
 
 # Seconds for which a secret that was right once lets its client past the limit of refusals.
@@ -479,8 +479,8 @@ class RevokeView(ProgramMixin, toolkit.RevokeTokenView):
 
 
 def _refused(error: str, description: str | None = None, status: int = 400) -> HttpResponse:
-    told = {"error": error} | ({"error_description": description} if description else {})
-    return JsonResponse(told, status=status, headers={"Cache-Control": "no-store"})
+    body = {"error": error} | ({"error_description": description} if description else {})
+    return JsonResponse(body, status=status, headers={"Cache-Control": "no-store"})
 
 
 def _unavailable(status: int, wait: int) -> HttpResponse:
@@ -516,8 +516,8 @@ class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
 
     def get_queryset(self) -> QuerySet[Any]:
         """Return the user's tokens, with their refresh tokens."""
-        found: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
-        return found
+        tokens: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
+        return tokens
 
     def get_object(self, queryset: QuerySet[Any] | None = None) -> Any:
         """Return the token that the URL names, or the one that the client has since got for it by a refresh."""

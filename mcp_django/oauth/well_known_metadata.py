@@ -35,12 +35,12 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
     "" and "/" stand for the first endpoint if no endpoint is mounted there.
     """
-    known = endpoints()
+    mounted = endpoints()
     path = mounted_path(path)
-    if path.removesuffix("/") not in known and not is_endpoint(path):
-        if path not in ("", "/") or not known:
+    if path.removesuffix("/") not in mounted and not is_endpoint(path):
+        if path not in ("", "/") or not mounted:
             return None
-        path = next(iter(known))
+        path = next(iter(mounted))
     return {
         "resource": resource_url(request, path),
         "resource_name": settings.SERVER["title"] or settings.SERVER["name"],
@@ -58,8 +58,13 @@ def used_scopes() -> set[str]:
 
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
     """Return the metadata of the authorization server (RFC 8414, section 2), None for a ``path`` that has none."""
-    asked = mounted_path(path).removesuffix("/")
-    if asked and asked not in TOKEN_PATHS and asked not in endpoints() and not is_endpoint(asked):
+    endpoint_path = mounted_path(path).removesuffix("/")
+    if (
+        endpoint_path
+        and endpoint_path not in TOKEN_PATHS
+        and endpoint_path not in endpoints()
+        and not is_endpoint(endpoint_path)
+    ):
         return None
     methods = list(oauth2_settings.OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED)
     document: dict[str, Any] = {

@@ -81,8 +81,8 @@ def shared_layer() -> tuple[str, Any] | None:
 
 def group_name() -> str:
     """Return the channel-layer group of the processes of this installation; each installation has its own."""
-    named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
-    return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
+    text = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
+    return f"mcp_django.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
 class Bus:

@@ -40,12 +40,12 @@ class Changes:
 
     def add_rows(self, label: str, pks: Iterable[str] | None) -> None:
         """Add changed rows of a model by their primary keys, or None for unknown rows."""
-        found = self.rows.setdefault(label, set())
+        keys = self.rows.setdefault(label, set())
         if pks is None:
             self.rows[label] = None
-        elif found is not None:
-            found.update(pks)
-            if len(found) > MAX_ROWS:
+        elif keys is not None:
+            keys.update(pks)
+            if len(keys) > MAX_ROWS:
                 self.rows[label] = None
 
     def add_uris(self, uris: Iterable[str]) -> None:
@@ -63,16 +63,16 @@ class Changes:
 
     def among(self, pks: Mapping[str, Set[str | None]], uris: Container[object]) -> "Changes":
         """Return the part that concerns ``pks`` of a model (None for its pages) and ``uris``."""
-        found = Changes(everything=self.everything)
+        changes = Changes(everything=self.everything)
         for label, changed in self.rows.items():
             if label in pks:
                 # If pages are watched, keep the keys of all changed rows, not only of watched ones.
                 some = changed if changed is None or None in pks[label] else changed & pks[label]
                 if some is None or some:
-                    found.rows[label] = some
-        found.uris = {uri for uri in self.uris if uri in uris}
-        found.lists = set(self.lists)
-        return found
+                    changes.rows[label] = some
+        changes.uris = {uri for uri in self.uris if uri in uris}
+        changes.lists = set(self.lists)
+        return changes
 
     def messages(self) -> Iterator[tuple[str, Any]]:
         """Yield the changes as short messages, each a topic and a payload."""
@@ -89,18 +89,18 @@ class Changes:
     @classmethod
     def read(cls, topic: str, payload: Any) -> "Changes":
         """Return the changes of a message; a malformed one counts as a change of everything."""
-        found = cls()
+        changes = cls()
         try:
             if topic == LISTS:
-                found.lists.update((kind, site) for kind, site in payload)
-                return found
+                changes.lists.update((kind, site) for kind, site in payload)
+                return changes
             for label, pks in payload.get("rows", {}).items():
-                found.add_rows(label, pks)
-            found.add_uris(payload.get("uris", ()))
-            found.everything = payload.get("everything", False)
+                changes.add_rows(label, pks)
+            changes.add_uris(payload.get("uris", ()))
+            changes.everything = payload.get("everything", False)
         except (AttributeError, TypeError, ValueError):
-            found.everything = True
-        return found
+            changes.everything = True
+        return changes
 
 
 def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:

@@ -41,21 +41,21 @@ def same_rows(model: type[Model]) -> Models:
     """
     concrete = model._meta.concrete_model or model
     tables = {concrete, *(parent._meta.concrete_model or parent for parent in concrete._meta.get_parent_list())}
-    found: list[tuple[type[Model], str | None]] = []
+    models: list[tuple[type[Model], str | None]] = []
     for other in apps.get_models():
         table: Any = other._meta.concrete_model or other
         if table is concrete:
-            found.append((other, "pk"))
+            models.append((other, "pk"))
         elif table in tables:
-            found.append((other, table._meta.pk.attname))
+            models.append((other, table._meta.pk.attname))
         elif not tables.isdisjoint(table._meta.get_parent_list()):
             # Find the parent among the tables whose primary key is also the child's.
             while table is not None and table not in tables:
                 relation = table._meta.pk.remote_field
                 is_parent = relation is not None and relation.parent_link
                 table = relation.model._meta.concrete_model if is_parent else None
-            found.append((other, None if table is None else table._meta.pk.attname))
-    return tuple(found)
+            models.append((other, None if table is None else table._meta.pk.attname))
+    return tuple(models)
 
 
 def relations_of(model: type[Model]) -> Iterator[type[Model]]:
@@ -73,7 +73,7 @@ def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
 
     The result is empty for a model that is not a through model.
     """
-    found: dict[str, type[Model]] = {}
+    ends: dict[str, type[Model]] = {}
     for owner in apps.get_models():
         for field in owner._meta.local_many_to_many:
             relation: Any = field.remote_field
@@ -81,8 +81,8 @@ def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
                 for name in (field.m2m_field_name(), field.m2m_reverse_field_name()):
                     key: Any = model._meta.get_field(name)
                     if key.target_field.primary_key:
-                        found[key.attname] = key.related_model
-    return tuple((target, attname) for attname, target in found.items())
+                        ends[key.attname] = key.related_model
+    return tuple((target, attname) for attname, target in ends.items())
 
 
 logger = logging.getLogger("mcp_django")
@@ -249,15 +249,15 @@ def _rows_of(instance: Model) -> Rows:
     model = type(instance)
     # Primary keys as text, by attribute: models that share a table share their primary key.
     texts: dict[str | None, list[str] | None] = {None: None}
-    found: Rows = []
+    rows: Rows = []
     for other, attname in same_rows(model):
         if other in _exposed:
             if attname not in texts:
                 texts[attname] = _texts(other, [getattr(instance, str(attname))])
-            found.append((other._meta.label_lower, texts[attname]))
+            rows.append((other._meta.label_lower, texts[attname]))
     for target, attname in ends_of(model):
-        found += _rows_by_keys(target, [getattr(instance, attname)])
-    return found
+        rows += _rows_by_keys(target, [getattr(instance, attname)])
+    return rows
 
 
 def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
@@ -326,7 +326,7 @@ def _read(target: Any) -> tuple[str | None, Changes]:
     if not all(isinstance(row, Model) for row in rows):
         raise TypeError(f"{type(target).__name__} is not a row, queryset, model or URI")
     alias = next((row._state.db or router.db_for_write(type(row), instance=row) for row in rows), None)
-    return alias, _changes([found for row in rows for found in _rows_of(row)])
+    return alias, _changes([entry for row in rows for entry in _rows_of(row)])
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:

@@ -60,9 +60,9 @@ def check_tokens(subscriptions: Iterable[Subscription]) -> None:
             subscription.end("the token has expired")
         elif hasattr(type(auth), "still_good"):
             checked[type(auth)][auth].append(subscription)
-    for kind, found in checked.items():
-        good = kind.still_good(list(found))
-        for auth, bearers in found.items():
+    for kind, bearers_by_auth in checked.items():
+        good = kind.still_good(list(bearers_by_auth))
+        for auth, bearers in bearers_by_auth.items():
             if auth not in good:
                 for subscription in bearers:
                     subscription.end("the token is no longer valid")
@@ -244,8 +244,8 @@ def _switched(off: Off, caller: Subscriber, person: ReloadedUser) -> str:
         return ""
     record = CallRecord()
     describe_caller(caller.request(person.user), record)
-    found = off.caller(record)
-    return "" if found is None else found.text
+    switch = off.caller(record)
+    return "" if switch is None else switch.text
 
 
 _notifiers = [Notifier()]

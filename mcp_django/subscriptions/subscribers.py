@@ -158,10 +158,10 @@ class Subscriber:
         for label, some in by_label.items():
             if label:
                 changed = None if changes.everything else changes.rows.get(label)
-                told = self._changed(request, label, some, changed, rows)
+                concerned = self._changed(request, label, some, changed, rows)
             else:
-                told = [entry for entry in some if is_readable(request, entry[1])]
-            for subscription, watch in told:
+                concerned = [entry for entry in some if is_readable(request, entry[1])]
+            for subscription, watch in concerned:
                 subscription.tell(UPDATED, {"uri": watch.uri})
         kinds = {kind for kind, site in changes.lists if site is None or site == self.site.name}
         self.tell_lists(sorted(KINDS if changes.everything else kinds))
@@ -219,7 +219,7 @@ class Subscriber:
             else:
                 row_changed = row_changed or bool(rows.gone(model, pks))
             return pages if row_changed else set()
-        found = set()
+        changed_pages = set()
         for watch in pages:
             try:
                 digest = content_digest(request, watch)
@@ -228,8 +228,8 @@ class Subscriber:
             before = self.pages.get(watch.uri)
             self.pages[watch.uri] = digest
             if row_changed or digest != before:
-                found.add(watch)
-        return found
+                changed_pages.add(watch)
+        return changed_pages
 
     def check(self, request: MCPRequest) -> None:
         """End subscriptions to what may no longer be seen, and notify the others of changed schemas and lists."""
@@ -273,8 +273,8 @@ def subscriber_key(request: MCPRequest) -> Hashable:
     # Context variables set by middleware cannot be compared, so such a request equals no other.
     apart = (object(),) if context.site.needs_middleware else ()
     facts = orjson.dumps(context.facts, option=orjson.OPT_SORT_KEYS, default=repr)
-    known = context.scopes, context.client_id, context.resource, facts
-    return identity(request.user), id(context.site), known, meta, added, own, apart
+    authority = context.scopes, context.client_id, context.resource, facts
+    return identity(request.user), id(context.site), authority, meta, added, own, apart
 
 
 def _hashable(value: Any) -> Hashable:
@@ -325,14 +325,14 @@ class Subscription:
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
         """Watch those of the resources that the subscriber may see, within the user's limit of pages."""
         may_read = settings.EVENTS and READ in request.mcp.scopes
-        known = self.caller.pages
+        digests = self.caller.pages
         honoured = []
         pages = self.audience.pages_of(self.caller.user, self)
         for watch in find_watches(request, uris) if may_read else ():
-            if needs_digest(request, watch) and watch.uri not in known:
+            if needs_digest(request, watch) and watch.uri not in digests:
                 # A later change is only visible by comparison with the current content.
                 try:
-                    known[watch.uri] = content_digest(request, watch)
+                    digests[watch.uri] = content_digest(request, watch)
                 except NotFound:
                     continue
             if watch.is_page:
@@ -465,17 +465,17 @@ class SubscriptionIndex:
 
     def concerned(self, changes: Changes) -> dict[Subscriber, Entries]:
         """Return, by subscriber, the subscriptions that watch the changed rows, models and resources."""
-        found: dict[Subscriber, Entries] = defaultdict(dict)
+        entries_by_caller: dict[Subscriber, Entries] = defaultdict(dict)
         with self._lock:
             targets: list[Hashable] = list(self._index) if changes.everything else list(changes.uris)
             for label, pks in changes.rows.items():
                 watched = self._pks.get(label, set())
-                named = watched if pks is None else (watched & pks) | (watched & {None})
-                targets += [(label, pk) for pk in named]
+                keys = watched if pks is None else (watched & pks) | (watched & {None})
+                targets += [(label, pk) for pk in keys]
             for target in targets:
                 for caller, entries in self._index.get(target, {}).items():
-                    found[caller].update(entries)
-        return found
+                    entries_by_caller[caller].update(entries)
+        return entries_by_caller
 
 
 def _targets(watch: Watch) -> list[Hashable]:
@@ -516,7 +516,7 @@ def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
     That takes four queries for 500 users, plus the queries for each user that backends other than ``ModelBackend``
     make. Users that are not database rows are returned unchanged.
     """
-    found: dict[Hashable, ReloadedUser | None] = {}
+    reloaded: dict[Hashable, ReloadedUser | None] = {}
     tables: dict[tuple[type[Model], str], dict[Any, Hashable]] = defaultdict(dict)
     for user in users:
         key = identity(user)
@@ -524,14 +524,14 @@ def reload(users: Iterable[Any]) -> dict[Hashable, ReloadedUser | None]:
             model = user.__class__
             tables[model, user._state.db or router.db_for_read(model)][user.pk] = key
         else:
-            found[key] = ReloadedUser(user, 0)
+            reloaded[key] = ReloadedUser(user, 0)
     for (model, using), keys in tables.items():
         for pks in chunks(list(keys)):
             fresh = {user.pk: user for user in model._base_manager.using(using).filter(pk__in=pks)}
             digests = _load(model, using, fresh)
             for pk in pks:
-                found[keys[pk]] = ReloadedUser(fresh[pk], digests[pk]) if pk in fresh else None
-    return found
+                reloaded[keys[pk]] = ReloadedUser(fresh[pk], digests[pk]) if pk in fresh else None
+    return reloaded
 
 
 def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
@@ -543,7 +543,7 @@ def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
         field = model._meta.get_field("groups")
         for pk, group in _through(field, using, users, "pk"):
             groups[pk].add(group)
-        if used := {group for found in groups.values() for group in found}:
+        if used := {group for memberships in groups.values() for group in memberships}:
             # Many users share groups, so load the permissions of each group once.
             inherited = _permissions(field.related_model, "permissions", using, used)
     is_stock = django_settings.AUTHENTICATION_BACKENDS == STOCK and hasattr(model, "user_permissions")
@@ -570,12 +570,12 @@ def _ask(user: Any) -> set[str]:
 
 
 def _permissions(model: Any, name: str, using: str, pks: Iterable[Any]) -> dict[Any, set[str]]:
-    found: dict[Any, set[str]] = defaultdict(set)
+    names: dict[Any, set[str]] = defaultdict(set)
     if hasattr(model, name):
         rows = _through(model._meta.get_field(name), using, pks, "content_type__app_label", "codename")
         for pk, app_label, codename in rows:
-            found[pk].add(f"{app_label}.{codename}")
-    return found
+            names[pk].add(f"{app_label}.{codename}")
+    return names
 
 
 def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterable[tuple[Any, ...]]:
@@ -583,5 +583,5 @@ def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterabl
     source = field.m2m_field_name()
     target = field.m2m_reverse_field_name()
     rows = field.remote_field.through._default_manager.using(using).filter(**{f"{source}__in": list(pks)})
-    found: Iterable[tuple[Any, ...]] = rows.values_list(source, *(f"{target}__{path}" for path in paths))
-    return found
+    links: Iterable[tuple[Any, ...]] = rows.values_list(source, *(f"{target}__{path}" for path in paths))
+    return links

@@ -72,10 +72,10 @@ class Rows:
         """Return those of the rows that the caller may view; the caller must have access to the model."""
         if has_every_row(model.exposure):
             shared = self._shared_rows(model, pks)
-            found = {pk: row for pk in pks if (row := shared[pk]) is not None}
+            rows = {pk: row for pk in pks if (row := shared[pk]) is not None}
         else:
-            found = _read(model, pks)
-        return {pk: row for pk, row in found.items() if model.may_row("view", row)}
+            rows = _read(model, pks)
+        return {pk: row for pk, row in rows.items() if model.may_row("view", row)}
 
     def _shared_rows(self, model: ModelAccess, pks: Collection[str]) -> Mapping[str, Model | None]:
         shared = self._shared[model.exposure]
@@ -99,21 +99,21 @@ class Rows:
 
 
 def _values(exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Any]:
-    found = {}
+    keys = {}
     for pk in pks:
         try:
-            found[pk] = parse_pk(exposure, pk)
+            keys[pk] = parse_pk(exposure, pk)
         except NotFound:
             continue
-    return found
+    return keys
 
 
 def _read(model: ModelAccess, pks: Iterable[str]) -> dict[str, Model]:
     exposure = model.exposure
-    found: dict[str, Model] = {}
+    rows: dict[str, Model] = {}
     for some in chunks(list(_values(exposure, pks).values())):
-        found.update((pk_text(row.pk), row) for row in exposure.get_queryset(model.request).filter(pk__in=some))
-    return found
+        rows.update((pk_text(row.pk), row) for row in exposure.get_queryset(model.request).filter(pk__in=some))
+    return rows
 
 
 def any_visible(model: ModelAccess) -> bool:
@@ -194,21 +194,21 @@ def shows(model: ModelAccess, watch: Watch, row: Model) -> bool:
 
 def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
     """Return the resources at these URIs that the caller may watch; others are left out."""
-    asked = [watch for uri in dict.fromkeys(uris) if (watch := _asked(request, uri)) is not None]
+    watches = [watch for uri in dict.fromkeys(uris) if (watch := _asked(request, uri)) is not None]
     rows: dict[str, set[str]] = defaultdict(set)
-    for watch in asked:
+    for watch in watches:
         if watch.pk is not None:
             rows[watch.label].add(watch.pk)
     reader = Rows(rows)
     exposures = request.mcp.site.exposures_by_label
     models = {label: access_of(request)[exposures[label]] for label in rows}
-    seen = {label: reader.visible(models[label], pks) for label, pks in rows.items()}
-    found = []
-    for watch in asked:
-        row = seen[watch.label].get(watch.pk) if watch.pk is not None else None
+    visible = {label: reader.visible(models[label], pks) for label, pks in rows.items()}
+    readable = []
+    for watch in watches:
+        row = visible[watch.label].get(watch.pk) if watch.pk is not None else None
         if watch.pk is None or (row is not None and shows(models[watch.label], watch, row)):
-            found.append(watch)
-    return found
+            readable.append(watch)
+    return readable
 
 
 def _asked(request: MCPRequest, uri: str) -> Watch | None:

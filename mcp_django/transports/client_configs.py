@@ -99,9 +99,9 @@ class Client:
             # Every JSON value is also a YAML value.
             values = [f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
             return "\n".join([f"{self.key}:", f"  {connection.name}:", *values]) + "\n"
-        found = {self.key: {connection.name: entry}}
+        servers = {self.key: {connection.name: entry}}
         if self.key:
-            return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+            return json.dumps(servers, indent=2, ensure_ascii=False) + "\n"
         return ""
 
     def shell(self, connection: Connection) -> str:
@@ -137,13 +137,13 @@ def merged(client: Client, connection: Connection, before: str) -> str:
         # OpenCode nests them one level deeper since its version 2.
         inner = servers.get("servers")
         servers = inner if isinstance(inner, dict) and not {"type", "command"} & {*inner} else servers
-        known = servers.get(connection.name)
+        existing = servers.get(connection.name)
     except (ValueError, AttributeError):
         kind = "TOML" if client.format == "toml" else "JSON without comments"
         raise SetupError(f"It is not {kind}. Add the lines above by hand.") from None
-    if known == entry:
+    if existing == entry:
         return before
-    if known is not None:
+    if existing is not None:
         raise SetupError(f"It already has another server {connection.name!r}. Remove it, or choose another --name.")
     if client.format == "toml":
         after = "\n\n".join(part for part in (before.rstrip("\n"), client.text(connection)) if part)

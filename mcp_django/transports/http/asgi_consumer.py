@@ -307,10 +307,10 @@ def cut_off(client: Sequence[Any] | None) -> bool:
     """
     is_cut = False
     for descriptor in descriptors() if client and client[1] else ():
-        with contextlib.suppress(OSError), socket_of(descriptor) as found:
-            if found is not None and tuple(found.getpeername()[:2]) == tuple(client[:2]):  # type: ignore[index]
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                found.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError), socket_of(descriptor) as connection:
+            if connection is not None and tuple(connection.getpeername()[:2]) == tuple(client[:2]):  # type: ignore[index]
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.shutdown(socket.SHUT_RDWR)
                 is_cut = True
     return is_cut
 
@@ -323,10 +323,10 @@ def _twisted_transport(client: Sequence[Any] | None) -> Any:
     if REACTOR not in sys.modules or not client:
         return None
     reactor = sys.modules[REACTOR]
-    for found in (*reactor.getReaders(), *reactor.getWriters()):
-        address = getattr(found, "client", None)
-        if address is not None and hasattr(found, "producerPaused") and tuple(address[:2]) == tuple(client[:2]):
-            return found
+    for transport in (*reactor.getReaders(), *reactor.getWriters()):
+        address = getattr(transport, "client", None)
+        if address is not None and hasattr(transport, "producerPaused") and tuple(address[:2]) == tuple(client[:2]):
+            return transport
     return None
 
 

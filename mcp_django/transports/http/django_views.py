@@ -244,5 +244,5 @@ def server_card(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
     if request.method not in ("GET", "HEAD"):
         return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
-    found = card(request, _OWN_CARD.sub("", request.path_info))
-    return JsonResponse(found, content_type=CARD, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})
+    document = card(request, _OWN_CARD.sub("", request.path_info))
+    return JsonResponse(document, content_type=CARD, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

@@ -215,14 +215,14 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         wait = hit("uploads", caller_of(request), settings.RATES["uploads"])
     except Exception as error:
         text = "The server cannot take files at the moment. Send it again in a few seconds."
-        seen = f"the cache does not count them: {type(error).__name__}"
-        raise Refused(503, text, "Without the cache no file is taken.", seen=seen) from None
+        problem = f"the cache does not count them: {type(error).__name__}"
+        raise Refused(503, text, "Without the cache no file is taken.", seen=problem) from None
     if wait is not None:
         raise LimitExceeded("Raise RATES['uploads'] if clients have to send more.", wait)
     try:
         with tempfile.SpooledTemporaryFile(SPOOL) as body:
             size = _receive(original, body, announced)
-            kept = storage.save(name, File(body, name))
+            stored_name = storage.save(name, File(body, name))
     except Refused:
         raise
     except Exception as error:
@@ -232,9 +232,9 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
             storage.delete(name)
         text = f"{NOT_KEPT} (error {identifier})"
         raise Refused(507, text, "The error of that number, logged before this, says why the storage failed.") from None
-    if kept != name:
+    if stored_name != name:
         # Another upload to this URL was faster, so the storage chose a different name.
-        storage.delete(kept)
+        storage.delete(stored_name)
         raise Refused(409, TAKEN, ASK_ANEW)
     remember_sent(name)
     return said(201, f"Received {size} bytes.")
@@ -263,10 +263,10 @@ def _receive(original: HttpRequest, body: Any, announced: int | None) -> int:
 
 def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
     with read_limits():
-        found = RowFile(request, ParsedURI(about[0], pk=about[1], field_name=about[2]))
-    name = os.path.basename(found.file.name or "")
-    stream = found.open()
-    response = FileResponse(stream, as_attachment=True, filename=name, content_type=found.type)
+        row_file = RowFile(request, ParsedURI(about[0], pk=about[1], field_name=about[2]))
+    name = os.path.basename(row_file.file.name or "")
+    stream = row_file.open()
+    response = FileResponse(stream, as_attachment=True, filename=name, content_type=row_file.type)
     if isinstance(original, ASGIRequest):
         # With a synchronous iterator, Django would read the whole file before sending any of it.
         response.streaming_content = _chunks(stream)

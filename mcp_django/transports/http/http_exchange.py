@@ -100,13 +100,13 @@ class Response:
 
     def header_list(self) -> list[tuple[str, str]]:
         """Return all headers, in order."""
-        found = [*BASE_HEADERS, *self.headers.items()]
+        headers = [*BASE_HEADERS, *self.headers.items()]
         if self.body:
-            found.append(("Content-Type", self.content_type))
+            headers.append(("Content-Type", self.content_type))
         # RFC 9110, section 8.6: a 204 must not have Content-Length.
         if self.status != 204:
-            found.append(("Content-Length", str(len(self.body))))
-        return found
+            headers.append(("Content-Length", str(len(self.body))))
+        return headers
 
 
 class Refused(Exception):
@@ -130,8 +130,8 @@ class SessionNotFound(Refused):
     """Raised for a session that has ended, or that never was the caller's."""
 
     def __init__(self) -> None:
-        told = "Session not found. Begin a new one with initialize"
-        super().__init__(404, told, "It ended, was unused for a week, or belongs to another user.")
+        text = "Session not found. Begin a new one with initialize"
+        super().__init__(404, text, "It ended, was unused for a week, or belongs to another user.")
 
 
 class Exchange:
@@ -260,8 +260,8 @@ class Exchange:
         """
         elsewhere = self.resource.other_origin if django_settings.DEBUG else None
         if elsewhere is not None:
-            named = origin(self.request)
-            report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {named}", IS_IT_RIGHT)
+            base = origin(self.request)
+            report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {base}", IS_IT_RIGHT)
         with page_language(self.request):
             url = self.resource.url
             context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url))}
@@ -358,9 +358,9 @@ class Exchange:
         """Refuse a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""
         takes_answers = self.accepts_events or accepts(self.accept, JSON)
         if not is_json(self.header("content-type")):
-            given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
+            content_type = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
             remedy = "The client's configuration or a proxy sends another Content-Type."
-            raise Refused(415, f"The content type must be {JSON}, not {given}", remedy)
+            raise Refused(415, f"The content type must be {JSON}, not {content_type}", remedy)
         if self.headers.get("content-encoding"):
             raise Refused(415, "The body must not be encoded", "The client or a proxy compresses it.")
         if not takes_answers:
@@ -386,11 +386,11 @@ class Exchange:
 
     def cors(self) -> dict[str, str]:
         """Return the headers that let pages of an allowed origin read the response (CORS; Fetch, section 3.2)."""
-        given = self.header("origin")
-        if given is None:
+        origin_header = self.header("origin")
+        if origin_header is None:
             return {}
         return {
-            "Access-Control-Allow-Origin": given,
+            "Access-Control-Allow-Origin": origin_header,
             "Access-Control-Allow-Methods": self.allowed,
             "Access-Control-Allow-Headers": ALLOW_HEADERS,
             "Access-Control-Expose-Headers": EXPOSE_HEADERS,
@@ -414,14 +414,14 @@ class Exchange:
         return Refused(405, reason, remedy, {"Allow": allowed or self.allowed}, seen=seen)
 
     def not_acceptable(self, types: str) -> Refused:
-        given = plain(self.accept, SHOWN) or "nothing"
+        accepted = plain(self.accept, SHOWN) or "nothing"
         remedy = "The client's configuration or a proxy sends another Accept."
-        return Refused(406, f"Accept must allow {types}, but is {given}", remedy)
+        return Refused(406, f"Accept must allow {types}, but is {accepted}", remedy)
 
     def _over(self, limit: LimitExceeded, message: str = "Too many calls") -> Refused:
-        told = f"{message}. Try again in {limit.retry_after} s"
+        text = f"{message}. Try again in {limit.retry_after} s"
         headers = {"Retry-After": str(limit.retry_after)}
-        return Refused(429, told, limit.remedy, headers, seen=f"{self.caller}: {message}")
+        return Refused(429, text, limit.remedy, headers, seen=f"{self.caller}: {message}")
 
     # Mapping of exceptions to responses
 
@@ -453,12 +453,12 @@ class Exchange:
         record = self.request.mcp.record
         log_failure("The request", error, record)
         trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
-        told = f"Internal error: {trouble.cause}" if trouble is not None else None
+        text = f"Internal error: {trouble.cause}" if trouble is not None else None
         status = 503 if isinstance(error, DatabaseUnavailable) else 500
         # If a setting is wrong, it may be the one that the call log needs.
         with suppress(ImproperlyConfigured):
-            refused(self.request, outcome_of(status), told or "", method=self._asked_for())
-        body = encode(error_response(None, InternalError(told, data={"errorId": record.error_id}), modern=True))
+            refused(self.request, outcome_of(status), text or "", method=self._asked_for())
+        body = encode(error_response(None, InternalError(text, data={"errorId": record.error_id}), modern=True))
         return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
 
     def _refuse(self, refusal: Refused) -> Response:
@@ -513,13 +513,13 @@ class Exchange:
         """Return the 403 response to a call that needs more scopes than the token has (RFC 6750, section 3.1)."""
         # All scopes of the token, even if the URL narrows the call: clients lose the scopes that are not listed here.
         granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
-        told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
+        text = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
         header = self.resource.challenge(
             error.required | granted,
             error="insufficient_scope",
-            description=told,
+            description=text,
         )
-        report(403, f"{call.method}: {told}", "The client asks the user for more; mcp_token has --scope.")
+        report(403, f"{call.method}: {text}", "The client asks the user for more; mcp_token has --scope.")
         body = encode(error_response(call.id, InvalidRequest(str(error)), modern=call.era.modern))
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
 

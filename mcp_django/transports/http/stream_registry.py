@@ -136,8 +136,8 @@ def socket_of(descriptor: int) -> Iterator[socket.socket | None]:
     if not is_socket:
         yield None
         return
-    with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as found:
-        yield found
+    with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as copy:
+        yield copy
 
 
 class ListeningSocket:
@@ -153,15 +153,15 @@ class ListeningSocket:
         """Return whether the server listens no more, although it did at an earlier call."""
         if self.descriptor is not None and _is_listening(self.descriptor):
             return False
-        found = next(filter(_is_listening, descriptors()), None)
-        if found is not None:
-            self.descriptor = found
-        return found is None and self.descriptor is not None
+        descriptor = next(filter(_is_listening, descriptors()), None)
+        if descriptor is not None:
+            self.descriptor = descriptor
+        return descriptor is None and self.descriptor is not None
 
 
 def _is_listening(descriptor: int) -> bool:
-    with contextlib.suppress(OSError), socket_of(descriptor) as found:
-        return found is not None and bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    with contextlib.suppress(OSError), socket_of(descriptor) as listener:
+        return listener is not None and bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
     return False
 
 
@@ -303,9 +303,9 @@ class Registry:
         with self._lock:
             streams = self._streams()
         if "ask" in news:
-            told = [asdict(stream) for stream, _ in streams[-MAX_TOLD:]]
+            listed = [asdict(stream) for stream, _ in streams[-MAX_TOLD:]]
             worker = f"{socket.gethostname()}:{os.getpid()}"
-            bus.publish(f"{TOPIC}:{news['ask']}", {"worker": worker, "count": len(streams), "streams": told})
+            bus.publish(f"{TOPIC}:{news['ask']}", {"worker": worker, "count": len(streams), "streams": listed})
         for stream, entry in streams:
             if stream.id == news.get("end"):
                 entry.end_soon()
@@ -313,13 +313,13 @@ class Registry:
     def ask_workers(self, patience: float = ANSWER_WITHIN) -> OpenStreams:
         """Ask all workers for their open streams; return the answers that arrive within ``patience`` seconds."""
         answers: list[Mapping[str, Any]] = []
-        told = threading.Event()
+        answered = threading.Event()
         token = secrets.token_hex(8)
 
         def hear(news: Any) -> None:
             if isinstance(news, Mapping):
                 answers.append(news)
-                told.set()
+                answered.set()
 
         unsubscribe = bus.subscribe(f"{TOPIC}:{token}", hear)
         try:
@@ -329,7 +329,7 @@ class Registry:
             if shared_layer() is not None:
                 time.sleep(max(0.0, deadline - time.monotonic()))
             elif self._streams():
-                told.wait(patience)
+                answered.wait(patience)
         finally:
             unsubscribe()
         streams = [

@@ -111,8 +111,8 @@ class StreamableExchange(Exchange):
             return response
         if isinstance(outcome, Listen):
             if not self.can_stream:
-                told = f"{call.method} is answered with {EVENTS}, which this server cannot send"
-                return self.failed(Refused(406, told, NEEDS_ASGI))
+                text = f"{call.method} is answered with {EVENTS}, which this server cannot send"
+                return self.failed(Refused(406, text, NEEDS_ASGI))
             if not self.accepts_events:
                 return self.failed(self.not_acceptable(EVENTS))
             return ListenStream(self, call, outcome)

@@ -68,10 +68,10 @@ class Input:
 
     async def line(self) -> bytes | None:
         """Return the next line, None at the end of the input."""
-        found = await self._lines.get()
-        if isinstance(found, LineTooLong):
-            raise found
-        return found
+        line = await self._lines.get()
+        if isinstance(line, LineTooLong):
+            raise line
+        return line
 
     def _read(self) -> None:
         # The event loop may be closed before the input ends.
