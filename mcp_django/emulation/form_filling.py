@@ -396,18 +396,18 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
     return given if many else given[0]
 
 
-def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
+def linked_rows(model: ModelAccess, given: Sequence[Any]) -> list[Model]:
     """Return the rows that fill in a relation's form field, given by primary keys, unique values or labels."""
-    exposure = access.exposure
+    exposure = model.exposure
     missing = f"No {exposure.label} has this primary key."
-    if not access.may("view"):
+    if not model.may("view"):
         raise ValidationError(missing)
     try:
-        return RowFinder(access).pick(given)[1]
+        return RowFinder(model).pick(given)[1]
     except NotFound:
         pass
     try:
-        return RowFinder(access).rows(given, missing)
+        return RowFinder(model).rows(given, missing)
     except ToolError as error:
         raise ValidationError(error.message) from None
 
@@ -539,12 +539,12 @@ def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterab
     for table in tables:
         exposure = exposures.get(table)
         keys = []
-        if exposure is None or not (access := access_of(request)[exposure]).may("view"):
+        if exposure is None or not (model := access_of(request)[exposure]).may("view"):
             return []
         for value, _ in offered:
             with suppress(ValidationError, ValueError, TypeError):
                 keys.append(exposure.opts.pk.to_python(value))
         rows = exposure.get_queryset(request).filter(pk__in=keys)
-        seen = {str(row.pk) for row in rows if access.may_row("view", row)}
+        seen = {str(row.pk) for row in rows if model.may_row("view", row)}
         offered = [(value, label) for value, label in offered if str(value) in seen]
     return offered if tables else []

@@ -142,22 +142,22 @@ def _condition(needed: Collection[str], seen: Collection[str]) -> str:
     return ", under a condition"
 
 
-def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
+def write_refusals(model: ModelAccess) -> AbstractContextManager[None]:
     """Return a context that turns a database error into a validation error that names only visible fields."""
-    return refusals(partial(broken_constraint, access))
+    return refusals(partial(broken_constraint, model))
 
 
-def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
+def broken_constraint(model: ModelAccess, error: IntegrityError) -> str:
     """Return the validation error for a constraint that an ``IntegrityError`` names, "" if none is named. The text
     names fields only if the caller sees all of them. Call it after the transaction has ended."""
-    kind, fields, needed = _broken(access.exposure.model, error)
-    if not fields or not set(fields) <= set(access.fields):
+    kind, fields, needed = _broken(model.exposure.model, error)
+    if not fields or not set(fields) <= set(model.fields):
         return ""
     names = ", ".join(fields)
     if kind == "check":
         return f"the values break a rule of the database on {names}."
-    rule = f" The database allows one for each {names}{_condition(needed, access.fields)}." if needed else ""
-    return f"there is a row of {access.exposure.label} with the same {names} already.{rule}"
+    rule = f" The database allows one for each {names}{_condition(needed, model.fields)}." if needed else ""
+    return f"there is a row of {model.exposure.label} with the same {names} already.{rule}"
 
 
 def _broken(model: type[Model], error: IntegrityError) -> Parts:

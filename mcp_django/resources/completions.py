@@ -153,10 +153,10 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
 class ModelValues:
     """Completions for the rows and fields of one model, from values that the caller may view."""
 
-    def __init__(self, access: ModelAccess) -> None:
-        self.access = access
-        self.request = access.request
-        self.exposure = access.exposure
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
 
     def keys(self, text: str, conditions: Sequence[Condition] = ()) -> Completion:
         """Complete a primary key of the model's rows, as URIs and arguments spell it.
@@ -180,10 +180,10 @@ class ModelValues:
     def _rows(self, text: str, conditions: Sequence[Condition]) -> Iterator[QuerySet[Any]]:
         exposure = self.exposure
         ordering = []
-        for order in default_ordering(self.access):
+        for order in default_ordering(self.model):
             if order.expression is None:
                 ordering.append(f"-{order.path}" if order.descending else order.path)
-        rows = narrowed(self.access, conditions, "")
+        rows = narrowed(self.model, conditions, "")
         if not text:
             yield rows.order_by(*ordering)
             return
@@ -195,12 +195,12 @@ class ModelValues:
             labelled = rows.filter(with_no_part_hidden(label))
             yield labelled.filter(Q((f"{label}__istartswith", text))).order_by(label, "pk")
         try:
-            term = RowArguments(self.access, {"search": text}).search()
+            term = RowArguments(self.model, {"search": text}).search()
         except ToolError:
             # There is no search, or it does not accept this text.
             term = ""
         if term:
-            yield narrowed(self.access, conditions, term).order_by(*ordering)
+            yield narrowed(self.model, conditions, term).order_by(*ordering)
         elif label is not None:
             yield labelled.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
@@ -227,7 +227,7 @@ class ModelValues:
         These are keys of related rows, the field's choices, true and false, or values from the caller's rows.
         """
         # A path through a relation could show values of related rows that the caller may not view.
-        found = find_filter(self.access, name) if "__" not in name else None
+        found = find_filter(self.model, name) if "__" not in name else None
         if found is None or is_json_field(found.path.field) or not _is_searchable(text):
             return NOTHING
         field = found.path.field
@@ -235,7 +235,7 @@ class ModelValues:
             # The column does not hold the value that callers see.
             return NOTHING
         if field.is_relation:
-            related = self.access.access.model_of(field.related_model)
+            related = self.model.access.model_of(field.related_model)
             by_key = field.many_to_many or key_field(field).primary_key
             if related is None or not by_key:
                 return NOTHING
@@ -247,7 +247,7 @@ class ModelValues:
         return capped(self._column(found[0], text.strip()))
 
     def _column(self, of: FieldPath, text: str) -> Iterator[str]:
-        rows = narrowed(self.access, (), "")
+        rows = narrowed(self.model, (), "")
         path = of.column
         field = of.field
         if of.expression is not None:
@@ -274,9 +274,9 @@ class ModelValues:
         written, member = last_member(text)
         sign = member[:1] if ordering and member[:1] in ("-", "+") else ""
         used = {name.strip().lstrip("-+") for name in written.split(",")}
-        names = [name for name in self.access.fields if name not in used]
+        names = [name for name in self.model.fields if name not in used]
         if ordering:
-            keys = ((name, client_order_key(self.access, name, descending=False)) for name in names)
+            keys = ((name, client_order_key(self.model, name, descending=False)) for name in names)
             names = [name for name, key in keys if key is not None]
         found = ranked([(name, "") for name in names], member[len(sign) :])
         return Completion([f"{written}{sign}{name}" for name in found.values], found.more)
@@ -502,7 +502,7 @@ class ModelTemplate:
                 keys = [key for key in found.values if key != SCHEMA or "field" in self.names]
                 return Completion(keys, found.more)
             case "field":
-                files = [name for name in values.access.fields if is_file(values.exposure, name)]
+                files = [name for name in values.model.fields if is_file(values.exposure, name)]
                 return ranked([(name, "") for name in files], value)
             case "search":
                 return values.searched(value)

@@ -63,14 +63,14 @@ class Record:
 
     def __init__(
         self,
-        access: ModelAccess,
+        model: ModelAccess,
         row: Model,
         labels: Mapping[str, str | None] = NO_LABELS,
         text_limit: int | None = None,
     ) -> None:
-        self.access = access
-        self.request = access.request
-        self.exposure = access.exposure
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self.row = row
         self.labels = labels
         self.text_limit = text_limit
@@ -81,18 +81,18 @@ class Record:
         ``fields`` are names that the caller may read, None for all. A brief record has no permissions and no URL of a
         page, and repeats no key.
         """
-        access = self.access
+        model = self.model
         request = self.request
         exposure = self.exposure
         row = self.row
         off = self.request.mcp.off
-        names = access.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
-        page = show_rows(access, [row], columns_of(exposure, names), self.text_limit, self.labels)
+        names = model.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
+        page = show_rows(model, [row], columns_of(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
         payload: dict[str, Any] = {
             "model": exposure.label,
             "pk": plain_key(values[exposure.opts.pk.name]),
-            "uri": Address(access).row(row.pk),
+            "uri": Address(model).row(row.pk),
             "label": label_of(exposure, row),
         }
         if is_brief:
@@ -100,8 +100,8 @@ class Record:
         else:
             may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY
             may_write = may_write and (off is None or off.writes is None)
-            payload["permissions"] = {deed: may_write and access.may_row(deed, row) for deed in ("change", "delete")}
-            if (page_url := Address(access).admin_url(row)) is not None:
+            payload["permissions"] = {deed: may_write and model.may_row(deed, row) for deed in ("change", "delete")}
+            if (page_url := Address(model).admin_url(row)) is not None:
                 payload[ADMIN_URL] = page_url
         cut = _cut(values, request.mcp.result_chars)
         hints = list(page.notes)
@@ -121,12 +121,12 @@ class Record:
     ) -> dict[str, Any]:
         """Return the record in full for ``get_record``, with its ``version`` and ``inlines``, None for all."""
         payload = self.payload(fields, is_brief=is_brief)
-        page = PageInlines(self.access, self.row)
+        page = PageInlines(self.model, self.row)
         found = page.shown_rows()
         rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
         values = payload.pop("fields")
         hints = [payload.pop("hint")] if "hint" in payload else []
-        payload["version"] = RowPage(self.access, self.row).version(found, shown=values)
+        payload["version"] = RowPage(self.model, self.row).version(found, shown=values)
         if hints or notes:
             payload["hint"] = "; ".join([*hints, *notes])
         payload["fields"] = values
@@ -140,7 +140,7 @@ class Record:
         now = vars(self.row)
         stored = {field.name: field.attname for field in self.exposure.opts.concrete_fields}
         names = []
-        for name in self.access.fields_of(self.row):
+        for name in self.model.fields_of(self.row):
             attribute = stored.get(name, name)
             is_other = attribute in before and attribute in now and before[attribute] != now[attribute]
             if name in named or attribute in named or is_other:
@@ -153,13 +153,13 @@ class Record:
             return self.full()
         exposure = self.exposure
         row = self.row
-        shown = self.access.fields_of(row)
+        shown = self.model.fields_of(row)
         # The admin URL is always in the result.
         wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
-        inlines = {inline.name for inline in PageInlines(self.access, row).all}
+        inlines = {inline.name for inline in PageInlines(self.model, row).all}
         # The page of this row can show fields that the pages of other rows do not.
         others = [name for name in wanted if name not in inlines and name not in shown]
-        columns = RowArguments(self.access, {"fields": others}).columns() if others else ()
+        columns = RowArguments(self.model, {"fields": others}).columns() if others else ()
         names = [name for name in wanted if name in shown and name not in inlines]
         names += [column.name for column in columns if column.name in shown]
         payload = self.full(names, [name for name in wanted if name in inlines])
@@ -167,9 +167,9 @@ class Record:
         if through:
             paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
             key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
-            guarded = guarded_values(self.access, through)
+            guarded = guarded_values(self.model, through)
             order = total_order(exposure, ())
-            page = read_page(PageQuery(self.access, through, order, 1, tuple(key), guarded=guarded))
+            page = read_page(PageQuery(self.model, through, order, 1, tuple(key), guarded=guarded))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
 
@@ -178,9 +178,9 @@ class Record:
         found = dict[str, Any]()
         for text in names_argument(value, "related", MAX_RELATIONS):
             name, _, number = text.partition(":")
-            link = self.access.link(name)
+            link = self.model.link(name)
             if link is None:
-                known = [link.name for link in self.access.links]
+                known = [link.name for link in self.model.links]
                 message = f"{self.exposure.label} has no relation {name[:60]!r}."
                 raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)

@@ -120,12 +120,12 @@ class Description(Overview):
         payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
         if exposure.description:
             payload["description"] = exposure.description.strip()
-        payload["may"] = may_words(self.access)
+        payload["may"] = may_words(self.model)
         payload["fields"] = list(map(self._line, self.columns))
         extra: dict[str, Any] = {}
         for writing in self.forms:
             if writing is not None:
-                names = [name for name in writing.names if name not in self.access.fields]
+                names = [name for name in writing.names if name not in self.model.fields]
                 extra = {**writing.schema(names).get("properties", {}), **extra}
         if extra:
             payload["write_only_fields"] = extra
@@ -138,24 +138,24 @@ class Description(Overview):
         if paths:
             payload["filters_on_related"] = paths
         named = []
-        for offer in named_filters_of(self.access, described=True):
+        for offer in named_filters_of(self.model, described=True):
             text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
             named.append(f"{text}, {_one_of(offer.choices)}" if offer.choices else text)
         if named:
             payload["named_filters"] = named
         if exposure.get_search_fields(request):
             payload["search"] = True
-        if left := unsearched(self.access):
+        if left := unsearched(self.model):
             payload["not_searched"] = left
-        order = default_order(self.access)
+        order = default_order(self.model)
         words = [(key, _order_word(key, own)) for key in order.keys]
         payload["ordering"] = [("-" if key.descending else "") + word for key, word in words if word]
         if order.leaves_out:
             payload["ordering_hint"] = UNORDERED
-        payload["default_columns"] = list(self.access.page_fields)
+        payload["default_columns"] = list(self.model.page_fields)
         if actions := list(self._actions()):
             payload["actions"] = actions
-        address = Address(self.access)
+        address = Address(self.model)
         payload["uris"] = [address.pattern(), address.page()]
         return payload
 
@@ -176,14 +176,14 @@ class Description(Overview):
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         """What ``describe_model`` lists as the model's filters: name and lookups of each, by the path of its column."""
-        return {path.column: (name, found) for name, path, found in filters_of(self.access)}
+        return {path.column: (name, found) for name, path, found in filters_of(self.model)}
 
     def _line(self, column: Column) -> str:
         exposure = self.exposure
         words = [self._type(column)]
-        if column.kind == "computed" and (word := computed_word(self.access, column.name)):
+        if column.kind == "computed" and (word := computed_word(self.model, column.name)):
             # Computed columns that can only be shown have no word.
-            uses = ["filtered"] if find_filter(self.access, column.name) is not None else []
+            uses = ["filtered"] if find_filter(self.model, column.name) is not None else []
             words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
         if column.name == exposure.opts.pk.name:
             words.append("pk")
@@ -210,7 +210,7 @@ class Description(Overview):
             return "[key, label, model] of any record"
         word = kind_of(column.field).word
         if column.kind in ("relation", "many", "reverse"):
-            related = self.access.access.model_of(column.field.related_model)
+            related = self.model.access.model_of(column.field.related_model)
             target = f" → {related.exposure.label}" if related is not None else " key of another record"
             single = column.kind == "relation" or column.field.one_to_one
             return ("" if single else "list of ") + word + target
@@ -232,7 +232,7 @@ class Description(Overview):
 
     def _actions(self) -> Iterator[dict[str, Any]]:
         first: list[tuple[str, Mapping[str, Any]]] = []
-        for name, action in self.access.actions.items() if may_write(self.request) else ():
+        for name, action in self.model.actions.items() if may_write(self.request) else ():
             entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
             schema = action.schema_for(self.request)
             arguments = schema.get("properties", {})
@@ -266,10 +266,10 @@ class Examples:
     Their values are choices that the model declares, or constants: none is read from a row.
     """
 
-    def __init__(self, access: ModelAccess) -> None:
-        self.access = access
-        self.request = access.request
-        self.exposure = access.exposure
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
         self._known_columns: dict[ModelAccess, list[Column]] = {}
 
     def calls(self) -> list[dict[str, Any]]:
@@ -286,19 +286,19 @@ class Examples:
         return found
 
     def _page(self) -> dict[str, Any]:
-        conditions = (*self._through_relations(), *self._conditions(self.access))
-        found = self._first(conditions, FilterReader(self.access).argument)
+        conditions = (*self._through_relations(), *self._conditions(self.model))
+        found = self._first(conditions, FilterReader(self.model).argument)
         return {"filters": found} if found else {"limit": 5}
 
     def _aggregate(self) -> dict[str, Any]:
         exposure = self.exposure
-        columns = [column for column in self._columns(self.access) if column.name != exposure.opts.pk.name]
+        columns = [column for column in self._columns(self.model) if column.name != exposure.opts.pk.name]
         summed = (f"sum:{column.name}" for column in columns if column.is_summable())
-        reader = MeasureReader(self.access)
+        reader = MeasureReader(self.model)
         measure = self._first(summed, lambda text: reader.read([text])) or "count"
         function, _, field = measure.partition(":")
         conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
-        conditions = (*self._conditions(self.access), *self._through_relations())
+        conditions = (*self._conditions(self.model), *self._through_relations())
         part = self._first(
             ({**conditional, "where": where} for where in conditions), lambda item: reader.read([measure, item])
         )
@@ -310,7 +310,7 @@ class Examples:
             if column.is_groupable()
             and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
         )
-        group = self._first((*periods, *names), lambda text: group_of(self.access, text, 0))
+        group = self._first((*periods, *names), lambda text: group_of(self.model, text, 0))
         return {"aggregates": [measure, *([part] if part else [])], **({"group_by": [group]} if group else {})}
 
     @staticmethod
@@ -336,14 +336,14 @@ class Examples:
         return self._known_columns[model]
 
     def _through_relations(self) -> Iterator[dict[str, Any]]:
-        links = self.access.links
+        links = self.model.links
         for link in links:
             yield from ({link.name: {"some": condition}} for condition in self._conditions(link.related))
         yield from ({link.name: {"count__gte": 2}} for link in links)
-        for column in self._columns(self.access):
+        for column in self._columns(self.model):
             related = None
             if column.kind == "relation":
-                related = self.access.access.model_of(column.field.related_model)
+                related = self.model.access.model_of(column.field.related_model)
             for condition in self._conditions(related) if related is not None else ():
                 yield {f"{column.name}.{name}": value for name, value in condition.items()}
 

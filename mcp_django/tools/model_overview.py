@@ -129,15 +129,15 @@ class Use:
 class Overview:
     """One model, described for one caller."""
 
-    def __init__(self, access: ModelAccess) -> None:
-        self.access = access
-        self.request = access.request
-        self.exposure = access.exposure
+    def __init__(self, model: ModelAccess) -> None:
+        self.model = model
+        self.request = model.request
+        self.exposure = model.exposure
 
     @cached_property
     def columns(self) -> Sequence[Column]:
         """What the caller may read, in display order."""
-        return columns_of(self.exposure, self.access.fields)
+        return columns_of(self.exposure, self.model.fields)
 
     def in_short(self) -> dict[str, Any]:
         """Return the model overview in few words: text unless a type is given, ``*`` required, ``ro`` read-only.
@@ -146,9 +146,9 @@ class Overview:
         """
         request = self.request
         exposure = self.exposure
-        may = may_words(self.access).replace("view add change delete", "write")
+        may = may_words(self.model).replace("view add change delete", "write")
         may += " search" if exposure.get_search_fields(request) else ""
-        may += f", no search in {' '.join(left)}" if (left := unsearched(self.access)) else ""
+        may += f", no search in {' '.join(left)}" if (left := unsearched(self.model)) else ""
         payload: dict[str, Any] = {"model": exposure.label, "may": may}
         if exposure.description:
             payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
@@ -165,15 +165,15 @@ class Overview:
         # Filters that are not simply the fields, and filters that the project wrote.
         own = {column.path for column in self.columns}
         narrowed = exposure.get_filter_fields(request) is not None
-        filters = [name for name, path, _ in filters_of(self.access) if narrowed or path.column not in own]
+        filters = [name for name, path, _ in filters_of(self.model) if narrowed or path.column not in own]
         filters += [
             f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
-            for offer in named_filters_of(self.access, described=True)
+            for offer in named_filters_of(self.model, described=True)
         ]
         if filters:
             payload["filters"] = ", ".join(filters)
         calls = []
-        for name, action in self.access.actions.items() if may_write(request) else ():
+        for name, action in self.model.actions.items() if may_write(request) else ():
             required = action.schema.get("required", ())
             arguments = [key + ("*" if key in required else "") for key in action.schema.get("properties", {})]
             call = f"{name}({', '.join(arguments)})" if arguments else name
@@ -185,7 +185,7 @@ class Overview:
     def _field(self, column: Column) -> str:
         use = self.uses.get(column.name)
         words = [column.name + "*" * (use is not None and use.required), *type_words(self.request, column)]
-        if column.kind == "computed" and (word := computed_word(self.access, column.name)):
+        if column.kind == "computed" and (word := computed_word(self.model, column.name)):
             # Computed columns that can only be shown have no type.
             words.append(word)
         if column.name == self.exposure.opts.pk.name:
@@ -208,8 +208,8 @@ class Overview:
         if exposure.get_filter_fields(request) is not None:
             return []
         singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
-        links = [*self.access.links, *(self.access.link(name) for name in singles if name)]
-        shown = set(self.access.fields)
+        links = [*self.model.links, *(self.model.link(name) for name in singles if name)]
+        shown = set(self.model.fields)
         return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
 
     # Writable fields
@@ -224,13 +224,13 @@ class Overview:
         if not may_write(self.request):
             return None, None
         exposure = self.exposure
-        (may_add, may_change) = map(self.access.may, ("add", "change"))
+        (may_add, may_change) = map(self.model.may, ("add", "change"))
         add = call_hook(exposure.label, "The add page", self._form, None, default=None) if may_add else None
         if add is not None and may_change and self._is_one_page(add.form):
             return add, add
         added = {*add.names} if add is not None else set()
         best: Writing | None = None
-        for row in self.access.sample_rows() if may_change else ():
+        for row in self.model.sample_rows() if may_change else ():
             found = call_hook(exposure.label, "The change page", self._form, row, default=None)
             if found is not None and (best is None or len(found.names) > len(best.names)):
                 best = found
@@ -253,8 +253,8 @@ class Overview:
         request = self.request
         exposure = self.exposure
         # With change=True, the admin's form has no fields if the caller cannot change this row: others may allow it.
-        change = row is not None and self.access.may_row("change", row)
-        page = RowPage(self.access, row)
+        change = row is not None and self.model.may_row("change", row)
+        page = RowPage(self.model, row)
         form = _unbound(exposure.get_form(request, row, change=change), row)
         if row is not None:
             # Only the admin's list edits these fields, so a page never requires them.
@@ -280,7 +280,7 @@ class Overview:
     # Inlines
 
     def _inline_names(self) -> Iterator[str]:
-        page = PageInlines.of_any_row(self.access)
+        page = PageInlines.of_any_row(self.model)
         for inline in page.all:
             fields = self._fields_of_inline(inline, page.obj)
             key = inline.admin.opts.pk.name
@@ -293,11 +293,11 @@ class Overview:
 
     def inline_lines(self) -> Iterator[str]:
         """Yield an overview line for each inline: name, model, fields, and the caller's permissions on its rows."""
-        page = PageInlines.of_any_row(self.access)
+        page = PageInlines.of_any_row(self.model)
         for inline in page.all:
             admin = inline.admin
             label = self.exposure.label
-            obj = None if self.access.may("add") else page.obj
+            obj = None if self.model.may("add") else page.obj
             may = {
                 "view": admin.has_view_or_change_permission,
                 "add": admin.has_add_permission,
