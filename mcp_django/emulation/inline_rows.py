@@ -244,7 +244,7 @@ class PageInlines:
         for item in found:
             admin = item.inline.admin
             name = item.inline.name
-            inline = access_of(request)[exposure.options.of_inline(admin)]
+            inline = self.model.access[exposure.options.of_inline(admin)]
             page = show_rows(inline, item.rows, item.columns, settings.TEXT_CHARS)
             kept = shown[name] = []
             for key, *values in page.rows:
