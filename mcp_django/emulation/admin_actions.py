@@ -423,8 +423,9 @@ class ActionCall:
     def _consent(self) -> str:
         warning = "this cannot be undone by itself. " if self.action.confirms else ""
         count = len(self.rows)
-        matching = f"all {count} rows that match" if count > 1 else "the one row that matches"
-        which = matching if self.by_query else "these rows" if count > 1 else "this row"
+        which = "these rows" if count > 1 else "this row"
+        if self.by_query:
+            which = f"all {count} rows that match" if count > 1 else "the one row that matches"
         return f"{self.action.title}: {warning}Confirm it for {which}."
 
     def _shown(self, message: str) -> str:

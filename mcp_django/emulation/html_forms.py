@@ -131,8 +131,11 @@ class _FormReader(HTMLParser):
         if kind in UNPOSTED_INPUTS:
             return
         checkable = kind in ("checkbox", "radio")
+        if value is None:
+            # As browsers do (HTML, 4.10.5.1.15): a box without a value posts "on".
+            value = "on" if checkable else ""
         if not checkable or "checked" in attrs:
-            self.form.entries.append((name, ("on" if checkable else "") if value is None else value))
+            self.form.entries.append((name, value))
         if kind != "hidden":
             control = self._control(name, attrs)
             control.many = control.many or (kind == "checkbox" and bool(control.choices))
@@ -194,7 +197,8 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
             return _posted_parts(widget, name, value)
         case ChoiceWidget():
             shown = widget.format_value(value)
-            return [(name, str(item)) for item in (shown if isinstance(shown, (list, tuple)) else [shown])]
+            items = shown if isinstance(shown, (list, tuple)) else [shown]
+            return [(name, str(item)) for item in items]
     # Rendering a raw id widget needs the URLs of the admin, which may not be mounted.
     if type(widget).value_from_datadict is Widget.value_from_datadict or isinstance(widget, ForeignKeyRawIdWidget):
         shown = widget.format_value(value)

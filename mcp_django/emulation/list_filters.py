@@ -235,7 +235,9 @@ class SidebarFilter(NamedFilter):
                 _choices(made) if self.name is None else {self.name: list(_pairs(made.lookup_choices))}
             )
         self.made_of_rows = bool(queries) and any(pairs.values())
-        found = {name: among(name, choices) if queries else choices for name, choices in pairs.items()}
+        found = pairs
+        if queries:
+            found = {name: among(name, choices) for name, choices in pairs.items()}
         return [Offer(name, str(made.title), tuple(found.get(name, ()))) for name in self.names()]
 
     def _finds(self, rows: QuerySet[Any], name: str, value: str) -> bool:

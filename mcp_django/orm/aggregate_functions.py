@@ -143,7 +143,11 @@ class Amount(Cast):
         # Divide units of the last decimal place (microseconds of a duration) by the number of units in one.
         field = self.get_source_expressions()[0].output_field
         sql, params = super().as_sqlite(compiler, connection, **extra)
-        places = field.decimal_places if isinstance(field, UnitField) else 6 if isinstance(field, DurationField) else 0
+        places = 0
+        if isinstance(field, UnitField):
+            places = field.decimal_places
+        elif isinstance(field, DurationField):
+            places = 6
         if places:
             return (f"({sql} / {10**places}.0)", params)
         return (sql, params)

@@ -232,8 +232,12 @@ def _made(left: Any, sign: str, right: Any, field: "Field[Any, Any]") -> Any:
 def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) -> tuple["Field[Any, Any]", Any] | None:
     first, second = words
     if sign == "-" and first in _DATES and second in _DATES:
-        field = _MOMENT if words == ("datetime", "datetime") else _DATE
-        one, other = (_as_date(target) if field is _DATE else target.expression for target in (left, right))
+        if words == ("datetime", "datetime"):
+            one = left.expression
+            other = right.expression
+        else:
+            one = _as_date(left)
+            other = _as_date(right)
         return DURATION, _made(one, sign, other, DURATION)
     if second == "duration" and first in _DATES and sign in "+-":
         # SQLite can move a date only by whole days.

@@ -110,7 +110,9 @@ class Reading:
 
     def _query(self, query: Any) -> bool:
         """Return whether the caller could read the columns and rows of a subquery in the computed column."""
-        names = [name.lstrip("+-") if isinstance(name, str) else "" for name in query.order_by]
+        if not all(isinstance(name, str) for name in query.order_by):
+            return False
+        names = [name.lstrip("+-") for name in query.order_by]
         sorted_by = [resolve_path(query.model, name) for name in names]
         tables = [alias for alias, count in query.alias_refcount.items() if count]
         if len(tables) > 1 or query.combinator or not self._all_rows(query.model) or None in sorted_by:

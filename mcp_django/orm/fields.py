@@ -178,9 +178,15 @@ def _nothing(field: Any, value: Any) -> Any:
     raise ValueError("no value")
 
 
+def _parse_uuid(text: str) -> UUID | None:
+    if len(text) in (32, 36):
+        return UUID(text)
+    return None
+
+
 _date = _temporal(parse_date, "a date such as 2026-01-31")
 _moment = _temporal(_datetime, "a date or time such as 2026-01-31 or 2026-01-31T12:00:00Z")
-_uuid = _temporal(lambda text: UUID(text) if len(text) in (32, 36) else None, "a UUID")
+_uuid = _temporal(_parse_uuid, "a UUID")
 _length = _temporal(_duration, "a duration such as 3h, 30min or 1 02:30:00")
 
 # A field has the kind of the first class that it is an instance of: subclasses come before their parents.
@@ -238,7 +244,11 @@ def _range_operand(field: Any, lookup: str, value: Any) -> Any:
         ends = _items(value)
         if len(ends) != 2:
             raise ValueError("a list of two values: from, and the first after it")
-        lower, upper = (None if end is None else parse_value(field.base_field, end) for end in ends)
+        lower, upper = ends
+        if lower is not None:
+            lower = parse_value(field.base_field, lower)
+        if upper is not None:
+            upper = parse_value(field.base_field, upper)
         if lower is not None and upper is not None and lower > upper:
             raise ValueError("a list of two values: the smaller one first")
         return field.range_type(lower, upper)
@@ -436,9 +446,11 @@ def link_table(field: Any) -> tuple[type[models.Model], str, str]:
     forward = isinstance(field, models.Field)
     own = field if forward else field.field
     through = field.remote_field.through if forward else field.through
-    names = (own.m2m_field_name(), own.m2m_reverse_field_name())
-    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
-    return through, source, target
+    source = through._meta.get_field(own.m2m_field_name()).attname
+    target = through._meta.get_field(own.m2m_reverse_field_name()).attname
+    if forward:
+        return through, source, target
+    return through, target, source
 
 
 # Paths from a model

@@ -258,7 +258,9 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
     related = access_of(request).model_of(field.related_model)
     links = _links(related, field, keys) if related is not None and keys else []
     if related is None or not links:
-        return [None if field.one_to_one else [] for _ in keys], False
+        if field.one_to_one:
+            return [None for _ in keys], False
+        return [[] for _ in keys], False
     pk = related.exposure.opts.pk
     labels = _labels(related, pk.attname, {target for _, target in links})
     renderer = pk_text if related.exposure.opts.is_composite_pk else field_renderer(pk, None, "")
@@ -268,7 +270,8 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
         if target in labels and len(listed) <= MAX_RELATED:
             listed.append([renderer(target), labels[target]])
     if field.one_to_one:
-        return [lists[key][0] if lists.get(key) else None for key in keys], False
+        firsts = {key: pairs[0] for key, pairs in lists.items() if pairs}
+        return [firsts.get(key) for key in keys], False
     cut = [listed for listed in lists.values() if len(listed) > MAX_RELATED]
     for listed in cut:
         listed[MAX_RELATED:] = ["…"]

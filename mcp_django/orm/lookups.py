@@ -103,7 +103,12 @@ def parse_condition(path: FieldPath, lookup: str, value: Any, now: datetime | No
         if not word and isinstance(value, list):
             lookup = f"{part}__in"
             word = "in"
-        items = _two(value) if word == "range" else _values(value) if word == "in" else [value]
+        if word == "range":
+            items = _two(value)
+        elif word == "in":
+            items = _values(value)
+        else:
+            items = [value]
         return Condition(path, lookup, tuple(_part(part, item) for item in items))
     if is_dated(field):
         return _temporal(path, lookup, value, now)
@@ -128,8 +133,11 @@ def _as_stored(field: Any, lookup: str, value: Any) -> Any:
         return value
     word = kind_of(field).word
     stored = stored_field(field)
-    bounded = word == "decimal" and stored.max_digits is not None
-    places = 0 if word == "integer" else stored.decimal_places if bounded else None
+    places = None
+    if word == "integer":
+        places = 0
+    elif word == "decimal" and stored.max_digits is not None:
+        places = stored.decimal_places
     if places is None or len(text.partition(".")[2]) <= places:
         return value
     rounded = Decimal(text).quantize(Decimal(1).scaleb(-places), ROUNDINGS[lookup], _EXACT)

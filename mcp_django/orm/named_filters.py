@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -186,8 +185,13 @@ def _choices(field: Any) -> Iterator[tuple[str, str]]:
     # The choices of a relation are rows: they are not listed.
     if not isinstance(field, ChoiceField) or hasattr(field, "queryset"):
         return
+    flat: list[Any] = []
     choices: Any = field.choices
-    flat = (pair for value, label in choices for pair in (label if isinstance(label, list) else [(value, label)]))
-    for value, label in islice(flat, MAX_CHOICES):
+    for value, label in choices:
+        # A group has a list of choices.
+        flat += label if isinstance(label, list) else [(value, label)]
+        if len(flat) >= MAX_CHOICES:
+            break
+    for value, label in flat[:MAX_CHOICES]:
         if value not in ("", None):
             yield str(value), str(label)

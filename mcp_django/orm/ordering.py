@@ -234,11 +234,12 @@ def _own_keys(model: type[Model], entry: Any, hops: int) -> list[Any]:
         return [key]
     related = key.field.related_model
     inner = [found for item in related._meta.ordering for found in _own_keys(related, item, hops - 1)]
-    through = [
-        _through(name, key, found) if isinstance(found, OrderKey) else _expression_through(name, key, found)
-        for found in inner
-        if not isinstance(found, str)
-    ]
+    through: list[Any] = []
+    for found in inner:
+        if isinstance(found, OrderKey):
+            through.append(_through(name, key, found))
+        elif not isinstance(found, str):
+            through.append(_expression_through(name, key, found))
     return through or [key]
 
 
@@ -260,12 +261,21 @@ def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
     return OrderKey(f"{name}__{inner.path}", inner.field, descending, nullable, nulls_last)
 
 
+def _nulls_last(order: OrderBy) -> bool | None:
+    """Return whether NULL is last in an order, None where the database decides."""
+    if order.nulls_last:
+        return True
+    if order.nulls_first:
+        return False
+    return None
+
+
 def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
     """Return the ordering key of an entry of ``Meta.ordering`` or of ``admin_order_field``."""
     descending = False
     nulls_last = None
     if isinstance(entry, OrderBy):
-        nulls_last = True if entry.nulls_last else False if entry.nulls_first else None
+        nulls_last = _nulls_last(entry)
         descending = entry.descending
         entry = entry.expression
     if isinstance(entry, F):
@@ -363,7 +373,7 @@ def _computed(rows: Any, name: str, order: Any) -> _Computed | None:
     descending = False
     nulls_last = None
     if isinstance(order, OrderBy):
-        nulls_last = True if order.nulls_last else False if order.nulls_first else None
+        nulls_last = _nulls_last(order)
         descending = order.descending
         order = order.expression
     if isinstance(order, str):

@@ -8,7 +8,6 @@ queries only where there is such a value.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -155,7 +154,9 @@ def _is_deep(value: Any) -> bool:
     inner = [value] if isinstance(value, (dict, list)) else []
     levels = DEEP
     while inner and levels:
-        parts = chain.from_iterable(item.values() if isinstance(item, dict) else item for item in inner)
+        parts: list[Any] = []
+        for item in inner:
+            parts += item.values() if isinstance(item, dict) else item
         inner = [part for part in parts if isinstance(part, (dict, list))]
         levels = levels - 1
     return bool(inner)

@@ -139,8 +139,12 @@ class Address:
         if admin is None or origin is None:
             return none
         found = call_hook(self.exposure.label, "get_queryset", self._opened, admin, keys, rows, default=())
-        paths = (admin_path(self.request, self.exposure, key) if key in found else None for key in keys)
-        return [f"{origin}{path}" if path is not None else None for path in paths]
+        urls = none
+        for place, key in enumerate(keys):
+            path = admin_path(self.request, self.exposure, key) if key in found else None
+            if path is not None:
+                urls[place] = f"{origin}{path}"
+        return urls
 
     @property
     def _model(self) -> str:

@@ -132,8 +132,11 @@ def _ordered(order: Sequence[tuple[str, Way]]) -> list[OrderBy]:
 
 def _behind(measures: Iterable[Measure]) -> list[Measure]:
     """Return the plain aggregates of records that others are derived from, each once; a plain one stands for itself."""
-    found = (item for measure in measures for item in (_behind(measure.sources) if measure.sources else [measure]))
-    return list({item.alias: item for item in found}.values())
+    plain: dict[str, Measure] = {}
+    for measure in measures:
+        for item in _behind(measure.sources) if measure.sources else [measure]:
+            plain[item.alias] = item
+    return list(plain.values())
 
 
 def _total(measure: Measure, totals: Mapping[str, Any]) -> Any:

@@ -132,10 +132,12 @@ class Fetch(RecordTool):
         payload = Record(model, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}
         shown = {name: value for name, value in members.items() if value not in (None, "", [])}
-        text = "\n".join(
-            f"{name}: {value if isinstance(value, str) else orjson.dumps(value, default=str).decode()}"
-            for name, value in shown.items()
-        )
+        lines = []
+        for name, value in shown.items():
+            if not isinstance(value, str):
+                value = orjson.dumps(value, default=str).decode()
+            lines.append(f"{name}: {value}")
+        text = "\n".join(lines)
         metadata = {name: payload[name] for name in ("model", "pk", "hint") if name in payload}
         return ToolResult(structured={**_result(model, found.row), "text": text, "metadata": metadata})
 

@@ -93,7 +93,9 @@ class FunctionTool(Tool):
             self.function.confirm = self._confirm
         self.idempotent = idempotent
         self.open_world = open_world
-        self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
+        if scopes is None:
+            scopes = {READ if read_only else WRITE}
+        self.scopes = frozenset(scopes)
         self.meta = dict(meta or {})
         self.is_async = self.function.is_async
         self.slow = not self.is_async
@@ -194,8 +196,14 @@ def as_blocks(value: Any) -> list[Content]:
     if isinstance(value, _BLOCKS):
         return [value]
     if isinstance(value, (list, tuple)) and any(isinstance(item, _BLOCKS) for item in value):
-        return [item if isinstance(item, _BLOCKS) else Text(clean_text(str(item))) for item in value]
+        return list(map(_as_block, value))
     return []
+
+
+def _as_block(item: Any) -> Content:
+    if isinstance(item, _BLOCKS):
+        return item
+    return Text(clean_text(str(item)))
 
 
 def _holds_blocks(annotation: Any) -> bool:

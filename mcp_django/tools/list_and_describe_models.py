@@ -148,8 +148,10 @@ class Description(Overview):
         if left := unsearched(self.model):
             payload["not_searched"] = left
         order = default_order(self.model)
-        words = [(key, _order_word(key, own)) for key in order.keys]
-        payload["ordering"] = [("-" if key.descending else "") + word for key, word in words if word]
+        payload["ordering"] = []
+        for key in order.keys:
+            if word := _order_word(key, own):
+                payload["ordering"].append(f"-{word}" if key.descending else word)
         if order.leaves_out:
             payload["ordering_hint"] = UNORDERED
         payload["default_columns"] = list(self.model.page_fields)
@@ -255,7 +257,9 @@ def _order_word(key: OrderKey, own: AbstractSet[str]) -> str:
 
 
 def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
-    shown = [stored if stored.lower() == label.lower() else f"{stored}={label}" for stored, label in pairs]
+    shown = []
+    for stored, label in pairs:
+        shown.append(stored if stored.lower() == label.lower() else f"{stored}={label}")
     more = f" and {len(shown) - MAX_CHOICES} more" if len(shown) > MAX_CHOICES else ""
     return f"one of {' | '.join(shown[:MAX_CHOICES])}{more}"
 
@@ -406,7 +410,10 @@ class DescribeModel(RecordTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the description of the model, or those of several models as ``models``."""
         models, detail = self._read(request, arguments)
-        described = [Description(model).in_full() if detail else Overview(model).in_short() for model in models]
+        if detail:
+            described = [Description(model).in_full() for model in models]
+        else:
+            described = [Overview(model).in_short() for model in models]
         if detail or len(described) == 1:
             for payload, model in zip(described, models, strict=True):
                 payload["examples"] = Examples(model).calls()

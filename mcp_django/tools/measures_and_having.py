@@ -199,8 +199,10 @@ def _asked(given: Any) -> Asked:
             separator = {"ratio": "/", "difference": "-"}.get(name)
             return Asked(name, sources=tuple(part.strip() for part in text.split(separator)) if separator else (text,))
         if name == "percentile":
-            text, _, share = (part.strip() for part in (text.rpartition(":") if ":" in text else (text, "", "")))
-            return Asked(name, text, share=share)
+            share = ""
+            if ":" in text:
+                text, _, share = text.rpartition(":")
+            return Asked(name, text.strip(), share=share.strip())
         if name in EDGES:
             text, _, order = (part.strip() for part in text.partition(":"))
             return Asked(name, text, order=order)
@@ -294,7 +296,9 @@ class MeasureReader:
             message = f"Unknown aggregate {name[:40]!r}."
             meant = aggregate_meant(name)
             # An unknown function without a field may be a field without its function.
-            near = ([meant] if meant in FUNCTIONS else None) if text else []
+            near: list[str] | None = []
+            if text:
+                near = [meant] if meant in FUNCTIONS else None
             given = f"{name}:{text}" if text else name
             if meant not in FUNCTIONS and (turned := _turned(given)):
                 name = given
@@ -418,7 +422,9 @@ def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None,
 def alike(*measures: Measure) -> list[Measure]:
     """Return measures in one kind, for a measure that combines them: durations as such, or numbers in their units."""
     durations = all(kind_of(measure.result).word == "duration" for measure in measures)
-    return [replace(measure, unit=None) if durations else measure for measure in measures]
+    if durations:
+        return [replace(measure, unit=None) for measure in measures]
+    return list(measures)
 
 
 def _ratio(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
@@ -623,7 +629,10 @@ def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
     if unit is None and measure.is_rounded and measure.kind == NUMBER and not isinstance(result, IntegerField):
         return _as_shown(measure, lookup, given)
     try:
-        values = [parse(result, item) if unit is None else _length(unit, item) for item in given]
+        if unit is None:
+            values = [parse(result, item) for item in given]
+        else:
+            values = [_length(unit, item) for item in given]
     except ValueError:
         if kind_of(measure.result).word != "decimal":
             raise

@@ -166,16 +166,16 @@ class Overview:
         own = {column.path for column in self.columns}
         narrowed = exposure.get_filter_fields(request) is not None
         filters = [name for name, path, _ in filters_of(self.model) if narrowed or path.column not in own]
-        filters += [
-            f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
-            for offer in named_filters_of(self.model, described=True)
-        ]
+        for offer in named_filters_of(self.model, described=True):
+            filters.append(f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name)
         if filters:
             payload["filters"] = ", ".join(filters)
         calls = []
         for name, action in self.model.actions.items() if may_write(request) else ():
             required = action.schema.get("required", ())
-            arguments = [key + ("*" if key in required else "") for key in action.schema.get("properties", {})]
+            arguments = []
+            for key in action.schema.get("properties", {}):
+                arguments.append(f"{key}*" if key in required else key)
             call = f"{name}({', '.join(arguments)})" if arguments else name
             calls.append(f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call)
         if calls:
@@ -274,8 +274,13 @@ class Overview:
         add, change = self.forms
         if add is None or change is None:
             return {name: Use(form.requires(name)) for form in (add, change) if form for name in form.names}
-        found = {name: Use(add.requires(name), "" if name in change.names else "create only") for name in add.names}
-        return {name: Use(False, "" if name in add.names else "update only") for name in change.names} | found
+
+        uses = {}
+        for name in change.names:
+            uses[name] = Use(False, "" if name in add.names else "update only")
+        for name in add.names:
+            uses[name] = Use(add.requires(name), "" if name in change.names else "create only")
+        return uses
 
     # Inlines
 
@@ -315,7 +320,9 @@ class Overview:
             words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
             for column in columns_of(rows, inline.fields):
                 field = fields.get(column.name)
-                use = "read-only" if field is None else "required" if _is_required(field) else "optional"
+                use = "read-only"
+                if field is not None:
+                    use = "required" if _is_required(field) else "optional"
                 words.append(" ".join([column.name, *(type_words(self.request, column) or ["text"]), use]))
             yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
 
