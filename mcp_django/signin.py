@@ -115,8 +115,8 @@ class OTPDevice(SignInFact):
 
 def keep(request: HttpRequest) -> dict[str, Any]:
     """Return all facts to store, by name, from the request of the consent page."""
-    kept = {fact.name: fact().keep(request) for fact in settings.SIGN_IN_FACTS}
-    return {name: value for name, value in kept.items() if value is not None} | credential_of(request.user)
+    facts = {fact.name: fact().keep(request) for fact in settings.SIGN_IN_FACTS}
+    return {name: value for name, value in facts.items() if value is not None} | credential_of(request.user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,11 @@ class Question:
 
 def questions_for(request: HttpRequest) -> list[Question]:
     """Return the choices to ask the user of the consent page for."""
-    asked = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
-    found = [Question(fact.name, fact.label, {str(key): text for key, text in fact.choices(request)}) for fact in asked]
-    return [question for question in found if question.options]
+    choices = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
+    questions = [
+        Question(fact.name, fact.label, {str(key): text for key, text in fact.choices(request)}) for fact in choices
+    ]
+    return [question for question in questions if question.options]
 
 
 def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -151,8 +153,8 @@ def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[st
 def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """Return what was chosen for a token, as labels and words."""
     words = facts.get(CHOSEN)
-    asked = [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
-    return [(fact.label, words[fact.name]) for fact in asked if isinstance(words, dict) and fact.name in words]
+    choices = [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
+    return [(fact.label, words[fact.name]) for fact in choices if isinstance(words, dict) and fact.name in words]
 
 
 def restore(request: Any) -> None:

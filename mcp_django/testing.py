@@ -89,15 +89,15 @@ class MCPClient:
         result: dict[str, Any] = message["result"]
         if self.answers is None or result.get("resultType") != "input_required":
             return result
-        given = {key: self._answer(key, question) for key, question in result.get("inputRequests", {}).items()}
+        responses = {key: self._answer(key, question) for key, question in result.get("inputRequests", {}).items()}
         state = {"requestState": result["requestState"]} if "requestState" in result else {}
-        return self.request(method, **{**params, "inputResponses": given, **state})
+        return self.request(method, **{**params, "inputResponses": responses, **state})
 
     def _answer(self, key: str, question: Mapping[str, Any]) -> Any:
         assert self.answers is not None
         if key not in self.answers:
-            asked = question["params"].get("message", question["method"])
-            raise AssertionError(f"There is no answer to {key!r}: {asked}")
+            message = question["params"].get("message", question["method"])
+            raise AssertionError(f"There is no answer to {key!r}: {message}")
         answer = self.answers[key]
         if question["method"] != ELICITATION:
             return answer
@@ -120,8 +120,8 @@ class MCPClient:
 
     def tools(self) -> list[dict[str, Any]]:
         """Return the definitions of the tools that the user may use."""
-        found: list[dict[str, Any]] = self.request("tools/list")["tools"]
-        return found
+        definitions: list[dict[str, Any]] = self.request("tools/list")["tools"]
+        return definitions
 
     def call(self, tool: str, **arguments: Any) -> ToolCall:
         """Call a tool and return its result, also an error for the AI model (``is_error``)."""

@@ -152,7 +152,7 @@ def check_tools() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_functions() -> Iterator[CheckMessage]:
-    known = _permissions()
+    permissions = _permissions()
     for checked in all_sites():
         for tool in checked.function_tools():
             if not tool.description:
@@ -162,7 +162,7 @@ def check_functions() -> Iterator[CheckMessage]:
             function = getattr(owner, "function", None)
             for name in getattr(function, "permissions", ()):
                 # Code can make other permissions, so report only names that are much like one of the models'.
-                if name not in known and (hint := nearest(name, known, 0.85)):
+                if name not in permissions and (hint := nearest(name, permissions, 0.85)):
                     text = f"{getattr(function, 'name', '')!r} needs the permission {name!r}, which no model has."
                     yield problem("W026", text, hint.strip())
 
@@ -305,9 +305,9 @@ def _check_paths(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def _missing(exposure: ModelExposure, option: str, name: str) -> CheckMessage:
-    known = [field.name for field in exposure.opts.get_fields()]
+    names = [field.name for field in exposure.opts.get_fields()]
     text = f"{type(exposure).__name__}.{option} refers to {name!r}, which {exposure.label} does not have."
-    return problem("E010", text, nearest(name, known).strip() or None, type(exposure))
+    return problem("E010", text, nearest(name, names).strip() or None, type(exposure))
 
 
 def _check_fields(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -373,16 +373,16 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
 @check(DEPLOYMENT_CHECKS)
 def check_orders() -> Iterator[CheckMessage]:
     """Find exposures whose default ordering has no index, or cannot be paged."""
-    told = set()
+    reported = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         for entry in unsortable_entries(exposure):
             text = f"Pages of {exposure.label} leave out a part of its order, {entry}: it gives rows no fixed place."
             yield problem("I038", text, "Set another ordering on the exposure.", exposure.model)
         keys = declared_ordering(exposure)
         names = tuple(map(_signed, keys))
-        if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in told:
+        if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in reported:
             continue
-        told.add((exposure.label, names))
+        reported.add((exposure.label, names))
         hint = f"Add models.Index(fields={list(names)}, name=...) to its Meta.indexes, or "
         if len({getattr(key.field, "model", None) for key in keys}) > 1 or any("__" in name for name in names):
             hint = "No index can serve an order through a relation: "
@@ -397,15 +397,15 @@ def _signed(key: Any) -> str:
 @check(DEPLOYMENT_CHECKS)
 def check_random() -> Iterator[CheckMessage]:
     """Find exposed columns with random values that look like secrets."""
-    told = set()
+    reported = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         if exposure.fields is not None and exposure.fields != "__all__":
             continue
         for field in exposure.opts.concrete_fields:
             column = exposure.label, field.name
-            if column in told or not _looks_random(field) or exposure.options.leaves_out(field.name):
+            if column in reported or not _looks_random(field) or exposure.options.leaves_out(field.name):
                 continue
-            told.add(column)
+            reported.add(column)
             yield problem(
                 "I159",
                 f"{exposure.label} shows {field.name!r}, whose values look random: knowing one may be enough to get "
@@ -428,11 +428,11 @@ def check_undeclared() -> Iterator[CheckMessage]:
 
     The code that lacks them is not analysed: a declaration says more than a guess at what the code does.
     """
-    told = set()
+    reported = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         for owner, text, hint in _undeclared(exposure):
-            if (exposure.label, owner) not in told:
-                told.add((exposure.label, owner))
+            if (exposure.label, owner) not in reported:
+                reported.add((exposure.label, owner))
                 yield problem("I162", text, hint, exposure.model)
 
 
@@ -456,11 +456,11 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
 @check(DEPLOYMENT_CHECKS)
 def check_destructive() -> Iterator[CheckMessage]:
     """Find actions of an admin that do not say whether they can destroy something."""
-    told = set()
+    reported = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         unsaid = [action.name for action in _admin_actions(exposure) if action.confirms and not action.is_declared]
-        if unsaid and exposure.label not in told:
-            told.add(exposure.label)
+        if unsaid and exposure.label not in reported:
+            reported.add(exposure.label)
             text = f"Actions of {exposure.label} ask for confirmation on each call: {', '.join(unsaid)}."
             hint = "Set mcp_destructive on each: False if it can do no harm, True to keep the question."
             yield problem("I163", text, hint, exposure.model)
@@ -469,12 +469,12 @@ def check_destructive() -> Iterator[CheckMessage]:
 @check(DEPLOYMENT_CHECKS)
 def check_files() -> Iterator[CheckMessage]:
     """Find actions of an admin that may hand out files with columns that are hidden."""
-    told = set()
+    reported = set()
     for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
         columns = {field.name for field in exposure.opts.concrete_fields if not field.primary_key}
-        if exposure.label in told or not any(_is_hidden(exposure, name) for name in columns):
+        if exposure.label in reported or not any(_is_hidden(exposure, name) for name in columns):
             continue
-        told.add(exposure.label)
+        reported.add(exposure.label)
         actions = [action for action in _admin_actions(exposure) if not action.hands_out_files]
         if exporting := [action.name for action in actions if _makes_files(action)]:
             text = f"Files of these actions of {exposure.label} are held back where they have hidden columns: "

@@ -184,7 +184,7 @@ def check_toolkit() -> Iterator[CheckMessage]:
 def check_scopes() -> Iterator[CheckMessage]:
     from oauth2_provider.settings import oauth2_settings as toolkit
 
-    known = list(toolkit.SCOPES)
+    available = list(toolkit.SCOPES)
     for site in mounted():
         declared: list[tuple[str, Any]] = [
             *(("tool", tool) for tool in site.function_tools()),
@@ -192,9 +192,11 @@ def check_scopes() -> Iterator[CheckMessage]:
             *(("resource", resource) for resource in site.resources.values()),
         ]
         for kind, item in declared:
-            for scope in sorted(item.scopes.difference(known)):
+            for scope in sorted(item.scopes.difference(available)):
                 text = f"The {kind} {item.name!r} needs the scope {scope!r}, which SCOPES of OAUTH2_PROVIDER does not "
-                yield problem("134", f"{text}have.", f"{nearest(scope, known)} There are {', '.join(known)}.".strip())
+                yield problem(
+                    "134", f"{text}have.", f"{nearest(scope, available)} There are {', '.join(available)}.".strip()
+                )
 
 
 def _takes_documents() -> bool:
@@ -408,10 +410,10 @@ def login_admin() -> AdminSite | None:
     """Return the admin site whose login page is at ``LOGIN_URL``, None for another page."""
     try:
         login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
-        found = getattr(urls.resolve("/" + login.removeprefix(urls.get_script_prefix())).func, "__self__", None)
+        owner = getattr(urls.resolve("/" + login.removeprefix(urls.get_script_prefix())).func, "__self__", None)
     except (urls.NoReverseMatch, urls.Resolver404, ImproperlyConfigured):
         return None
-    return found if isinstance(found, AdminSite) else None
+    return owner if isinstance(owner, AdminSite) else None
 
 
 @check(DEPLOYMENT_CHECKS, uses_oauth)

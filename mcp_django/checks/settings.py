@@ -94,8 +94,8 @@ def _names_no_layer() -> bool:
 
 
 def _channel_layers() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(django_settings, "CHANNEL_LAYERS", {})
-    return found
+    layers: Mapping[str, Any] = getattr(django_settings, "CHANNEL_LAYERS", {})
+    return layers
 
 
 RULES: Final = (
@@ -310,15 +310,15 @@ def check_tenants() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_writers() -> Iterator[CheckMessage]:
-    files: list[Any] = [found for found in connections.all() if found.vendor == "sqlite"] if mounted() else []
-    for found in files:
-        mode = str(found.settings_dict["OPTIONS"].get("transaction_mode")).upper()
-        if not found.is_in_memory_db() and mode not in WAITING_MODES:
+    files: list[Any] = [file for file in connections.all() if file.vendor == "sqlite"] if mounted() else []
+    for file in files:
+        mode = str(file.settings_dict["OPTIONS"].get("transaction_mode")).upper()
+        if not file.is_in_memory_db() and mode not in WAITING_MODES:
             yield problem(
                 "W070",
-                f"A transaction of the SQLite database {found.alias!r} fails with 'database is locked' if it reads "
+                f"A transaction of the SQLite database {file.alias!r} fails with 'database is locked' if it reads "
                 "first and somebody else writes in between; calls and the log of calls write too.",
-                f'DATABASES["{found.alias}"].setdefault("OPTIONS", {{}})["transaction_mode"] = "IMMEDIATE" makes it '
+                f'DATABASES["{file.alias}"].setdefault("OPTIONS", {{}})["transaction_mode"] = "IMMEDIATE" makes it '
                 "wait.",
             )
 

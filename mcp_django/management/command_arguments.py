@@ -40,8 +40,8 @@ class CallerCommand(TableCommand):
     needs_user = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        named = f"the name with which the user signs in{'' if self.needs_user else '; default: a superuser'}"
-        parser.add_argument("--user", required=self.needs_user, help=named)
+        help_text = f"the name with which the user signs in{'' if self.needs_user else '; default: a superuser'}"
+        parser.add_argument("--user", required=self.needs_user, help=help_text)
         parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
         parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
 
@@ -73,15 +73,15 @@ def find_user(name: str) -> Any:
 def find_superuser() -> Any:
     """Return the active superuser with the lowest primary key, for a command without ``--user``."""
     model = get_user_model()
-    found = None
+    person = None
     with suppress(FieldError):
         try:
-            found = model._default_manager.filter(is_superuser=True, is_active=True).order_by("pk").first()
+            person = model._default_manager.filter(is_superuser=True, is_active=True).order_by("pk").first()
         except DatabaseError as error:
             raise no_tables(error) from None
-    if found is None:
+    if person is None:
         raise CommandError("There is no superuser: run manage.py createsuperuser, or name a user with --user.")
-    return found
+    return person
 
 
 def no_tables(error: DatabaseError) -> CommandError:
@@ -95,10 +95,10 @@ def find_model(label: str) -> type[Model]:
     """Return the model that ``--model`` names, by label or unique name; raise ``CommandError`` if there is none."""
     models = {item._meta.label_lower: item for item in apps.get_models()}
     wanted = label.lower()
-    named = [item for item in models.values() if item._meta.model_name == wanted]
-    if wanted not in models and len(named) != 1:
+    matching = [item for item in models.values() if item._meta.model_name == wanted]
+    if wanted not in models and len(matching) != 1:
         raise CommandError(f"The project has no model {label!r}.{nearest(label, models)}")
-    return models.get(wanted) or named[0]
+    return models.get(wanted) or matching[0]
 
 
 def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
@@ -112,13 +112,13 @@ def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
 
 def find_site(name: str | None) -> MCPSite:
     """Return the site that ``--site`` names, without it the default site; raise ``CommandError`` if there is none."""
-    known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
-    found = known.get(name or default_site.name)
-    if found is None:
-        raise CommandError(f"There is no site {name!r}. There are {', '.join(sorted(known))}.")
-    if found.needs_middleware:
-        raise CommandError(f"The site {found.name!r} needs middleware, which does not run here.")
-    return found
+    sites = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
+    site = sites.get(name or default_site.name)
+    if site is None:
+        raise CommandError(f"There is no site {name!r}. There are {', '.join(sorted(sites))}.")
+    if site.needs_middleware:
+        raise CommandError(f"The site {site.name!r} needs middleware, which does not run here.")
+    return site
 
 
 def endpoint_url(argument: str) -> str:

@@ -76,20 +76,20 @@ class Alerts:
             if not failed:
                 return
             minutes = range(minute - chosen["failing_minutes"] + 1, minute + 1)
-            found = cache.get_many([f"{PREFIX}{name}:{each}" for name in ("calls", "failed") for each in minutes])
+            counts = cache.get_many([f"{PREFIX}{name}:{each}" for name in ("calls", "failed") for each in minutes])
         except Exception as error:
             logger.warning("Failed calls are not counted: the cache does not answer (%s)", type(error).__name__)
             return
-        calls = sum(number for counter, number in found.items() if ":calls:" in counter)
-        failures = sum(found.values()) - calls
+        calls = sum(number for counter, number in counts.items() if ":calls:" in counter)
+        failures = sum(counts.values()) - calls
         if calls >= chosen["failing_calls"] and failures >= chosen["failing_share"] * calls:
-            told = {"failed": failures, "calls": calls, "minutes": chosen["failing_minutes"]}
+            facts = {"failed": failures, "calls": calls, "minutes": chosen["failing_minutes"]}
             text = ngettext(
                 "%(failed)s of %(calls)s calls of the last minute failed.",
                 "%(failed)s of %(calls)s calls of the last %(minutes)s minutes failed.",
-                told["minutes"],
+                facts["minutes"],
             )
-            self.raise_alert("failures", "", text % told, told, AGAIN)
+            self.raise_alert("failures", "", text % facts, facts, AGAIN)
 
 
 alerts: Final = Alerts()

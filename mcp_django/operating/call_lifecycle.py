@@ -56,19 +56,19 @@ def begin(request: MCPRequest, call: Call) -> None:
     describe_caller(request, record)
     record.method = call.method
     record.version = call.version
-    given = None
+    arguments = None
     if call.method == "tools/call":
         record.tool = _name(call.params.get("name"))
-        given = call.params.get("arguments")
-        if isinstance(given, Mapping):
-            record.model = _name(given.get("model"))
-            record.action = _name(given.get("action"))
+        arguments = call.params.get("arguments")
+        if isinstance(arguments, Mapping):
+            record.model = _name(arguments.get("model"))
+            record.action = _name(arguments.get("action"))
     if call.method not in NOT_LOGGED:
         if settings.CALL_LOG and settings.CALL_LOG["capture"] == "full":
             # The record keeps these until the call is logged.
-            if given is None:
-                given = {name: value for name, value in call.params.items() if name not in LEFT_OUT}
-            record.arguments = given
+            if arguments is None:
+                arguments = {name: value for name, value in call.params.items() if name not in LEFT_OUT}
+            record.arguments = arguments
         request.mcp.off = board.current()
         refuse_if_off(request)
         daily_budgets.check(request)
@@ -78,8 +78,8 @@ def begin(request: MCPRequest, call: Call) -> None:
 def refuse_if_off(request: MCPRequest) -> None:
     """Raise ``CallRefused`` if an operator has switched the caller off."""
     off = request.mcp.off
-    if off is not None and (found := off.caller(request.mcp.record)) is not None:
-        raise found.refusal()
+    if off is not None and (switch := off.caller(request.mcp.record)) is not None:
+        raise switch.refusal()
 
 
 def _name(given: Any) -> str:
@@ -111,9 +111,9 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
     # Part of a checksum: it finds the token again, and cannot be used as one.
     record.token = getattr(auth, "checksum", "")[:16]
     record.session = getattr(context.session, "id", "")
-    if not record.trace and (found := TRACE.fullmatch(context.trace.get("traceparent", ""))):
-        record.trace = found[1]
-        record.traceparent = found[0]
+    if not record.trace and (match := TRACE.fullmatch(context.trace.get("traceparent", ""))):
+        record.trace = match[1]
+        record.traceparent = match[0]
 
 
 class underway:
@@ -275,16 +275,16 @@ def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
     most = OF_CALLER if record.user else OF_STRANGERS
     now = time.monotonic()
     with _lock:
-        began, kept, left_out = _counted.pop(key, (now, 0, 0))
+        began, logged, left_out = _counted.pop(key, (now, 0, 0))
         if now - began >= PERIOD:
             began = now
-            kept = 0
+            logged = 0
         while len(_counted) >= MAX_COUNTED:
             _counted.popitem(last=False)
-        if kept >= most:
-            _counted[key] = began, kept, left_out + 1
+        if logged >= most:
+            _counted[key] = began, logged, left_out + 1
             return None
-        _counted[key] = began, kept + 1, 0
+        _counted[key] = began, logged + 1, 0
         return left_out
 
 
@@ -365,15 +365,15 @@ class Blanking:
             return [self.value(item) for item in value]
         if not isinstance(value, Mapping):
             return without_likely_secrets(value)
-        found = {str(name): self._member(str(name), item) for name, item in value.items()}
+        members = {str(name): self._member(str(name), item) for name, item in value.items()}
         columns = value.get("columns")
         rows = value.get("rows")
         if isinstance(columns, list) and isinstance(rows, list):
             secret = [self._is_secret(name) for name in columns]
-            found["rows"] = [self._row(secret, row) for row in rows]
+            members["rows"] = [self._row(secret, row) for row in rows]
         if any(self._is_secret(value.get(name)) for name in NAMED_BY):
-            found |= {name: HIDDEN for name in VALUES if name in value}
-        return found
+            members |= {name: HIDDEN for name in VALUES if name in value}
+        return members
 
     def _member(self, name: str, item: Any) -> Any:
         if item is None or item == "" or isinstance(item, bool):

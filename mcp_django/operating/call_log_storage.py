@@ -288,16 +288,16 @@ def store(rows: Sequence[Row]) -> None:
             with connection.cursor() as cursor:
                 cursor.executemany(sql, adapted)
         else:
-            found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json)"
+            select = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json)"
             objects = orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()
-            insert = f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING"
-            given = [objects]
+            insert = f"INSERT INTO {table} ({names}) {select} ON CONFLICT DO NOTHING"
+            params = [objects]
             if not connection.in_atomic_block and not connection.settings_dict["OPTIONS"].get("server_side_binding"):
                 # PostgreSQL runs the statements of one message in one transaction.
                 insert = f"{PATIENT}; {insert}"
-                given = [PATIENCE_OF_LOCKS, objects]
+                params = [PATIENCE_OF_LOCKS, objects]
             with connection.cursor() as cursor:
-                cursor.execute(insert, given)
+                cursor.execute(insert, params)
 
 
 @contextmanager
@@ -422,13 +422,13 @@ def clear_calls(days: int) -> int:
     deleted = 0
     while True:
         old = rows.filter(time__gte=since) if since is not None else rows
-        found = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
-        batch = old.filter(time__lte=found[0]) if found else old
+        last = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
+        batch = old.filter(time__lte=last[0]) if last else old
         # Delete without Django's collector: these rows have no relations and no signal receivers.
         deleted += batch._raw_delete(rows.db)
-        if not found:
+        if not last:
             return deleted
-        since = found[0]
+        since = last[0]
 
 
 gauge("log_queue", "Calls that wait to be stored in the log of calls.", lambda: state().waiting)

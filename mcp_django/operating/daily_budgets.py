@@ -76,17 +76,17 @@ def budgets_of(request: MCPRequest) -> list[Budget]:
     if record.kind == "service":
         who = [("service", record.client_id, (str(request.mcp.facts.get("name", "")), record.client_id))]
     else:
-        known = record.client_id, record.client_host
-        who = [("user", record.user, (record.username,)), ("client", record.client_id, known)]
-    found = []
+        names_of_client = record.client_id, record.client_host
+        who = [("user", record.user, (record.username,)), ("client", record.client_id, names_of_client)]
+    budgets = []
     for kind, key, names in who:
-        named = [configured[f"{kind}:{name}"] for name in names if name and f"{kind}:{name}" in configured]
-        limits = {**configured.get(kind, {}), **(named[0] if named else {})}
+        own = [configured[f"{kind}:{name}"] for name in names if name and f"{kind}:{name}" in configured]
+        limits = {**configured.get(kind, {}), **(own[0] if own else {})}
         limits = {quantity: limit for quantity, limit in limits.items() if limit is not None}
         if key and limits:
             name = record.username if kind == "user" else record.client_name or key
-            found.append(Budget(kind, hashlib.sha256(key.encode()).hexdigest()[:32], limits, plain(name)))
-    return found
+            budgets.append(Budget(kind, hashlib.sha256(key.encode()).hexdigest()[:32], limits, plain(name)))
+    return budgets
 
 
 def is_counted(record: CallRecord) -> bool:
@@ -158,8 +158,8 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefuse
         if (kind, name) != (budget.kind, quantity)
     ]
     used_up = {"limit": budget.limits[quantity], "what": WORDS[quantity], "owner": budget.kind, "name": budget.name}
-    told = {**used_up, "budget": f"{budget.kind}.{quantity}"}
-    text = _("%(name)s has used up today's budget: %(budget)s = %(limit)s") % told
+    values = {**used_up, "budget": f"{budget.kind}.{quantity}"}
+    text = _("%(name)s has used up today's budget: %(budget)s = %(limit)s") % values
     alerts.raise_alert("budget", budget.counter(quantity), text, used_up)
     others = f" Left: {', '.join(rest)}." if rest else ""
     return CallRefused(
@@ -196,13 +196,13 @@ class Counts:
     def used(self, keys: list[str]) -> dict[str, int]:
         """Return how much of each counter is used."""
         try:
-            found: dict[str, int] = cache.get_many(keys) if keys else {}
-            self._note(found)
+            counts: dict[str, int] = cache.get_many(keys) if keys else {}
+            self._note(counts)
         except Exception as error:
             _not_shared(error)
-            found = self._said
+            counts = self._said
         with self._lock:
-            return {key: found.get(key, 0) + self._untold.get(key, 0) for key in keys}
+            return {key: counts.get(key, 0) + self._untold.get(key, 0) for key in keys}
 
     def _note(self, found: Mapping[str, int]) -> None:
         with self._lock:

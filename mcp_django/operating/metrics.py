@@ -132,9 +132,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
     A request needs the ``metrics_token`` as bearer token, or a user who may view the log of calls.
     """
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if settings.TELEMETRY["metrics_token"] and scheme.lower() == "bearer":
-        may_read = constant_time_compare(given.strip(), settings.TELEMETRY["metrics_token"])
+        may_read = constant_time_compare(token.strip(), settings.TELEMETRY["metrics_token"])
     else:
         user = getattr(request, "user", None) or AnonymousUser()
         may_read = user.is_active and user.has_perm(PERMISSION)

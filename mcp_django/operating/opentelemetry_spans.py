@@ -84,31 +84,31 @@ def within(request: MCPRequest, call: Call) -> Iterator[None]:
 
 
 def _of_call(request: MCPRequest, call: Call) -> dict[str, Any]:
-    found: dict[str, Any] = {"mcp.method.name": call.method, "mcp.protocol.version": call.version}
+    attributes: dict[str, Any] = {"mcp.method.name": call.method, "mcp.protocol.version": call.version}
     if call.id is not None:
-        found["jsonrpc.request.id"] = plain(str(call.id), MAX_TEXT)
+        attributes["jsonrpc.request.id"] = plain(str(call.id), MAX_TEXT)
     uri = call.params.get("uri")
     if call.method in WITH_URI and isinstance(uri, str):
-        found["mcp.resource.uri"] = plain(uri, MAX_TEXT)
+        attributes["mcp.resource.uri"] = plain(uri, MAX_TEXT)
     if session := getattr(request.mcp.session, "id", ""):
-        found["mcp.session.id"] = session
+        attributes["mcp.session.id"] = session
     if call.method == "tools/call":
-        found["gen_ai.operation.name"] = "execute_tool"
-    found["mcp_django.call.id"] = request.mcp.record.id.hex
+        attributes["gen_ai.operation.name"] = "execute_tool"
+    attributes["mcp_django.call.id"] = request.mcp.record.id.hex
     if address := request.META.get("REMOTE_ADDR"):
-        found["client.address"] = address
+        attributes["client.address"] = address
         if port := request.META.get("REMOTE_PORT"):
-            found["client.port"] = int(port)
-    return found
+            attributes["client.port"] = int(port)
+    return attributes
 
 
 def _of_network(request: MCPRequest) -> Mapping[str, str]:
     if request.mcp.resource == RESOURCE:
         return LOCAL
-    found = dict(REMOTE)
+    attributes = dict(REMOTE)
     if version := request.META.get("SERVER_PROTOCOL", "").removeprefix("HTTP/"):
-        found["network.protocol.version"] = version
-    return found
+        attributes["network.protocol.version"] = version
+    return attributes
 
 
 def end(request: MCPRequest) -> None:
@@ -126,26 +126,26 @@ def end(request: MCPRequest) -> None:
     if record.model in request.mcp.site.exposures_by_label:
         span.set_attribute("mcp_django.model", record.model)
     span.end()
-    known: Mapping[str, str] = {"mcp.method.name": record.method, "mcp.protocol.version": record.version}
+    attributes: Mapping[str, str] = {"mcp.method.name": record.method, "mcp.protocol.version": record.version}
     if record.method == "tools/call":
-        known = {**known, "gen_ai.operation.name": "execute_tool"}
-    _calls.record(record.duration / 1000, {**known, **outcome, **_of_network(request)})
+        attributes = {**attributes, "gen_ai.operation.name": "execute_tool"}
+    _calls.record(record.duration / 1000, {**attributes, **outcome, **_of_network(request)})
 
 
 def _of_outcome(record: CallRecord) -> dict[str, str]:
     """Return the attributes of a finished call for span and measurement: tool or prompt, type of the error."""
-    found = {}
+    attributes = {}
     if record.target:
-        found["gen_ai.tool.name" if record.method == "tools/call" else "gen_ai.prompt.name"] = record.target
+        attributes["gen_ai.tool.name" if record.method == "tools/call" else "gen_ai.prompt.name"] = record.target
     code = record.code or (InternalError.code if record.outcome in STOPPED else 0)
     if code:
-        found["error.type"] = str(code)
-        found["rpc.response.status_code"] = str(code)
+        attributes["error.type"] = str(code)
+        attributes["rpc.response.status_code"] = str(code)
     elif record.outcome not in FINE:
         kind, _, what = record.outcome.partition(":")
         # A refusal without an error code is the result of a tool, with isError.
-        found["error.type"] = "tool_error" if kind in ("tool_error", "refused") else what or kind
-    return found
+        attributes["error.type"] = "tool_error" if kind in ("tool_error", "refused") else what or kind
+    return attributes
 
 
 def session_ended(seconds: float, version: str, *, is_local: bool = False) -> None:

@@ -213,11 +213,11 @@ def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
 
 def _over(rows: Iterable[Switch], now: datetime) -> list[Switch]:
     """Return the switches that have reached their end, and raise an alert for each of them once."""
-    found = [row for row in rows if row.until is not None and row.until <= now]
-    for row in found:
+    over = [row for row in rows if row.until is not None and row.until <= now]
+    for row in over:
         text = _("On again, because its time has run out: %(what)s.") % {"what": row}
         alerts.raise_alert("switch", str(row.pk), text, {"kind": row.kind, "target": row.target})
-    return found
+    return over
 
 
 # Changing switches
@@ -326,17 +326,17 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
         return str(target.pk), target.get_username()
     if kind == SERVICE:
         if not isinstance(target, ServiceAccount):
-            found = list(ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))[:2])
-            if len(found) != 1:
+            accounts = list(ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))[:2])
+            if len(accounts) != 1:
                 raise ValueError(f"There is no service account {target!r}, or more than one: name its client id.")
-            target = found[0]
+            target = accounts[0]
         return target.client_id, target.name
     if kind == MODEL:
         is_model = isinstance(target, ModelBase)
         key = cast(type[Model], target)._meta.label_lower if is_model else str(target).strip().lower()
-        known = {model._meta.label_lower for model in apps.get_models()} | set(apps.app_configs)
-        if key not in known:
-            raise ValueError(f"There is no model {key!r}.{nearest(key, known)}")
+        labels = {model._meta.label_lower for model in apps.get_models()} | set(apps.app_configs)
+        if key not in labels:
+            raise ValueError(f"There is no model {key!r}.{nearest(key, labels)}")
         return key, ""
     label, dot, name = str(target).strip().rpartition(".")
     # Labels of models are in lower case; names of actions and tools, and clients, keep their case.

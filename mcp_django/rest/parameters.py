@@ -123,19 +123,19 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
     key_name = getattr(view, "lookup_url_kwarg", None) or lookup
     if key_name in path and model is not None:
         try:
-            found = model._meta.pk if lookup == "pk" else model._meta.get_field(lookup)
+            key_field = model._meta.pk if lookup == "pk" else model._meta.get_field(lookup)
         except FieldDoesNotExist:
-            found = None
+            key_field = None
         shown = "primary key" if lookup == "pk" else lookup
-        path[key_name] = {"type": key_type(found), "description": f"{shown} of the {model._meta.verbose_name}"}
-    known: Schemas = {}
+        path[key_name] = {"type": key_type(key_field), "description": f"{shown} of the {model._meta.verbose_name}"}
+    declared: Schemas = {}
     try:
         # Undecided parameters are decided by the call, which knows the path and the body.
         with suppress(Undecided):
-            known = query_parameters(route, view)
+            declared = query_parameters(route, view)
     except Exception:
         logger.warning("The query parameters of %s are not known", route.name, exc_info=True)
-    query = {name: schema for name, schema in known.items() if name not in path}
+    query = {name: schema for name, schema in declared.items() if name not in path}
     ordering = {name: names for name, names in ordering_names(view).items() if name in query}
     if route.method not in WITH_BODY:
         return Inputs(path, query, ordering=ordering, confirms=confirms)
@@ -230,18 +230,18 @@ def query_parameters(route: Route, view: Any) -> Schemas:
 
     Filters and pages belong to ``list``, and to each extra action that reads and declares no parameters.
     """
-    found: Schemas = {}
+    schemas: Schemas = {}
     declared = route.registration.parameters.get(route.action)
     if route.action == "list" or (route.method == "get" and not route.is_standard and declared is None):
         for backend in getattr(view, "filter_backends", ()):
-            found |= _of_backend(backend(), view)
+            schemas |= _of_backend(backend(), view)
         paginator = getattr(view, "paginator", None)
         if paginator is not None and _has_pages(paginator, view.request):
-            found |= _operation_parameters(paginator, view)
+            schemas |= _operation_parameters(paginator, view)
             number = getattr(paginator, "page_query_param", None)
-            if number in found and found[number]["type"] == "integer":
-                found[number]["minimum"] = 1
-    return found | {name: dict(schema) for name, schema in (declared or {}).items()}
+            if number in schemas and schemas[number]["type"] == "integer":
+                schemas[number]["minimum"] = 1
+    return schemas | {name: dict(schema) for name, schema in (declared or {}).items()}
 
 
 def _has_pages(paginator: Any, request: Any) -> bool:
@@ -253,13 +253,13 @@ def _has_pages(paginator: Any, request: Any) -> bool:
 
 def ordering_names(view: Any) -> dict[str, list[str]]:
     """Return the values that the ordering parameters accept, by the name of the parameter."""
-    found = {}
+    names_by_parameter = {}
     for backend in getattr(view, "filter_backends", ()):
         if issubclass(backend, OrderingFilter):
             names = _ordering_of(backend(), view)
             if names is not None:
-                found[str(backend.ordering_param)] = names
-    return found
+                names_by_parameter[str(backend.ordering_param)] = names
+    return names_by_parameter
 
 
 def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any]) -> None:
@@ -285,30 +285,30 @@ def _of_backend(backend: Any, view: Any) -> Schemas:
         if takes_pattern and matches_here(_queryset(view).db):
             # The search text would be a regular expression that runs in this process.
             return {}
-    found = _operation_parameters(backend, view)
+    schemas = _operation_parameters(backend, view)
     if isinstance(backend, OrderingFilter) and (names := _ordering_of(backend, view)) is not None:
-        schema = found.setdefault(str(backend.ordering_param), {"type": "string"})
+        schema = schemas.setdefault(str(backend.ordering_param), {"type": "string"})
         shown = ", ".join(names[:MAX_NAMED])
         schema["description"] = f"Comma list of {shown}; - before a name reverses it"
-    return found
+    return schemas
 
 
 def _operation_parameters(source: Any, view: Any) -> Schemas:
     """Return the query parameters that a filter backend or paginator declares."""
     describe = getattr(source, "get_schema_operation_parameters", None)
-    found: Schemas = {}
+    schemas: Schemas = {}
     for item in describe(view) if describe is not None else ():
         if item.get("in") == "query" and item.get("name"):
             schema = item.get("schema") or {}
             kind = schema.get("type")
-            known: dict[str, Any] = {"type": kind if kind in KINDS else "string"}
-            if known["type"] == "array":
-                known["items"] = {"type": "string"}
+            member: dict[str, Any] = {"type": kind if kind in KINDS else "string"}
+            if member["type"] == "array":
+                member["items"] = {"type": "string"}
             if isinstance(schema.get("enum"), list):
-                known["enum"] = schema["enum"]
+                member["enum"] = schema["enum"]
             text = str(item.get("description") or "").strip()
-            found[str(item["name"])] = {**known, "description": text} if text else known
-    return found
+            schemas[str(item["name"])] = {**member, "description": text} if text else member
+    return schemas
 
 
 def _filters(filterset: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -107,10 +107,15 @@ def rest_request(
     copy._stream = BytesIO(encoded)
     copy._read_started = False
     # Keep the parameters in the endpoint's URL, such as a tenant, for the ViewSet's hooks.
-    given = request.resolver_match.kwargs if request.resolver_match is not None else {}
+    url_kwargs = request.resolver_match.kwargs if request.resolver_match is not None else {}
     namespaces: list[str | None] = [part for part in route.registration.namespace.split(":") if part]
     copy.resolver_match = ResolverMatch(
-        route.callback, (), {**given, **kwargs}, url_name=route.url_name, app_names=namespaces, namespaces=namespaces
+        route.callback,
+        (),
+        {**url_kwargs, **kwargs},
+        url_name=route.url_name,
+        app_names=namespaces,
+        namespaces=namespaces,
     )
     # REST framework uses this user and does not run its authenticators.
     copy._force_auth_user = request.user
@@ -213,12 +218,12 @@ def run(
 ) -> tuple[RestRequest, HttpResponseBase]:
     """Run the ViewSet; return the request that it got, and its response."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
-    asked = view_for(route, made, kwargs, {})
+    probed = view_for(route, made, kwargs, {})
     # Read and write JSON even if REST clients of this view have to use another format.
     other: dict[str, Any] = {}
-    if not any(_is_json(item.media_type) for item in asked.get_renderers()):
+    if not any(_is_json(item.media_type) for item in probed.get_renderers()):
         other["renderer_classes"] = [JSONRenderer]
-    if not any(_is_json(item.media_type) for item in asked.get_parsers()):
+    if not any(_is_json(item.media_type) for item in probed.get_parsers()):
         other["parser_classes"] = [JSONParser]
     view: Any = route.callback
     if other:

@@ -71,8 +71,8 @@ def read_answer(
         return ToolResult(structured={"file": described}, content=blocks)
     content: bytes = getattr(response, "content", b"")
     if not content:
-        given = {name: arguments[name] for name in route.parameters if name in arguments}
-        return ToolResult(structured={"deleted" if route.method == "delete" else "done": True, **given})
+        keys = {name: arguments[name] for name in route.parameters if name in arguments}
+        return ToolResult(structured={"deleted" if route.method == "delete" else "done": True, **keys})
     return ToolResult(structured=_fitting(route, _payload(request, content, inputs), request.mcp.result_chars))
 
 
@@ -87,24 +87,24 @@ def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, A
         # The response is not a page, and a row can have a field with the name of a link.
         return data
     path = urlsplit(request.get_full_path()).path
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in data.items():
         grouped = name == "links" and isinstance(value, dict)
         is_link = name in LINKS[:2] and (value is None or (isinstance(value, str) and _ADDRESS.search(value)))
         if not grouped and not is_link:
-            found[name] = value
+            members[name] = value
             continue
         for key, link in (value if grouped else {name: value}).items():
             # Drop any other link: only REST clients can follow it.
             if key in LINKS and isinstance(link, str) and urlsplit(link).path == path:
                 # The arguments that are different for that page, null for one that has to be left out.
                 values = parse_qs(urlsplit(link).query, keep_blank_values=True)
-                found[key] = {
+                members[key] = {
                     argument: _argument(values.get(argument, []), schema.get("type"))
                     for argument, schema in inputs.query.items()
                     if values.get(argument, []) != request.GET.getlist(argument)
                 }
-    return found
+    return members
 
 
 def _argument(values: list[str], kind: Any) -> Any:
@@ -192,15 +192,15 @@ def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]
     if _size({**head, **payload}) > room and lists:
         longest = max(lists, key=lambda name: _size(lists[name]))
         rows = lists[longest]
-        kept = []
+        fitting = []
         left = room - HEAD - _size({**payload, longest: []})
         for row in rows:
             left -= _size(row) + 1
             if left < 0:
                 break
-            kept.append(row)
-        head["note"] += f" Only the first {len(kept)} of {len(rows)} rows fit: ask for smaller pages or narrow it."
-        payload = {**payload, longest: kept}
+            fitting.append(row)
+        head["note"] += f" Only the first {len(fitting)} of {len(rows)} rows fit: ask for smaller pages or narrow it."
+        payload = {**payload, longest: fitting}
     if _size({**head, **payload}) <= room:
         return {**head, **payload}
     bound = f"The answer is longer than the limit of {room} characters"

@@ -86,12 +86,12 @@ class Route:
         values = {**self.registration.kwargs, **given}
         try:
             path = self.resolver.reverse(self.url_name, **values)
-            found: ResolverMatch = self.resolver.resolve("/" + unquote(path))
+            match: ResolverMatch = self.resolver.resolve("/" + unquote(path))
         except (NoReverseMatch, Resolver404):
             raise NotFound from None
-        if found.func is not self.callback:
+        if match.func is not self.callback:
             raise NotFound
-        return found
+        return match
 
     def path(self, kwargs: Mapping[str, Any]) -> str:
         """Return the path of the URL, as REST clients have it."""
@@ -123,11 +123,11 @@ def routes_of(registration: Registration) -> list[Route]:
     router.register(prefix, viewset, registration.basename)
     urls = router.urls
     resolver = URLResolver(RegexPattern(r"^/"), urls)
-    found = [route for pattern in urls for route in _routes(registration, resolver, pattern)]
-    known = {route.action for route in found}
-    if unknown := sorted({*(registration.actions or ()), *registration.confirm, *registration.parameters} - known):
-        raise ImproperlyConfigured(f"{viewset.__name__} has no action {unknown[0]!r}: {', '.join(sorted(known))}")
-    chosen = [route for route in found if registration.actions is None or route.action in registration.actions]
+    routes = [route for pattern in urls for route in _routes(registration, resolver, pattern)]
+    actions = {route.action for route in routes}
+    if unknown := sorted({*(registration.actions or ()), *registration.confirm, *registration.parameters} - actions):
+        raise ImproperlyConfigured(f"{viewset.__name__} has no action {unknown[0]!r}: {', '.join(sorted(actions))}")
+    chosen = [route for route in routes if registration.actions is None or route.action in registration.actions]
     if not chosen:
         raise ImproperlyConfigured(f"{viewset.__name__} has no action that could be a tool.")
     return sorted(chosen, key=_place)

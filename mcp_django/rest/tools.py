@@ -144,11 +144,11 @@ class ViewSetTool(Tool):
         if row is not None:
             shown["row"] = row
         own = {name: value for name, value in given.items() if name != "confirm_token"}
-        told = orjson.dumps(shown, default=str).decode()
+        text = orjson.dumps(shown, default=str).decode()
         message = f"{self.title}: this cannot be undone by itself."
-        confirmation = Confirmation(request, self.name, own, [told])
-        asked = f"{message}\n\n{one_line(told)[:MAX_SHOWN]}"
-        return confirmation.confirm(token, message, asked, {"shown": shown})
+        confirmation = Confirmation(request, self.name, own, [text])
+        question = f"{message}\n\n{one_line(text)[:MAX_SHOWN]}"
+        return confirmation.confirm(token, message, question, {"shown": shown})
 
 
 logger = logging.getLogger("mcp_django")
@@ -178,8 +178,8 @@ def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
         view.action = route.action
         view.format_kwarg = None
         try:
-            known = query_parameters(route, view)
-            query = [name for name in known if NAME.fullmatch(name) and not iskeyword(name)]
+            schemas = query_parameters(route, view)
+            query = [name for name in schemas if NAME.fullmatch(name) and not iskeyword(name)]
         except Exception:
             logger.debug("The query parameters of %s depend on the caller", route.name, exc_info=True)
     query = [name for name in query if name not in route.parameters]

@@ -107,16 +107,16 @@ class Once:
         """Return the stored result if the transaction was stored after all; else keep the key, so that nothing runs
         twice. The key waits for a commit that is still on its way."""
         with refusals(), write_transaction(self.using):
-            known = self._claim()
-        if known is None:
+            stored = self._claim()
+        if stored is None:
             raise OutcomeUnknown(IN_DOUBT)
-        return known
+        return stored
 
     def _run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
         with refusals():
-            known = self._claim()
-        if known is not None:
-            return known
+            stored = self._claim()
+        if stored is not None:
+            return stored
         try:
             result = work()
             if self.atomic and self.request.mcp.cancelled:
@@ -133,9 +133,9 @@ class Once:
 
     async def run_async(self, work: Callable[[], Any]) -> dict[str, Any]:
         with refusals():
-            known = await sync_to_async(self._claim)()
-        if known is not None:
-            return known
+            stored = await sync_to_async(self._claim)()
+        if stored is not None:
+            return stored
         try:
             result = await work()
         except BaseException as error:
@@ -183,13 +183,13 @@ class Once:
         if any(structured.get(name) is True for name in ASKING):
             self._release()
             return wire
-        kept = orjson.dumps(wire).decode()
-        if len(kept) > MAX_RESULT:
+        encoded = orjson.dumps(wire).decode()
+        if len(encoded) > MAX_RESULT:
             # This note does not fit the tool's output schema, and clients do not validate errors against it.
             is_checked = self.tool.output_schema is not None
-            told = ToolResult(structured={"repeated": True, "note": TOO_LONG}, is_error=is_checked)
-            kept = orjson.dumps(told.to_wire()).decode()
-        KeyedCall.objects.using(self.using).filter(pk=self.id).update(result=kept)
+            replacement = ToolResult(structured={"repeated": True, "note": TOO_LONG}, is_error=is_checked)
+            encoded = orjson.dumps(replacement.to_wire()).decode()
+        KeyedCall.objects.using(self.using).filter(pk=self.id).update(result=encoded)
         return wire
 
 

@@ -113,8 +113,8 @@ class Kernel:
         if narrowing is not None and narrowing.named and call.method != "ping":
             # Report a misspelt app or model in the URL, which would otherwise go unnoticed.
             labels = {exposure.label for exposure in access_of(request).exposures}
-            known = labels | {label.partition(".")[0] for label in labels}
-            if unknown := [name for name in narrowing.named if name not in known]:
+            permitted = labels | {label.partition(".")[0] for label in labels}
+            if unknown := [name for name in narrowing.named if name not in permitted]:
                 raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
         # Read the answers that came with the call; in the older era, the transport has already set them.
         if call.method not in INPUT_REQUIRED_METHODS:
@@ -263,8 +263,8 @@ class Kernel:
             case MiddlewareFailed():
                 identifier = log_failure(call.method, error, record)
                 if call.method == "tools/call":
-                    told = f"{error.told} Tell the operator the error id {identifier}."
-                    return self._reply(error_result(ToolError(told)).to_wire())
+                    text = f"{error.told} Tell the operator the error id {identifier}."
+                    return self._reply(error_result(ToolError(text)).to_wire())
                 mapped = InternalError(error.told, data={"errorId": identifier})
             case _:
                 mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})

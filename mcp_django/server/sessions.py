@@ -99,11 +99,11 @@ class ClientSession:
             rows.update(uris=list(self.uris))
         # Tell the worker with the session's open stream and wait for it, so that no later change is missed.
         token = secrets.token_hex(8)
-        known = threading.Event()
+        confirmed = threading.Event()
 
         def heard(news: Any) -> None:
             if not isinstance(news, dict) or news.get("known") == token:
-                known.set()
+                confirmed.set()
 
         unsubscribe = bus.subscribe(self.topic, heard)
         try:
@@ -114,14 +114,14 @@ class ClientSession:
                 logger.warning("Streams are not waited for: the cache does not answer (%s)", type(error).__name__)
                 is_listening = False
             if is_listening:
-                known.wait(KNOWN_WITHIN)
+                confirmed.wait(KNOWN_WITHIN)
         finally:
             unsubscribe()
 
     def stored_uris(self) -> tuple[str, ...]:
         """Return the session's current subscriptions from the database, whichever worker changed them."""
-        found = Session.objects.filter(pk=self.id).values_list("uris", flat=True).first()
-        return tuple(found or ())
+        uris = Session.objects.filter(pk=self.id).values_list("uris", flat=True).first()
+        return tuple(uris or ())
 
     def remember(self, **values: Any) -> None:
         """Write the session's row, which keeps it alive; end the user's oldest sessions beyond ``MAX_SESSIONS``."""

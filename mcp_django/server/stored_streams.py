@@ -111,9 +111,9 @@ def open_stream(
             _clear(Stream.objects.filter(session_id=session.id))
         table.insert(stream)
         # A user without streams has no row with a sum.
-        [(kept,)] = table.read(_kept_bytes, (USER, session.user_pk)) or [(0,)]
-        if kept > settings.USER_STREAM_BYTES:
-            _make_room(session, stream.pk, kept - settings.USER_STREAM_BYTES)
+        [(size,)] = table.read(_kept_bytes, (USER, session.user_pk)) or [(0,)]
+        if size > settings.USER_STREAM_BYTES:
+            _make_room(session, stream.pk, size - settings.USER_STREAM_BYTES)
     return stream.pk
 
 
@@ -201,15 +201,15 @@ class StoredStream:
 
         Return the requests; the list is empty if the stream is over.
         """
-        asked = []
+        waiting = []
         messages = []
         for number, question in enumerate(questions):
             identifier = f"{self.id}.{secrets.token_hex(4)}.{number}"
             wire = question.to_wire(version)
             messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
-            asked.append({"id": identifier, "key": question.key, "method": question.method})
+            waiting.append({"id": identifier, "key": question.key, "method": question.method})
         state = answers.state(questions)
-        is_open = self.append(messages, state=Stream.State.ASKING, questions=asked, answers=state)
+        is_open = self.append(messages, state=Stream.State.ASKING, questions=waiting, answers=state)
         return messages if is_open else []
 
     def read(self, after: int, *, end_if_abandoned: bool = False) -> Events:

@@ -85,8 +85,8 @@ def moment(time: datetime | None) -> Any:
     """Return a time to the second, in the reader's zone, "" for none."""
     if time is None:
         return ""
-    told = timezone.localtime(time) if timezone.is_aware(time) else time
-    return format_html('<time dir="ltr" datetime="{}">{}</time>', told.isoformat(), date_format(told, TIME_FORMAT))
+    local = timezone.localtime(time) if timezone.is_aware(time) else time
+    return format_html('<time dir="ltr" datetime="{}">{}</time>', local.isoformat(), date_format(local, TIME_FORMAT))
 
 
 @register.filter

@@ -38,8 +38,8 @@ class Command(CallerCommand):
         try:
             tools = {item["name"]: item for item in client.request("tools/list")["tools"]}
             if tool is None:
-                told = ((name, item.get("description", "").strip().partition("\n")[0]) for name, item in tools.items())
-                self.stdout.write("\n".join(f"{name:<40} {line}" for name, line in told) or f"{person} has no tools.")
+                lines = ((name, item.get("description", "").strip().partition("\n")[0]) for name, item in tools.items())
+                self.stdout.write("\n".join(f"{name:<40} {line}" for name, line in lines) or f"{person} has no tools.")
                 return
             if tool not in tools:
                 hidden = {item.name: item.reason for item in visibility_of(site, person, scopes).missing_tools}
@@ -47,8 +47,8 @@ class Command(CallerCommand):
                     raise CommandError(f"{person} has no tool {tool!r}: {hidden[tool]}")
                 there = ", ".join(tools) or "none"
                 raise CommandError(f"There is no tool {tool!r}. There are: {there}.{nearest(tool, tools)}")
-            given = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
-            result = client.request("tools/call", name=tool, arguments=given)
+            values = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
+            result = client.request("tools/call", name=tool, arguments=values)
         except CallFailed as refused:
             raise CommandError(str(refused)) from None
         text = "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
@@ -61,13 +61,13 @@ class Command(CallerCommand):
 
 def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments in ``key=value`` pairs, for a tool whose schema has ``properties``."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not equals or key in found:
+        if not equals or key in arguments:
             raise CommandError(f"Write each argument once, as key=value: {pair!r} is not that.")
-        found[key] = text if properties.get(key, {}).get("type") == "string" else value_of(text)
-    return found
+        arguments[key] = text if properties.get(key, {}).get("type") == "string" else value_of(text)
+    return arguments
 
 
 def value_of(text: str) -> Any:

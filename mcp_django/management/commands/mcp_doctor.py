@@ -60,11 +60,11 @@ class Command(TableCommand):
             is_asked = sys.stdin.isatty()
             asking = f"Password of {person.get_username()}: "
             doctor.person = person.get_username(), getpass(asking) if is_asked else sys.stdin.readline().rstrip("\n")
-        found: list[CheckResult] = []
+        results: list[CheckResult] = []
         # These checks are about this project, even if the doctor tries another server.
         self.head("This project")
         for item in self.of_project(person):
-            found.append(item)
+            results.append(item)
             self.say(item)
         if all(item.verdict == "ok" for item in of_tables()):
             self.head(f"\nThe path of a client to {doctor.url}")
@@ -72,11 +72,11 @@ class Command(TableCommand):
                 if cookies is not None:
                     doctor.sign_in = lambda: cookies
                 for item in steps_of(doctor):
-                    found.append(item)
+                    results.append(item)
                     self.say(item)
-        wrong = [item for item in found if item.verdict == "error"]
+        wrong = [item for item in results if item.verdict == "error"]
         if options["as_json"]:
-            checks = list(map(asdict, found))
+            checks = list(map(asdict, results))
             self.stdout.write(json.dumps({"url": doctor.url, "ok": not wrong, "checks": checks}, indent=1))
         if wrong:
             raise CommandError(" ".join(dict.fromkeys(item.remedy or item.seen for item in wrong)))
@@ -115,11 +115,11 @@ def steps_of(doctor: Doctor) -> Iterator[CheckResult]:
     for title, step in doctor.steps():
         doctor.doubt = ""
         try:
-            seen = step()
+            text = step()
         except StepFailed as failed:
             yield CheckResult(title, "error", str(failed), failed.remedy)
             return
-        yield CheckResult(title, "info" if doctor.doubt else "ok", seen, doctor.doubt)
+        yield CheckResult(title, "info" if doctor.doubt else "ok", text, doctor.doubt)
 
 
 def callback() -> str:

@@ -39,8 +39,8 @@ class Command(CallerCommand):
         if view.off:
             self.stdout.write(self.style.WARNING(f"Every call is refused: {view.off}"))
         for kind, limits in view.budgets.items():
-            told = ", ".join(f"{number:,} {WORDS[quantity]}" for quantity, number in limits.items())
-            self.stdout.write(f"Left today of the budget that {WORDS[kind]} has: {told}")
+            amounts = ", ".join(f"{number:,} {WORDS[quantity]}" for quantity, number in limits.items())
+            self.stdout.write(f"Left today of the budget that {WORDS[kind]} has: {amounts}")
         if only is None:
             self.show_lists(view)
         self.show_models(view)

@@ -40,21 +40,21 @@ class Command(BaseCommand):
                 raise CommandError("There is no token on standard input: pipe it, as in manage.py mcp_token ada | ...")
         elif token:
             self.warn("The token is in the history of your shell now. Pipe it instead, with --token -.")
-        known = CLIENTS[client]
-        if not known.key:
+        program = CLIENTS[client]
+        if not program.key:
             if options["stdio"] or token or write:
-                raise CommandError(f"{known.title} takes only a URL: leave out --stdio, --token and --write.")
-            self.stdout.write(known.remote.format(url=options["url"] or endpoint_url("--url URL")))
+                raise CommandError(f"{program.title} takes only a URL: leave out --stdio, --token and --write.")
+            self.stdout.write(program.remote.format(url=options["url"] or endpoint_url("--url URL")))
             return
         if options["stdio"]:
             connection = Connection(name, command=_command(find_user(options["stdio"]).get_username(), options))
         else:
             connection = Connection(name, url=options["url"] or endpoint_url("--url URL"), token=token or "")
-        if connection.url and known.remote:
-            starts = f"{known.title} starts the servers in its file itself: use --stdio USER."
-            raise CommandError(f"{starts} {known.remote.format(url=connection.url)}")
-        (self.write if write else self.show)(known, connection)
-        if words := _afterwards(known, connection):
+        if connection.url and program.remote:
+            starts = f"{program.title} starts the servers in its file itself: use --stdio USER."
+            raise CommandError(f"{starts} {program.remote.format(url=connection.url)}")
+        (self.write if write else self.show)(program, connection)
+        if words := _afterwards(program, connection):
             self.stdout.write(words)
 
     def show(self, client: Client, connection: Connection) -> None:
@@ -113,10 +113,10 @@ def _replace(path: Path, text: str, *, is_secret: bool) -> None:
 def _afterwards(client: Client, connection: Connection) -> str:
     """Return what to do next in the client, "" for nothing."""
     if connection.token:
-        told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
+        text = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
         if client.path is not None or not client.after:
             return ""
-        return told
+        return text
     if connection.url or client.remote:
         return client.after.format(name=connection.name, url=connection.url)
     return ""
@@ -128,6 +128,6 @@ def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     The client starts it with its own environment, so the command line has the settings of this command.
     """
     settings_module = options.get("settings") or os.environ.get("DJANGO_SETTINGS_MODULE")
-    known = {"--settings": settings_module, "--pythonpath": options.get("pythonpath")}
-    given = [part for option, value in known.items() if value for part in (option, value)]
-    return (sys.executable, str(Path(sys.argv[0]).resolve()), "mcp_stdio", "--user", user, *given)
+    settings_options = {"--settings": settings_module, "--pythonpath": options.get("pythonpath")}
+    arguments = [part for option, value in settings_options.items() if value for part in (option, value)]
+    return (sys.executable, str(Path(sys.argv[0]).resolve()), "mcp_stdio", "--user", user, *arguments)

@@ -22,9 +22,9 @@ def registry_entry(path: str, name: str = "") -> dict[str, Any]:
 
     ``name`` is the name in the registry, such as "com.example/shop"; by default, host and ``SERVER['name']`` make it.
     """
-    known = described(None)
+    entry = described(None)
     remote = {"type": "streamable-http", "url": resource_url(None, path)}
-    return {"$schema": SCHEMA, **known, **({"name": name} if name else {}), "remotes": [remote]}
+    return {"$schema": SCHEMA, **entry, **({"name": name} if name else {}), "remotes": [remote]}
 
 
 class Command(BaseCommand):
@@ -40,13 +40,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, name: str, path: str | None, **options: Any) -> None:
         if name and not NAME.fullmatch(name):
             raise CommandError(f"{name!r} is not a name for the registry: write a reversed domain, a slash and a name.")
-        known = [known.removesuffix("/") for known in mounted_endpoints()]
-        if path is None and len(known) != 1:
-            which = ", ".join(known) or "none"
+        paths = [paths.removesuffix("/") for paths in mounted_endpoints()]
+        if path is None and len(paths) != 1:
+            which = ", ".join(paths) or "none"
             raise CommandError(f"Name the endpoint with --path. There is {which}.")
-        wanted = known[0] if path is None else "/" + path.strip("/")
-        if wanted not in known:
-            raise CommandError(f"There is no endpoint at {wanted}; there is {', '.join(known) or 'none'}.")
+        wanted = paths[0] if path is None else "/" + path.strip("/")
+        if wanted not in paths:
+            raise CommandError(f"There is no endpoint at {wanted}; there is {', '.join(paths) or 'none'}.")
         try:
             entry = registry_entry(wanted, name)
         except ImproperlyConfigured as error:

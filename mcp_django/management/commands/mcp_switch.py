@@ -90,13 +90,13 @@ class Command(TableCommand):
         """Switch the target on again."""
         by = find_user(user) if user else _account()
         # Find the switch by its own columns, because its target may no longer exist.
-        named = Q(target=target) | Q(target=target.lower()) | Q(name=target)
-        found = list(Switch.active().filter(named, kind=kind))
-        if not found and target:
-            found = find_switches(kind, _known(kind, target))
-        if not found:
+        condition = Q(target=target) | Q(target=target.lower()) | Q(name=target)
+        switches = list(Switch.active().filter(condition, kind=kind))
+        if not switches and target:
+            switches = find_switches(kind, _known(kind, target))
+        if not switches:
             raise CommandError(f"{' '.join([kind, target]).strip()} is not off. --list shows what is.")
-        for switch in found:
+        for switch in switches:
             end_switch(switch, by=by)
         self.stdout.write(f"{' '.join([kind, target]).strip()} is on again. All workers apply it within 5 s.")
 
@@ -112,10 +112,10 @@ def _account() -> str:
 def _period(text: str | None) -> timedelta | None:
     if text is None:
         return None
-    found = PERIOD.fullmatch(text)
-    if found is None or not int(found[1]):
+    match = PERIOD.fullmatch(text)
+    if match is None or not int(match[1]):
         raise ValueError(f"--for is {text!r}. Give a number and s, m, h, d or w, such as 2h.")
-    return timedelta(**{PERIODS[found[2]]: int(found[1])})
+    return timedelta(**{PERIODS[match[2]]: int(match[1])})
 
 
 def _known(kind: str, target: str) -> str:
@@ -128,17 +128,17 @@ def _known(kind: str, target: str) -> str:
         clients = get_application_model()._default_manager
         if clients.filter(client_id=target).exists():
             return target
-        found = list(clients.filter(name=target).values_list("client_id", flat=True)[:2])
-        if len(found) == 1:
-            return str(found[0])
-        if found:
+        client_ids = list(clients.filter(name=target).values_list("client_id", flat=True)[:2])
+        if len(client_ids) == 1:
+            return str(client_ids[0])
+        if client_ids:
             raise ValueError(f"Several clients are called {target!r}: give the client id.")
         if "." in target and HOST.fullmatch(target.lower()):
             return target.lower()
         raise ValueError(f"There is no client {target!r}: give its client id, its name or its host.")
     if kind not in ("tool", "action"):
         return target
-    known = known_names({id(site): site for site in (default_site, *mounted_sites())}.values())[kind]
-    if target not in known:
-        raise ValueError(f"There is no {kind} {target!r}.{nearest(target, known)}")
+    names = known_names({id(site): site for site in (default_site, *mounted_sites())}.values())[kind]
+    if target not in names:
+        raise ValueError(f"There is no {kind} {target!r}.{nearest(target, names)}")
     return target

@@ -52,8 +52,8 @@ class Command(TableCommand):
 
     def show(self, tokens: QuerySet[Any], *, as_json: bool) -> None:
         """Print the tokens, those that expire last first."""
-        found = list(tokens.select_related("user").order_by("-expires", "-pk"))
-        kept = facts_of_many(token.token_checksum for token in found)
+        listed = list(tokens.select_related("user").order_by("-expires", "-pk"))
+        facts = facts_of_many(token.token_checksum for token in listed)
         if as_json:
             rows = [
                 {
@@ -62,16 +62,16 @@ class Command(TableCommand):
                     "scopes": token.scope.split(),
                     "resources": token.resource,
                     "expires": token.expires.isoformat(),
-                    "name": kept.get(token.token_checksum, {}).get(NAME, ""),
+                    "name": facts.get(token.token_checksum, {}).get(NAME, ""),
                 }
-                for token in found
+                for token in listed
             ]
             self.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False))
             return
-        if not found:
+        if not listed:
             self.stderr.write("This command has not made any tokens.")
-        for token in found:
-            name = kept.get(token.token_checksum, {}).get(NAME, "")
+        for token in listed:
+            name = facts.get(token.token_checksum, {}).get(NAME, "")
             until = "expired" if token.is_expired() else f"until {token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
             row = [str(token.pk), str(token.user), token.scope, " ".join(token.resource), until, name]
             self.stdout.write("  ".join(part for part in row if part))
@@ -97,8 +97,8 @@ class Command(TableCommand):
         mounted = [resource_url(None, path) for path in endpoints()]
         bound = mounted
         if resource is not None:
-            known = named_resource(resource)
-            bound = [] if known is None else [known]
+            endpoint = named_resource(resource)
+            bound = [] if endpoint is None else [endpoint]
         if not bound:
             raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
         facts = ({CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | ({NAME: name} if name else {})

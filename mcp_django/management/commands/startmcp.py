@@ -38,10 +38,10 @@ class Command(BaseCommand):
             config = apps.get_app_config(app)
         except LookupError as error:
             raise CommandError(str(error)) from None
-        found = [model for model in config.get_models() if model.__module__.startswith(f"{config.name}.models")]
-        if not found:
+        app_models = [model for model in config.get_models() if model.__module__.startswith(f"{config.name}.models")]
+        if not app_models:
             raise CommandError(f"The app {app!r} has no models of its own.")
-        text = source(config.name, sorted(found, key=lambda model: model.__name__))
+        text = source(config.name, sorted(app_models, key=lambda model: model.__name__))
         if dry_run:
             self.stdout.write(text, ending="")
             return
@@ -68,11 +68,11 @@ def source(app: str, found: Iterable[type[models.Model]]) -> str:
 def _exposure(model: type[models.Model]) -> str:
     """Return the source of a model's class: from its ``ModelAdmin`` if it has one, else from its fields."""
     shown = [field for field in _fields(model) if not is_withheld(field.name, model)]
-    known = site.admin_site._registry.get(model) if site.admin_site is not None else None
-    base = "ModelExposure" if known is None else "AdminExposure"
+    model_admin = site.admin_site._registry.get(model) if site.admin_site is not None else None
+    base = "ModelExposure" if model_admin is None else "AdminExposure"
     lines = [f"@mcp.register({model.__name__})", f"class {model.__name__}Exposure(mcp.{base}):"]
-    lines += _listed("fields", [field.name for field in shown] if known is None else _shown_by(known))
-    if known is None:
+    lines += _listed("fields", [field.name for field in shown] if model_admin is None else _shown_by(model_admin))
+    if model_admin is None:
         texts = [field for field in shown if isinstance(field, models.CharField) and not field.choices]
         lines += _listed("search_fields", [field.name for field in texts])
         lines += _filters(shown)
@@ -105,17 +105,17 @@ def _fields(model: type[models.Model]) -> list[Any]:
 
 def _filters(fields: Iterable[Any]) -> list[str]:
     """Return ``filter_fields``: choices and relations by value, dates and numbers by range."""
-    found = {}
+    filters = {}
     for field in fields:
         if field.is_relation or field.choices or isinstance(field, models.BooleanField):
-            found[field.name] = ["exact", "in"] if field.choices else ["exact"]
+            filters[field.name] = ["exact", "in"] if field.choices else ["exact"]
         elif isinstance(field, models.DateField):
-            found[field.name] = ["gte", "lt"]
+            filters[field.name] = ["gte", "lt"]
         elif isinstance(field, (models.IntegerField, models.DecimalField, models.FloatField)) and not field.primary_key:
-            found[field.name] = ["gte", "lte"]
-    if not found:
+            filters[field.name] = ["gte", "lte"]
+    if not filters:
         return []
-    body = [f"        {_quoted(name)}: [{', '.join(map(_quoted, lookups))}]," for name, lookups in found.items()]
+    body = [f"        {_quoted(name)}: [{', '.join(map(_quoted, lookups))}]," for name, lookups in filters.items()]
     return ["    filter_fields = {", *body, "    }"]
 
 

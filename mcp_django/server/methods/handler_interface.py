@@ -50,8 +50,8 @@ def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
 
     Only the project's own resources need any; those that the caller has no permission for are treated as missing.
     """
-    found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
-    request.mcp.require_scopes({scope for resource in found if resource is not None for scope in resource.scopes})
+    resources = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
+    request.mcp.require_scopes({scope for resource in resources if resource is not None for scope in resource.scopes})
 
 
 def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
@@ -59,11 +59,11 @@ def log_failure(what: str, error: Exception, record: CallRecord | None = None) -
 
     For a call, it is the id of its record, which is also in the call log, the admin's history and spans.
     """
-    found = (record.id if record is not None else uuid.uuid4()).hex
+    error_id = (record.id if record is not None else uuid.uuid4()).hex
     if record is not None:
-        record.error_id = found
+        record.error_id = error_id
     why = missing_attribute(error)
     text = f"%r failed: {why} (error %s)" if why else "%r failed (error %s)"
-    logger.error(text, what[:64], found, exc_info=error, extra={"request_id": found})
+    logger.error(text, what[:64], error_id, exc_info=error, extra={"request_id": error_id})
     log_missing_migrations(error)
-    return found
+    return error_id

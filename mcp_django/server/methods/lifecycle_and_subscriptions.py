@@ -46,33 +46,33 @@ def capabilities(request: MCPRequest) -> dict[str, Any]:
     Notifications of changes are only announced if ``EVENTS`` is set and the server can stream.
     """
     site = request.mcp.site
-    told = bool(settings.EVENTS and request.mcp.can_stream)
-    changes = {"listChanged": True} if told else {}
-    found: dict[str, Any] = {"tools": changes, "resources": {**changes, "subscribe": True} if told else {}}
+    tells_changes = bool(settings.EVENTS and request.mcp.can_stream)
+    changes = {"listChanged": True} if tells_changes else {}
+    supported: dict[str, Any] = {"tools": changes, "resources": {**changes, "subscribe": True} if tells_changes else {}}
     if site.prompts:
-        found["prompts"] = changes
+        supported["prompts"] = changes
     if site.exposures_by_label or site.completers:
-        found["completions"] = {}
-    found["logging"] = {}
+        supported["completions"] = {}
+    supported["logging"] = {}
     if extensions := [name for setting, name in EXTENSIONS.items() if getattr(settings, setting)]:
-        found["extensions"] = {name: {} for name in extensions}
-    return found
+        supported["extensions"] = {name: {} for name in extensions}
+    return supported
 
 
 def identity() -> dict[str, Any]:
     """Return the ``serverInfo`` of ``initialize``: the server's name, title, version, website and icons."""
-    found: dict[str, Any] = {"name": settings.SERVER["name"], "version": settings.SERVER["version"]}
+    info: dict[str, Any] = {"name": settings.SERVER["name"], "version": settings.SERVER["version"]}
     if settings.SERVER["title"]:
-        found["title"] = settings.SERVER["title"]
+        info["title"] = settings.SERVER["title"]
     if settings.SERVER["description"]:
-        found["description"] = str(settings.SERVER["description"])
+        info["description"] = str(settings.SERVER["description"])
     if settings.SERVER["website"]:
-        found["websiteUrl"] = settings.SERVER["website"]
+        info["websiteUrl"] = settings.SERVER["website"]
     if icon := settings.SERVER["icon"]:
         # A path is relative to BASE_URL, which a system check requires in that case.
         base = str(settings.BASE_URL or "").rstrip("/") if icon.startswith("/") else ""
-        found["icons"] = [{"src": f"{base}{icon}"}]
-    return found
+        info["icons"] = [{"src": f"{base}{icon}"}]
+    return info
 
 
 def cache_ttl(method: str) -> int:
@@ -184,15 +184,15 @@ def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
 
 def described(request: HttpRequest | None) -> dict[str, Any]:
     """Return the identity that ``initialize`` gives, as a card or registry needs it: its name begins with the host."""
-    known = identity()
-    title = str(known.get("title") or known["name"])[:MAX_TITLE]
+    info = identity()
+    title = str(info.get("title") or info["name"])[:MAX_TITLE]
     host = urlsplit(origin(request)).hostname or "localhost"
     is_address = _ADDRESS.fullmatch(host)
     reversed_host = _UNUSUAL.sub("-", host).strip("-") if is_address else ".".join(reversed(host.split(".")))
-    found = {
-        "name": f"{reversed_host}/{_UNUSUAL.sub('-', known['name']).strip('-') or 'server'}",
+    entry = {
+        "name": f"{reversed_host}/{_UNUSUAL.sub('-', info['name']).strip('-') or 'server'}",
         "title": title,
-        "description": known.get("description") or title,
-        "version": str(known["version"]),
+        "description": info.get("description") or title,
+        "version": str(info["version"]),
     }
-    return found | {key: known[key] for key in ("websiteUrl", "icons") if key in known}
+    return entry | {key: info[key] for key in ("websiteUrl", "icons") if key in info}

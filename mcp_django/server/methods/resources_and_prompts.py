@@ -88,10 +88,10 @@ def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any
         raise InternalError("Too many completions: try again later", data={"retryAfter": retry_after})
     name = params["argument"]["name"]
     value = params["argument"]["value"]
-    source, given = _source(request, params["ref"])
+    source, variables = _source(request, params["ref"])
     if source is None or not source.takes(name):
         raise InvalidParams(UNKNOWN)
-    context = {**given, **((params.get("context") or {}).get("arguments") or {})}
+    context = {**variables, **((params.get("context") or {}).get("arguments") or {})}
     context.pop(name, None)
 
     def work() -> dict[str, Any]:
@@ -114,8 +114,8 @@ def _source(request: MCPRequest, ref: Mapping[str, Any]) -> tuple[Any, Mapping[s
         return prompt.completer, {}
     uri: str = ref["uri"]
     for resource in site.resources.values():
-        given = {} if uri == resource.uri else resource.matches(uri)
-        if resource.is_template and given is not None and resource.has_permission(request):
+        variables = {} if uri == resource.uri else resource.matches(uri)
+        if resource.is_template and variables is not None and resource.has_permission(request):
             request.mcp.require_scopes(resource.scopes)
-            return resource.completer, given
+            return resource.completer, variables
     return ModelTemplate.read(uri) if access_of(request).exposures else None, {}

@@ -95,21 +95,21 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
     to the model. ``data.next`` is the intended call, if exactly one tool is similar.
     """
     tools = request.mcp.site.get_tools(request)
-    known = {tool.name: None for tool in tools}
+    names = {tool.name: None for tool in tools}
     # Some models prefix the server's name, as their client shows it.
     plain = name[:MAX_TOLD].rpartition("__")[2]
-    same = [tool for tool in known if singular(tool) == singular(plain)]
-    same = same or [tool for tool in known if tool.startswith(f"{plain.lower()}_")]
+    same = [tool for tool in names if singular(tool) == singular(plain)]
+    same = same or [tool for tool in names if tool.startswith(f"{plain.lower()}_")]
     spelt = plain.lower().replace("-", "_")
-    near = same or get_close_matches(spelt, known, n=3, cutoff=NEAR)
+    near = same or get_close_matches(spelt, names, n=3, cutoff=NEAR)
     if near:
         meant = f". Did you mean {' or '.join(near)}?"
     elif request.mcp.site.is_generic(plain) and all(tool.read_only for tool in tools):
         meant = ". You can only read here."
     else:
         verb = spelt.partition("_")[0]
-        told = [tool.name for tool in tools if verb in re.findall(r"\w+", tool.description.lower())]
-        nearest = list(dict.fromkeys([*told, *get_close_matches(spelt, known, n=MOST, cutoff=FAR)]))[:MOST]
+        described = [tool.name for tool in tools if verb in re.findall(r"\w+", tool.description.lower())]
+        nearest = list(dict.fromkeys([*described, *get_close_matches(spelt, names, n=MOST, cutoff=FAR)]))[:MOST]
         meant = f". The nearest are {', '.join(nearest)}." if nearest else ""
     call = {"tool": near[0], "arguments": arguments or {}} if len(near) == 1 else None
     is_short = call is not None and len(encode(call)) <= MAX_PROPOSAL
@@ -183,24 +183,24 @@ class ToolCall:
             case ProtocolError() | CallRefused():
                 raise error
             case ToolError():
-                given = {**self.arguments, ARGUMENT: self.key} if self.key else self.arguments
-                return refusal_of(request, tool, given, error)
+                arguments = {**self.arguments, ARGUMENT: self.key} if self.key else self.arguments
+                return refusal_of(request, tool, arguments, error)
             case NotFound():
-                told = "Not found."
+                text = "Not found."
             case PermissionDenied():
                 record.settle("refused:permission")
-                told = "Permission denied."
+                text = "Permission denied."
             case DataError() | OverflowError() if isinstance(tool, RecordTool):
                 # A filter or search of the project's own compared a column with a value out of its range.
-                told = "A value is out of range for its column."
+                text = "A value is out of range for its column."
             case _:
                 assert isinstance(error, Exception)
                 identifier = log_failure(tool.name, error, record)
                 trouble = trouble_of(error) if isinstance(error, DatabaseUnavailable) else None
                 if trouble is not None and tool.read_only:
-                    told = f"Nothing was read: {trouble.cause}. {trouble.advice}"
+                    text = f"Nothing was read: {trouble.cause}. {trouble.advice}"
                 elif trouble is not None:
-                    told = f"The tool failed: {trouble.cause}. Look at the data before you repeat the call."
+                    text = f"The tool failed: {trouble.cause}. Look at the data before you repeat the call."
                 else:
-                    told = f"The tool failed. Tell the operator the error id {identifier}."
-        return error_result(ToolError(told)).to_wire()
+                    text = f"The tool failed. Tell the operator the error id {identifier}."
+        return error_result(ToolError(text)).to_wire()
