@@ -190,6 +190,14 @@ class TestDeclaredPaths:
         model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]
         assert [name for name in declared if find_filter(model, name)] == ["author__name", "loans__borrower"]
 
+    def test_its_models_have_to_be_the_callers(self) -> None:
+        own = site_with(Author)
+        own.register(Book, ModelExposure, fields="__all__", filter_fields={"author__name": ["exact"]})
+        for permissions, expected in ((["testapp.view_author"], True), ([], False)):
+            user = make_user(f"u{len(permissions)}", "testapp.view_book", *permissions)
+            model = access_of(request_of(user, own))[own.exposures[Book]]
+            assert (find_filter(model, "author__name") is not None) is expected
+
     def test_links_into_another_database_are_not_followed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         own = site_with(Book, Tag, fields=["id", "tags"])
         model = access_of(request_of(make_superuser(), own))[own.exposures[Book]]

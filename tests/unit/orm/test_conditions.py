@@ -1,11 +1,12 @@
 """Filters as an expression: what is in it, its order, and what a cursor is bound to."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import F
+from django.db.models import F, Q
 
 from mcp_django import ToolError
 from mcp_django.orm.access import access_of
@@ -14,12 +15,15 @@ from mcp_django.orm.conditions import (
     Applied,
     Comparison,
     Condition,
+    Filter,
     Junction,
+    check_patterns,
     conditions_of,
     filtered,
     in_fixed_order,
     is_moving,
     is_part_of,
+    plannable_params,
 )
 from mcp_django.orm.fields import resolve_path
 from mcp_django.orm.lookups import parse_condition
@@ -160,3 +164,44 @@ def test_rows_of_a_join_may_be_there_twice() -> None:
     assert is_part_of(joined, Film.objects.all(), joins=True)
     assert is_part_of(Film.objects.filter(title="Solaris"), Film.objects.all())
     assert not is_part_of(Film.objects.distinct(), Film.objects.all())
+
+
+@pytest.mark.django_db
+class TestRows:
+    """Rows that conditions find, here without a tool."""
+
+    def found(self, *conditions: Filter) -> list[str]:
+        own = site_with(Film, Genre, Studio)
+        model = access_of(request_of(make_superuser(), own))[own.exposures[Film]]
+        params = plannable_params(conditions, "default")
+        return sorted(film.title for film in filtered(model, Film.objects.all(), conditions, params))
+
+    def test_the_case_of_a_text_may_not_matter(self) -> None:
+        Film.objects.create(title="Solaris")
+        assert self.found(condition("title", "iexact", "SOLARIS")) == ["Solaris"]
+
+    def test_a_value_behind_a_hidden_row_is_missing(self) -> None:
+        for title, name in (("Solaris", "Mosfilm"), ("Alien", "hidden")):
+            Film.objects.create(title=title, studio=Studio.objects.create(name=name, country="x"))
+        path = resolve_path(Film, "studio__country")
+        assert path is not None
+        guarded = replace(path, guards=(Q(studio__name="Mosfilm"),), nullable=True)
+        assert self.found(Condition(guarded, "isnull", (True,))) == ["Alien"]
+
+    def test_links_are_denied_for_each_row(self) -> None:
+        for title in ("Solaris", "Alien"):
+            Film.objects.create(title=title).genres.add(Genre.objects.create(name=title))
+        path = resolve_path(Film, "genres")
+        assert path is not None
+        linked = Condition(path, "in", (Genre.objects.get(name="Alien").pk,))
+        assert self.found(Junction("not", (linked,))) == ["Solaris"]
+
+
+def test_rows_of_either_of_two_queries_are_no_part_of_one() -> None:
+    older, newer = Film.objects.filter(year=1972), Film.objects.filter(year=1979)
+    assert not is_part_of(older | newer, older)
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="The server of the database matches the pattern.")
+def test_a_query_without_rows_matches_no_pattern() -> None:
+    check_patterns(Film.objects.none(), ["(a+)+$"])
