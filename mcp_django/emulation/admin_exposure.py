@@ -49,14 +49,6 @@ NOT_ADMITTED: Final = (
 )
 
 
-def _name_of(item: Any) -> str:
-    """Return the name of an entry of ``list_display`` and the like: a name, or a function."""
-    if isinstance(item, str):
-        return item
-    name: str = item.__name__
-    return name
-
-
 def _is_fixed(field: Any) -> bool:
     """Return whether a model's field has the same form field in each call: it is Django's, without computed choices."""
     choices = getattr(field, "choices", None)
@@ -373,7 +365,9 @@ class AdminExposure(ModelExposure):
 
     def _list_names(self, request: MCPRequest) -> list[str]:
         shown = self.ask("get_list_display", request, ())
-        names = map(_name_of, shown)
+        names = []
+        for item in shown:
+            names.append(item if isinstance(item, str) else item.__name__)
         return [name for name in names if name not in ("__str__", "action_checkbox")]
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
@@ -438,7 +432,10 @@ class AdminExposure(ModelExposure):
         if self.sortable_by is not None or not narrowed:
             return self.sortable_by
         found = self.ask("get_sortable_by", request, ()) or ()
-        return list(map(_name_of, found))
+        names = []
+        for item in found:
+            names.append(item if isinstance(item, str) else item.__name__)
+        return names
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
         """Return the verdict of the ``ModelAdmin``'s own ``lookup_allowed``, if no filters are declared."""
