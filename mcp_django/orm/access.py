@@ -328,12 +328,15 @@ class ModelAccess:
         """Return the names of a row's fields that the caller has access to for reading, the primary key's first."""
         if row is None or not self.exposure.options.has_own_pages:
             return self.fields
+        if self.access.request.user is not self.access.user:
+            raise NotFound
         return self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:
         exposure = self.exposure
         only_key = exposure.options.with_primary_key(())
-        names = call_hook(exposure.label, "get_fields", exposure.get_fields, self.request, row, default=only_key)
+        request = self.access.request
+        names = call_hook(exposure.label, "get_fields", exposure.get_fields, request, row, default=only_key)
         if exposure.serializer_class is not None:
             shown = read_fields(exposure)
             if exposure.fields is not None and exposure.fields != "__all__":
@@ -373,18 +376,20 @@ class ModelAccess:
     def page_fields(self) -> tuple[str, ...]:
         """Of the fields that the caller has access to, the names of those that a page shows if none are chosen."""
         exposure = self.exposure
+        fields = self.fields
         if exposure.serializer_class is not None and not exposure.list_display:
-            return self.fields
-        shown = set(exposure.get_list_display(self.request))
-        return tuple(name for name in self.fields if name in shown)
+            return fields
+        shown = set(exposure.get_list_display(self.access.request))
+        return tuple(name for name in fields if name in shown)
 
     def field_named(self, text: str) -> str | None:
         """Return the accessible field that a client means, also by ``pk`` or ``customer_id``; None if there is none."""
-        if text in self.fields:
+        fields = self.fields
+        if text in fields:
             return text
         if text == "pk":
-            return self.fields[0]
-        for name in self.fields:
+            return fields[0]
+        for name in fields:
             column = resolve_column(self.exposure, name)
             if column is not None and column.kind == "relation" and column.field.attname == text:
                 return name

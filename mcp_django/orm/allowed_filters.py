@@ -47,12 +47,13 @@ def find_filter(model: ModelAccess, text: str) -> Allowed | None:
     if len(text) > MAX_NAME:
         return None
     declared = model.exposure.get_filter_fields(model.request)
-    text = model.field_named(text) or text
+    own = model.field_named(text)
+    text = own or text
     if declared is not None:
         if text in declared:
             return _filter(model, text, declared)
         return None
-    allowed = text in model.fields or _is_of_admin(model, text) or Path.read(model, text).shown_column is not None
+    allowed = own is not None or _is_of_admin(model, text) or Path.read(model, text).shown_column is not None
     found = _filter(model, text, None) if allowed else None
     root, _, rest = text.partition("__")
     field = model.exposure.options.model_fields.get(root)

@@ -102,7 +102,7 @@ class Address:
     """The addresses of a model and its rows: ``django://`` URIs, and URLs in the admin that open for the caller."""
 
     def __init__(self, model: "ModelAccess") -> None:
-        self.request = model.request
+        self.model = model
         self.exposure = model.exposure
 
     def row(self, pk: Any) -> str:
@@ -141,7 +141,7 @@ class Address:
         found = call_hook(self.exposure.label, "get_queryset", self._opened, admin, keys, rows, default=())
         urls = none
         for place, key in enumerate(keys):
-            path = admin_path(self.request, self.exposure, key) if key in found else None
+            path = admin_path(self.model.request, self.exposure, key) if key in found else None
             if path is not None:
                 urls[place] = f"{origin}{path}"
         return urls
@@ -154,7 +154,7 @@ class Address:
 
     @property
     def _origin(self) -> str | None:
-        parts = urlsplit(self.request.mcp.resource or str(settings.BASE_URL or ""))
+        parts = urlsplit(self.model.request.mcp.resource or str(settings.BASE_URL or ""))
         if parts.netloc:
             return f"{parts.scheme}://{parts.netloc}"
         return None
@@ -179,16 +179,16 @@ class Address:
         if is_own and (is_stock or rows is not None):
             # The same checks were made before the rows were shown.
             return keys
-        if not admin.admin_site.has_permission(self.request):
+        if not admin.admin_site.has_permission(self.model.request):
             return ()
         has_own_rows = not is_own and not _is_of(admin, "get_queryset", "django.")
         if is_stock and not has_own_rows:
-            if admin.has_view_or_change_permission(self.request):
+            if admin.has_view_or_change_permission(self.model.request):
                 return keys
             return ()
         if rows is None or has_own_rows:
-            rows = admin.get_queryset(self.request).in_bulk(list(keys))
-        return [key for key, row in rows.items() if admin.has_view_or_change_permission(self.request, row)]
+            rows = admin.get_queryset(self.model.request).in_bulk(list(keys))
+        return [key for key, row in rows.items() if admin.has_view_or_change_permission(self.model.request, row)]
 
 
 def _key_part(key: str) -> str:
