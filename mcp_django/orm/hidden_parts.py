@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 
 from django.db.models import (
     BooleanField,
-    Case,
     CharField,
     EmailField,
     Expression,
@@ -19,8 +18,6 @@ from django.db.models import (
     Q,
     SlugField,
     TextField,
-    Value,
-    When,
 )
 
 from ..schema.secrets import HIDDEN, without_secrets
@@ -35,7 +32,7 @@ _NAMES: Final = (
     "pass|pwd|secret|token|jwt|otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh|seed|recovery|mnemonic|connection|dsn"
     "|credential|session|key|code|auth"
 )
-_SECRET_MEMBER: Final = rf"""["'][a-z0-9_.-]*({_NAMES})[a-z0-9_.-]*["']\s*:\s*["'{{\[]"""
+_SECRET_MEMBER: Final = rf"""["'][^"'\s]*({_NAMES})[^"'\s]*["']\s*:\s*["'{{\[]"""
 _USER: Final = r"""://[^\s/?#@:"'<>]*:[^\s/?#@"'<>]+@"""
 
 
@@ -103,7 +100,27 @@ def as_shown(text: Any, field: Any) -> Any:
     """Return an expression for a text to be compared in an order: ``HIDDEN`` for texts with a hidden part."""
     if not can_hide_parts(field):
         return text
-    return Case(When(HidesParts(text), then=Value(HIDDEN)), default=text, output_field=stored_field(field))
+    return AsShown(text, stored_field(field))
+
+
+class AsShown(Expression):
+    """A text of the database as it is shown, to be compared in an order; it has no parameters of its own."""
+
+    def __init__(self, text: Any, output_field: Any) -> None:
+        super().__init__(output_field=output_field)
+        self.text = F(text) if isinstance(text, str) else text
+
+    def get_source_expressions(self) -> list[Any]:
+        return [self.text]
+
+    def set_source_expressions(self, exprs: Any) -> None:
+        [self.text] = exprs
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        """Return the text, and ``HIDDEN`` in place of one with a hidden part."""
+        hides, more = HidesParts(self.text).as_sql(compiler, connection)
+        sql, params = compiler.compile(self.text)
+        return f"CASE WHEN {hides} THEN '{HIDDEN}' ELSE {sql} END", [*more, *params]
 
 
 class Searched(Expression):

@@ -24,7 +24,7 @@ from .columns import Column
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path
 from .hidden_parts import as_shown, can_hide_parts
-from .path import Path, guarded_name, guarded_values, guards_on
+from .path import Path, guarded_name, guarded_values, guards_on, shown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +336,9 @@ def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
     """
     if not can_hide_parts(key.field) or (key.expression is None and is_served(exposure.model, (key,))):
         return key
-    value = F(key.path) if key.expression is None else key.expression
-    return replace(key, path=guarded_name(f"shown {key.path}"), expression=as_shown(value, key.field))
+    if key.expression is None:
+        return replace(key, path=shown_name(key.path), expression=as_shown(F(key.path), key.field))
+    return replace(key, path=guarded_name(f"shown {key.path}"), expression=as_shown(key.expression, key.field))
 
 
 def _column_key(model: ModelAccess, column: Column) -> OrderKey | None:

@@ -25,6 +25,8 @@ from .nearest_names import alternatives
 MAX_HOPS: Final = 4
 # Prefix of the names of values that are NULL behind hidden rows.
 GUARDED: Final = "mcp_way_"
+# Prefix of the names of texts without their hidden parts.
+SHOWN: Final = "mcp_shown_"
 # What stands in place of a guard where the project's ``get_queryset`` fails. Nobody passes it.
 UNREADABLE: Final = Q(pk__in=())
 
@@ -200,6 +202,11 @@ def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
 def guarded_name(path: str) -> str:
     """Return the name under which a query keeps a path's values, which are NULL behind hidden rows."""
     return f"{GUARDED}{blake2b(path.encode(), digest_size=8).hexdigest()}"
+
+
+def shown_name(path: str) -> str:
+    """Return the name under which a query keeps a column's texts as they are shown, the same for all callers."""
+    return f"{SHOWN}{blake2b(path.encode(), digest_size=8).hexdigest()}"
 
 
 def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str, Any]:

@@ -258,7 +258,11 @@ def holds_hidden(value: Any) -> bool:
 _MEMBER: Final = re.compile(r"""(["'])([A-Za-z_][\w.-]{0,80})\1\s{0,8}:\s{0,8}(["'\[{])""")
 _QUOTED: Final = {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "\"'"}
 _BRACKETS: Final = re.compile(r"""[\[\]{}]|"(?:[^\\"]|\\.)*+"?|'(?:[^\\']|\\.)*+'?""", re.DOTALL)
-_USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]{0,200}:)[^\s/?#@"'<>]{1,500}(?=@)""")
+_USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]*+:)[^\s/?#@"'<>]++(?=@)""")
+# The same where the rest of the text was cut off.
+_USER_CUT: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]*+:)[^\s/?#@"'<>]++(?=@|\Z)""")
+# Characters behind a cut that are read, so that a secret across the cut is known as one.
+BEYOND: Final = 1_000
 # Code points that UTF-8 cannot hold, and characters that a person does not see but a model reads: zero-width and tag
 # characters, and those that change the direction of text. Joiners and direction marks are needed between letters of
 # some scripts and in emoji, so only others count.
@@ -278,9 +282,13 @@ def may_hold_secrets(text: str) -> bool:
     return "{" in text or ("://" in text and "@" in text)
 
 
-def without_secrets(text: str) -> str:
-    """Hide the secrets in a text: put ``HIDDEN`` for secrets in JSON, and for passwords in URLs."""
-    if not may_hold_secrets(text):
+def without_secrets(text: str, *, is_cut: bool = False) -> str:
+    """Hide the secrets in a text: put ``HIDDEN`` for secrets in JSON, and for passwords in URLs.
+
+    ``is_cut`` says that the text goes on: what could be the beginning of a password at its end is hidden too.
+    """
+    may_be_cut = is_cut and "://" in text
+    if not may_be_cut and not may_hold_secrets(text):
         return text
     parts: list[str] = []
     position = 0
@@ -294,7 +302,8 @@ def without_secrets(text: str) -> str:
         if opening in "[{" or end > found.end() + 1:
             parts += [text[position : found.start(3)], f'"{HIDDEN}"']
             position = end
-    return _USER.sub(rf"\1{HIDDEN}", "".join([*parts, text[position:]]))
+    user = _USER_CUT if is_cut else _USER
+    return user.sub(rf"\1{HIDDEN}", "".join([*parts, text[position:]]))
 
 
 def _end_of_value(text: str, opening: str, start: int) -> int:
@@ -316,10 +325,14 @@ def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
     Code points that UTF-8 cannot hold are replaced, and characters that nobody sees become escapes.
     """
     left = len(text) - limit if limit is not None else 0
-    text = without_secrets(text[:limit] if left > 0 else text)
-    if left > 0:
+    if limit is None or left <= 0:
+        text = without_secrets(text)
+    else:
+        # Hide first, then cut: of a secret across the cut nobody could tell that it is one.
+        read = text[: limit + BEYOND]
+        shown = without_secrets(read, is_cut=len(read) < len(text))[:limit]
         note = f"; {hint}" if hint else ""
-        text = f"{text}…(+{left} chars{note})"
+        text = f"{shown}…(+{left} chars{note})"
     if text.isascii() or not _UNSEEN.search(text):
         return text
     return _UNSEEN.sub(_escape, text)
@@ -365,8 +378,20 @@ def without_likely_secrets(value: Any) -> Any:
         return value
     if not isinstance(value, str):
         return value
-    text = _WORD.sub(lambda found: HIDDEN if _DRAWN.search(found[0]) else found[0], without_new_secrets(value))
-    return _CARD.sub(lambda found: HIDDEN if _adds_up(found[0]) else found[0], text)
+    text = _WORD.sub(_hidden_if_marked, without_new_secrets(value))
+    return _CARD.sub(_hidden_if_card, text)
+
+
+def _hidden_if_marked(found: re.Match[str]) -> str:
+    if _DRAWN.search(found[0]):
+        return HIDDEN
+    return found[0]
+
+
+def _hidden_if_card(found: re.Match[str]) -> str:
+    if _adds_up(found[0]):
+        return HIDDEN
+    return found[0]
 
 
 def _adds_up(number: str) -> bool:

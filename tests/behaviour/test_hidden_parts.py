@@ -33,6 +33,7 @@ TEXTS = (
     '{{"name": "x", "password": "{}"}}',
     "{{'api_key': '{}', 'n': 1}}",
     'It says {{"auth": {{"token": "{}"}}}} there',
+    '{{"contraseña_token": "{}", "n": 1}}',
 )
 SEARCHED_OF_PROFILES = ["=biography", "author__name"]
 SEARCHED = ["name", "^name", "profile__biography"]
@@ -162,7 +163,20 @@ def test_texts_without_a_secret_are_found_by_their_parts() -> None:
 def test_the_database_knows_each_text_of_which_a_part_is_hidden() -> None:
     """Drawn texts: what the database takes for harmless is shown as it is."""
     rng = random.Random(20)
-    names = ("password", "api_key", "apiKey", "note", "session_data", "seedPhrase", "auth", "dsn", "color", "Cookie")
+    names = (
+        "password",
+        "api_key",
+        "apiKey",
+        "note",
+        "session_data",
+        "seedPhrase",
+        "auth",
+        "dsn",
+        "color",
+        "Cookie",
+        "señal_key",
+        "鍵_token",
+    )
     pieces = [f'"{name}": "v"' for name in names] + [f"'{name}' : {{1}}" for name in names]
     pieces += ["redis://:pw@h", "https://u@h", "x://a:b@c/d", "http://h:80/@x", "{", "}", "@", "://", "\n", "ü", "text"]
     made = [make_author("".join(rng.choices(pieces, k=rng.randint(1, 5)))[:100]) for _ in range(400)]

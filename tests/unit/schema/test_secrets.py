@@ -19,6 +19,7 @@ from mcp_django.orm.labels import plain_label
 from mcp_django.schema.secrets import (
     HIDDEN,
     _of_auth,
+    clean_text,
     has_secret_key,
     holds_hidden,
     is_sensitive,
@@ -391,3 +392,23 @@ def test_a_long_word_without_a_digit_is_no_new_secret() -> None:
 )
 def test_row_129_what_is_likely_a_secret_is_hidden(given: Any, shown: Any) -> None:
     assert without_likely_secrets(given) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see postgres://bob:hunter2hunter2hunter2@db/x for more",
+        'cfg {"api_key": "hunter2hunter2hunter2", "x": 1} end',
+        "cfg {'contraseña_token': 'hunter2hunter2hunter2'} end",
+        f"redis://:{'hunter2' * 300}@cache/0 and more",
+    ],
+)
+def test_no_cut_shows_a_part_of_a_secret(text: str) -> None:
+    assert "hunter2" not in clean_text(text)
+    for limit in range(1, min(len(text), 2_500)):
+        assert "hunt" not in clean_text(text, limit), limit
+
+
+def test_a_text_without_a_secret_is_cut_where_it_was_asked_for() -> None:
+    text = "see http://localhost:8080/a and " * 40
+    assert clean_text(text, 100) == f"{text[:100]}…(+{len(text) - 100} chars)"
