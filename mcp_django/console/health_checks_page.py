@@ -247,7 +247,7 @@ def of_models(person: Any, seconds: float = 60.0) -> Iterator[CheckResult]:
     """Check the project's own code: read a row of each model that ``person`` can see, for at most so many seconds."""
     trial = try_models(person, seconds)
     for models, cause in trial.lines():
-        yield CheckResult(models, "warning", cause)
+        yield CheckResult(models, "error", cause)
     if trial.read and not trial.failed:
         yield CheckResult("Rows", "ok", f"One row of each of {trial.read} models can be read.")
 

@@ -1,6 +1,7 @@
 """Read a row of every model that a person can see, and say which models the project's own code keeps from them."""
 
 import time
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -37,6 +38,10 @@ class Trial:
         if label not in labels:
             labels.append(label)
 
+    def causes_of(self, label: str) -> tuple[str, ...]:
+        """Return why a model failed, nothing if it did not."""
+        return tuple(cause for cause, labels in self.failed.items() if label in labels)
+
     def lines(self) -> list[tuple[str, str]]:
         """Return the models of each cause, as one text, and the cause."""
         lines = []
@@ -56,13 +61,28 @@ def try_models(person: Any, seconds: float = 60.0) -> Trial:
     for site in mounted_sites():
         # The middleware that such a site needs does not run here.
         if not site.needs_middleware:
-            _try_site(site, person, trial, ends)
+            _try_site(LocalClient(site, person, default_scopes()), trial, ends)
     return trial
 
 
-def _try_site(site: MCPSite, person: Any, trial: Trial, ends: float) -> None:
-    client = LocalClient(site, person, default_scopes())
-    for label in sorted({exposure.label for exposure in access_of(client.new_request()).exposures}):
+def try_site(
+    site: MCPSite, person: Any, scopes: Iterable[str], only: Collection[str] | None = None, seconds: float = 60.0
+) -> Trial:
+    """Read a row of each model of one endpoint that ``person`` can see with these scopes, until ``seconds`` are over.
+
+    With ``only``, read rows of the models with these labels alone.
+    """
+    trial = Trial()
+    if not site.needs_middleware:
+        _try_site(LocalClient(site, person, scopes), trial, time.monotonic() + seconds, only)
+    return trial
+
+
+def _try_site(client: LocalClient, trial: Trial, ends: float, only: Collection[str] | None = None) -> None:
+    labels = {exposure.label for exposure in access_of(client.new_request()).exposures}
+    if only is not None:
+        labels.intersection_update(only)
+    for label in sorted(labels):
         if time.monotonic() > ends:
             trial.unread += 1
             continue

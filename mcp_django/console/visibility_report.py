@@ -59,7 +59,10 @@ class SeenTool:
 
 @dataclass(frozen=True, slots=True)
 class SeenModel:
-    """A Django model that is visible, with its operations, actions and hidden fields."""
+    """A Django model that is visible, with its operations, actions and hidden fields.
+
+    ``failing`` has the causes, if rows were read and code of the project failed.
+    """
 
     label: str
     name: str
@@ -69,6 +72,7 @@ class SeenModel:
     actions: tuple[str, ...]
     missing: tuple[Hidden, ...]
     missing_actions: tuple[Hidden, ...]
+    failing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

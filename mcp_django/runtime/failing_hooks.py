@@ -26,6 +26,7 @@ PASSING: Final = (DatabaseError, InterfaceError, Cancelled)
 # The failures of hooks in a block of ``noted_failures``: owner and name of the hook, and its exception.
 Failures = list[tuple[str, str, BaseException]]
 _noted: ContextVar[Failures | None] = ContextVar("mcp_django.failures", default=None)
+_is_logged: ContextVar[bool] = ContextVar("mcp_django.logs_failures", default=True)
 # Owner and name of each hook that was logged, at most as many as the project has hooks.
 _logged: set[tuple[str, str]] = set()
 
@@ -56,7 +57,7 @@ def note_failure(owner: str, hook: str, error: Exception) -> None:
         return
     if (noted := _noted.get()) is not None:
         noted.append((owner, hook, error))
-    if (owner, hook) not in _logged:
+    if _is_logged.get() and (owner, hook) not in _logged:
         _logged.add((owner, hook))
         why = cause_of(error)
         logger.warning("%s of %s failed: %swhat depends on it is left out", hook, owner, why, exc_info=error)
@@ -81,6 +82,16 @@ def noted_failures() -> Iterator[Failures]:
         yield noted
     finally:
         _noted.reset(token)
+
+
+@contextmanager
+def unlogged_failures() -> Iterator[None]:
+    """Within the block, log no failing hook: for a command that prints the causes itself."""
+    token = _is_logged.set(False)
+    try:
+        yield
+    finally:
+        _is_logged.reset(token)
 
 
 @contextmanager

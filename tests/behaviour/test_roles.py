@@ -22,6 +22,7 @@ from mcp_django import asgi, site
 from mcp_django.checks.settings import CHECKS
 from mcp_django.console.readable_models import try_models
 from mcp_django.context.request import local_request
+from mcp_django.management.commands import mcp_doctor
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.runtime import failing_hooks
 from mcp_django.testing import MCPClient
@@ -257,11 +258,46 @@ def test_the_command_and_the_health_page_say_it(ada, client, settings, capsys):
         call_command("mcp_doctor", user="ada")
     [line] = [line for line in capsys.readouterr().out.splitlines() if cause in line]
     assert "crm.deal" in line
+    assert "FAIL" in line
     client.force_login(ada)
     page = client.get("/admin/mcp_django/callentry/health/")
     [item] = [item for item in page.context["findings"] if item.seen == cause]
-    assert item.verdict == "warning"
+    assert item.verdict == "error"
     assert "crm.deal" in item.title
+
+
+def well(*args, **options):
+    return iter(())
+
+
+def test_the_command_fails_if_rows_cannot_be_read_and_all_else_is_well(ada, monkeypatch, capsys, settings):
+    for name in ("of_parts", "of_settings", "of_tables", "steps_of"):
+        monkeypatch.setattr(f"{mcp_doctor.__name__}.{name}", well)
+    with pytest.raises(CommandError, match=f"only {ROLES} sets: add it to CALL_MIDDLEWARE"):
+        call_command("mcp_doctor", "http://127.0.0.1:1/mcp", user="ada")
+    assert "All is well" not in capsys.readouterr().out
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"CALL_MIDDLEWARE": [ROLES, DEPARTMENT]}
+    call_command("mcp_doctor", "http://127.0.0.1:1/mcp", user="ada")
+    assert "All is well." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", [None, "crm.invoice"])
+def test_mcp_inspect_names_failing_models_and_logs_no_traceback(ada, caplog, capsys, model):
+    call_command("mcp_inspect", user="ada", model=model)
+    out = capsys.readouterr().out
+    [line] = [line for line in out.splitlines() if line.startswith("  crm.invoice (")]
+    assert f"; FAILS: it reads `request.department`, which only {DEPARTMENT} sets: add it to CALL_MIDDLEWARE" in line
+    assert (f"which only {ROLES} sets: add it" in out) == (model is None)
+    assert "  crm.straße (view, add, change, delete): id, name" in out or model
+    assert "Traceback" not in caplog.text
+    call_command("mcp_inspect", user="ada", model="crm.invoice", as_json=True)
+    [invoice] = json.loads(capsys.readouterr().out)["models"]
+    assert "request.department" in invoice["failing"][0]
+
+
+def test_mcp_inspect_finds_no_failure_with_the_proposed_setting(remedied, ada, capsys):
+    call_command("mcp_inspect", user="ada")
+    assert "FAILS" not in capsys.readouterr().out
 
 
 # Middleware that fails

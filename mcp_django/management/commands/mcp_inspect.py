@@ -1,13 +1,16 @@
 """``manage.py mcp_inspect``: show what a user's AI model would see, and why everything else is hidden."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from ...console.readable_models import try_site
 from ...console.visibility_report import Hidden, VisibilityReport, visibility_of
 from ...operating.daily_budgets import WORDS
 from ...problems import NOTHING_REGISTERED
+from ...runtime.failing_hooks import unlogged_failures
 from ...transports.local_client import CallFailed
 from ..command_arguments import CallerCommand, find_model
 
@@ -25,10 +28,16 @@ class Command(CallerCommand):
     def handle(self, *args: Any, model: str | None, **options: Any) -> None:
         site, person, scopes = self.find_caller(options)
         only = None if model is None else find_model(model)
+        # The causes of failures stand beside the models.
         try:
-            view = visibility_of(site, person, scopes, model=only)
+            with unlogged_failures():
+                view = visibility_of(site, person, scopes, model=only)
+                trial = try_site(site, person, scopes, [model.label for model in view.models])
         except CallFailed as refused:
             raise CommandError(str(refused)) from None
+        view = replace(
+            view, models=tuple(replace(model, failing=trial.causes_of(model.label)) for model in view.models)
+        )
         if options["as_json"]:
             self.stdout.write(json.dumps(view.as_json(), indent=1, ensure_ascii=False))
             return
@@ -63,6 +72,8 @@ class Command(CallerCommand):
         self.heading(f"Models: {len(view.models)}")
         for model in view.models:
             words = ", ".join(model.allowed) if len(model.allowed) > 1 else "view only"
+            if model.failing:
+                words += self.style.ERROR(f"; FAILS: {'; '.join(model.failing)}")
             self.stdout.write(f"  {model.label} ({words}): {', '.join(model.fields)}")
             self.left_out(*model.missing, indent=4)
             if model.filters:
