@@ -1,9 +1,10 @@
 """Confirmation: tokens with which a call is repeated, and questions to the client's user before rows are changed.
 
-A token contains a nonce and a time. What it confirms (user, client, site, tool, arguments, the exact objects) is only
-in the key of its signature, so it reveals nothing and is valid for nothing else. It is signed with ``SECRET_KEY``,
-verified with ``SECRET_KEY_FALLBACKS`` too, and expires after ``CONFIRMATION_MAX_AGE`` seconds. Django's default cache
-records its use: it is single-use across workers if they share that cache, and within each worker otherwise.
+A token contains a nonce and a time. What it confirms (user, client, whether the client can ask, site, tool, arguments,
+the exact objects) is only in the key of its signature, so it reveals nothing and is valid for nothing else. It is
+signed with ``SECRET_KEY``, verified with ``SECRET_KEY_FALLBACKS`` too, and expires after ``CONFIRMATION_MAX_AGE``
+seconds. Django's default cache records its use: it is single-use across workers if they share that cache, and within
+each worker otherwise.
 
 A state (``requestState``; 2026-07-28, basic/patterns/mrtr) travels likewise between the rounds of a call that asks:
 sealed, bound to the user, the client, the site and the call, valid for ``QUESTION_TIMEOUT`` seconds.
@@ -83,10 +84,17 @@ class Confirmation:
         self.request.mcp.record.settle("asked")
         return self._signer().sign(secrets.token_urlsafe(16))
 
-    def redeem(self, token: Any) -> None:
-        """Redeem a confirmation token, which must be for the same user, client, site, tool, arguments and objects."""
+    def has_signed(self, token: Any) -> bool:
+        """Return whether a token is for this call. It may have expired, or been used."""
         try:
-            if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+            return _may_be_token(token) and bool(self._signer().unsign(token))
+        except BadSignature:
+            return False
+
+    def redeem(self, token: Any) -> None:
+        """Redeem a confirmation token, which must be for the same caller, site, tool, arguments and objects."""
+        try:
+            if not _may_be_token(token):
                 raise BadSignature("not a token")
             nonce = self._signer().unsign(token, max_age=settings.CONFIRMATION_MAX_AGE)
             if _is_from_the_future(token):
@@ -100,7 +108,8 @@ class Confirmation:
             raise NotConfirmed(REFUSED)
 
     def _signer(self) -> TimestampSigner:
-        digest = _digest([*_caller(self.request), *self.bound])
+        # A token that needed no user is worth nothing to a client that could have asked one.
+        digest = _digest([*_caller(self.request), can_ask(self.request), *self.bound])
         return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
     def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
@@ -152,6 +161,10 @@ class Confirmation:
             **more,
         }
         return ToolResult(structured=question, is_error="errors" in shown)
+
+
+def _may_be_token(token: Any) -> bool:
+    return isinstance(token, str) and len(token) <= MAX_TOKEN_CHARS and token.isascii()
 
 
 def _is_from_the_future(signed: str) -> bool:

@@ -13,7 +13,8 @@ Rows picked by a query are shown before the action runs, unless it only reads.
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ MAX_VALUE: Final = 60
 NOTHING: Final = "-"
 SELECT_ACROSS: Final = "select_across"
 HELD_BACK: Final = "Its file is not shown, because it may hold columns that are hidden from you."
+UNUSED_FORM: Final = "The action asked nothing, so form was not used."
 FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
 
 
@@ -224,7 +226,8 @@ def _admin_options(function: Callable[..., Any]) -> ActionOptions:
 class ActionCall:
     """Runs an action as the admin does, on the rows of a tool call, after confirmation and its page's questions.
 
-    ``form`` has the answers to the action's page or questions, and is accepted only with their ``confirm_token``.
+    ``form`` has the answers to the action's page or questions. It is accepted only with the ``confirm_token`` of a
+    preview that asked for these answers, or showed exactly them.
     """
 
     def __init__(
@@ -240,6 +243,8 @@ class ActionCall:
         self.confirm_token = arguments.get("confirm_token")
         # The question to the client's user that shows the action's page, once it is asked.
         self.asked: Question | None = None
+        # Whether the token only covers the rows: no preview has asked for a form, or shown this one.
+        self.covers_rows_only = False
 
     def run(self) -> ToolResult:
         """Run the action, or ask first."""
@@ -257,9 +262,8 @@ class ActionCall:
         self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
         # Nobody has named the rows that a query picks: show them first.
         self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
-        takes_form = action.has_form or action.only_looks or self.confirm_token is not None
-        if self.form and not takes_form:
-            raise ToolError(f"{action.name} has no form. Nothing was changed. Leave form out.")
+        if self.confirm_token is None:
+            self._check_form()
         try:
             return self._run()
         except InputRequired as asked:
@@ -294,6 +298,11 @@ class ActionCall:
                     return self._ask_filled_in(self._consent)
                 return self._ask(self._consent)
             request.mcp.answers = Answers()
+        is_unseen = bool(self.form) and self.covers_rows_only
+        if is_unseen:
+            if request.mcp.answers.seen:
+                return self._ask_filled_in(self._consent)
+            request.mcp.answers = Answers()
 
         values = {**values, **answers}
         # The page of an action confirms it, if it shows the page that it declares.
@@ -305,27 +314,42 @@ class ActionCall:
                 self.confirms = True
                 return self._run()
             return outcome
-        if is_confirmed:
+        if is_confirmed and not is_unseen:
             return self._answer(outcome, values)
         return self._ask_page(outcome, values)
 
+    def _check_form(self) -> None:
+        """Raise ``ToolError`` if the call has a form, and the action is known to have none."""
+        action = self.action
+        if self.form and not (action.has_form or action.only_looks):
+            raise ToolError(f"{action.name} has no form. Nothing was changed. Leave form out.")
+
     def _redeem(self) -> bool:
         """Redeem the ``confirm_token``; return False if the rows that a query picks have to be shown again."""
-        if self.form:
-            with suppress(NotConfirmed):
-                self._filled_in().redeem(self.confirm_token)
-                return True
+        if self.form and self._filled_in().has_signed(self.confirm_token):
+            self._filled_in().redeem(self.confirm_token)
+            return True
+        if self._with_form().has_signed(self.confirm_token):
+            self._with_form().redeem(self.confirm_token)
+            return True
         try:
             self.confirmation.redeem(self.confirm_token)
         except NotConfirmed:
             if not self.by_query:
                 raise
             return False
+        self.covers_rows_only = True
+        self._check_form()
         return True
 
     def _filled_in(self) -> Confirmation:
         """Return the confirmation of the call with exactly this form."""
         bound = {"arguments": self.arguments, "form": self.form}
+        return Confirmation(self.request, self.action.key, bound, self.rows)
+
+    def _with_form(self) -> Confirmation:
+        """Return the confirmation of the call with the answers to a form that its preview asks for."""
+        bound = {"arguments": self.arguments, "asks": "form"}
         return Confirmation(self.request, self.action.key, bound, self.rows)
 
     # Running
@@ -370,6 +394,8 @@ class ActionCall:
                     if inspect.isgenerator(value):
                         value = finished(posting, value)
             outcome = self._read(posting, value, len(rows))
+            if page is None and isinstance(outcome, ToolResult) and not outcome.is_error:
+                outcome = self._without_unused_form(outcome)
             if isinstance(outcome, ActionPage) or needs_page:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
@@ -381,6 +407,19 @@ class ActionCall:
                 # The action may have used QuerySet.update(), which sends no signal.
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome
+
+    def _without_unused_form(self, result: ToolResult) -> ToolResult:
+        """Return the result of the action; raise ``ToolError``, which undoes it, if nothing asked for the call's form.
+
+        What an action with its own transactions did stays, so its result only tells of it.
+        """
+        if not self.form or self.request.mcp.answers.seen:
+            return result
+        if self.action.atomic:
+            raise ToolError(f"{self.action.name} asks nothing for these rows. Nothing was changed. Leave form out.")
+        told = result.structured or {}
+        note = " ".join(filter(None, [UNUSED_FORM, told.get("note")]))
+        return replace(result, structured={**told, "note": note})
 
     def _read(self, posting: MCPRequest, value: Any, rows: int) -> ToolResult | ActionPage:
         if isinstance(value, ToolResult):
@@ -437,8 +476,9 @@ class ActionCall:
 
     def _ask(self, message: str, **more: Any) -> ToolResult:
         """Let the admin action ask for its confirmation, by a result with a ``confirm_token``."""
-        needed = "form with the user's answers, and confirm_token" if "form" in more else "confirm_token"
-        return self._preview(self.confirmation, message, needed, more)
+        if "form" in more:
+            return self._preview(self._with_form(), message, "form with the user's answers, and confirm_token", more)
+        return self._preview(self.confirmation, message, "confirm_token", more)
 
     def _ask_filled_in(self, message: str, **more: Any) -> ToolResult:
         """Let the admin action ask for confirmation of its form as the call has filled it in."""

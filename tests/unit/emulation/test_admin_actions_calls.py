@@ -992,10 +992,15 @@ def test_a_page_that_no_client_can_show_is_asked_by_a_token(monkeypatch):
     assert rounds.run(form=form, confirm_token=question["confirm_token"])["done"]
 
 
-def test_a_token_still_confirms_where_the_client_can_ask(root):
+def test_a_token_that_needed_no_user_confirms_nothing_where_the_client_can_ask(root):
     pks = authors()
     token = run(root, "destroy", pks)["confirm_token"]
-    assert Rounds(root.user, "destroy", pks).run(confirm_token=token)["done"]
+    with pytest.raises(ToolError) as error:
+        Rounds(root.user, "destroy", pks).run(confirm_token=token)
+    assert error.value.message == REFUSED
+    assert names() == ["A1", "A2"]
+    # It is still good for the client that got it.
+    assert run(root, "destroy", pks, confirm_token=token)["done"]
 
 
 def test_77_the_user_is_not_asked_by_a_call_that_cannot_wait():
