@@ -152,6 +152,7 @@ def default_order(model: ModelAccess) -> DefaultOrder:
     from this caller alone.
     """
     exposure = model.exposure
+    fields = model.fields
     keys: list[OrderKey] = []
     leaves_out = False
     entries = [
@@ -159,7 +160,9 @@ def default_order(model: ModelAccess) -> DefaultOrder:
     ]
     for place, entry in enumerate(entries):
         names = [entry.path] if isinstance(entry, OrderKey) else names_in(entry)
-        if any(model.is_kept_from(name) or _is_secret(model, name) for name in names):
+        # What the caller reads tells them nothing new by its order.
+        unread = [name for name in names if name not in fields]
+        if unread and any(model.is_kept_from(name) or _is_secret(model, name) for name in unread):
             continue
         if not isinstance(entry, OrderKey):
             is_random = _is_random(entry)
