@@ -7,7 +7,7 @@ seconds. Django's default cache records its use: it is single-use across workers
 each worker otherwise.
 
 A state (``requestState``; 2026-07-28, basic/patterns/mrtr) travels likewise between the rounds of a call that asks:
-sealed, bound to the user, the client, the site and the call, valid for ``QUESTION_TIMEOUT`` seconds.
+sealed, bound to the same caller, the site and the call, valid for ``QUESTION_TIMEOUT`` seconds.
 :class:`~mcp_django.context.questions.Answers` decides which states are single-use.
 
 A question names the rows. The answer counts once, and only while the call would still do what was shown.
@@ -108,8 +108,7 @@ class Confirmation:
             raise NotConfirmed(REFUSED)
 
     def _signer(self) -> TimestampSigner:
-        # A token that needed no user is worth nothing to a client that could have asked one.
-        digest = _digest([*_caller(self.request), can_ask(self.request), *self.bound])
+        digest = _digest([*_caller(self.request), *self.bound])
         return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
     def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
@@ -175,7 +174,8 @@ def _caller(request: MCPRequest) -> list[Any]:
     mcp = request.mcp
     user = request.user
     owner = [user._meta.label, str(user.pk)] if isinstance(user, Model) else ["anonymous"]
-    return [owner, mcp.client_id, mcp.site.name, mcp.resource]
+    # A token that needed no user is worth nothing to a client that can ask one.
+    return [owner, mcp.client_id, mcp.site.name, mcp.resource, can_ask(request)]
 
 
 def identify(objects: Iterable[Any]) -> str:
@@ -263,12 +263,16 @@ def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
     return forms and (not can_ask(request) or any(question.by_result for question in questions))
 
 
-def check_asked(request: MCPRequest) -> None:
-    """Raise ``NotConfirmed`` if the client can ask its user, but has accepted a form that nobody filled in.
+def check_asked(request: MCPRequest, asked: Sequence[Question] = ()) -> None:
+    """Raise ``NotConfirmed`` if the client can ask its user, but has accepted a form that nobody filled in, or with
+    values that no form has.
 
     A call that may destroy something is not confirmed by the client's model in place of its user.
     """
     if can_ask(request):
+        misfits = [question.reason for question in asked if question.is_misfit]
+        if misfits:
+            raise NotConfirmed(f"The client's answer is not valid. {' '.join(misfits)} Nothing was changed.")
         logger.info("Not confirmed: the client accepted a form unfilled. %s", UNATTENDED)
         raise NotConfirmed(NOT_FILLED_IN)
 

@@ -29,6 +29,8 @@ logger = logging.getLogger("mcp_django")
 MAX_STATE_BYTES: Final = 32 * 1024
 # Maximum number of rounds of one call, so that a program that always answers wrongly is not asked without end.
 MAX_ROUNDS: Final = 32
+ONE_VALUE: Final = "Give one value, not a list or an object."
+NOT_UNDERSTOOD: Final = "The answer was not understood. Give one value for each field."
 # Number of unfilled answers after which a client counts as unable to show the form.
 MAX_UNFILLED: Final = 2
 # Maximum characters of the reason why a question is asked again.
@@ -55,7 +57,7 @@ class Question(ClientRequest):
     ``params`` are in the form of the newest revision. With ``proof``, only an answer to exactly this question counts,
     and only once; ``about`` is part of the question without being sent. The other attributes do not make it a different
     question: ``reason`` says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that
-    it has shown no form at all.
+    it has shown no form at all, ``is_misfit`` that its last answer had values of types that no form has.
     """
 
     key: str
@@ -64,6 +66,7 @@ class Question(ClientRequest):
     reason: str = ""
     as_text: bool = False
     by_result: bool = False
+    is_misfit: bool = False
 
     @property
     def digest(self) -> str:
@@ -91,12 +94,26 @@ class Question(ClientRequest):
         names = (name for name in form.get("required", ()) if name in fields and is_open(name))
         return [str(fields[name].get("title") or name) for name in names]
 
+    def misfit(self, content: Mapping[str, Any]) -> str:
+        """Return what is wrong with an answer that has values of types that no form has, in words for the user."""
+        form = self.params.get("requestedSchema") or {}
+        fields: Mapping[str, Any] = form.get("properties", {})
+        wrong = [name for name, value in content.items() if name in fields and isinstance(value, (list, Mapping))]
+        titles = [str(fields[name].get("title") or name) for name in wrong]
+        return " ".join(f"{title}: {ONE_VALUE}" for title in titles) or NOT_UNDERSTOOD
+
     def to_wire(self, version: str) -> dict[str, Any]:
         """Return the question as it is put to a client of this revision: ``method`` and ``params``."""
         params = self.shape(version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
         return {"method": self.method, "params": params}
+
+
+def _given_content(answer: Any) -> Mapping[str, Any]:
+    """Return the content of an answer to a form as it came, {} without one."""
+    content = answer.get("content") if isinstance(answer, Mapping) else None
+    return content if isinstance(content, Mapping) else {}
 
 
 def declined(action: str) -> Declined:
@@ -217,7 +234,9 @@ class Answers:
                 return found
             reason = " ".join(f"{title}: This field is required." for title in missing)
         unfilled = self._unfilled[question.key] = self._unfilled.get(question.key, 0) + bool(missing or not content)
-        raise InputRequired([question.because(reason, by_result=self._direct or unfilled >= MAX_UNFILLED)])
+        by_result = self._direct or unfilled >= MAX_UNFILLED
+        is_misfit = not missing and not content and bool(_given_content(answer))
+        raise InputRequired([question.because(reason, by_result=by_result, is_misfit=is_misfit)])
 
     def _content(self, question: Question, answer: Any, version: str) -> dict[str, Any]:
         if self._direct:
@@ -237,7 +256,13 @@ class Answers:
         if isinstance(answer, Mapping) and "error" in answer and "action" not in answer:
             # In the older era a question is a request to the client, which can answer with an error.
             raise ToolError("The client returned an error to our question. Nothing was changed.")
-        result = question.read_result(version, answer)
+        try:
+            result = question.read_result(version, answer)
+        except ValueError as error:
+            if question.method != ELICITATION:
+                raise
+            logger.info("An answer is not valid: %s", error)
+            raise ValueError(question.misfit(_given_content(answer))) from None
         if question.method != ELICITATION:
             return result
         if result["action"] != "accept":

@@ -270,7 +270,7 @@ class ActionCall:
             if not can_be_direct(request, asked.questions):
                 raise
             if action.destructive:
-                check_asked(request)
+                check_asked(request, asked.questions)
             return self._ask_directly(asked.questions)
 
     def _run(self) -> ToolResult:
@@ -521,7 +521,7 @@ class ActionCall:
             if not can_be_direct(self.request, [question]):
                 raise
             if self.action.destructive:
-                check_asked(self.request)
+                check_asked(self.request, [question])
             self.asked = None
             return self._page_result(page, [question.reason])
         return self._answer(page, values)

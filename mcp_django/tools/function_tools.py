@@ -257,7 +257,7 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
     if not needed <= tool.reserved:
         raise asked
     if tool.confirms:
-        check_asked(request)
+        check_asked(request, asked.questions)
     failed = [question.reason for question in asked.questions if question.reason]
     request.mcp.record.settle("asked")
     state = request.mcp.answers.state(repeated(request, asked.questions).values())

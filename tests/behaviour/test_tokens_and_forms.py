@@ -58,6 +58,14 @@ class AuthorAdmin(admin.ModelAdmin):
 admin_site = admin.AdminSite(name="admin")
 admin_site.register(Author, AuthorAdmin)
 own = MCPSite("own", admin_site=admin_site)
+
+
+def burn(request: Any, what: str) -> str:
+    """Burn something, which nobody has declared harmless."""
+    return "ashes"
+
+
+own.add_tool(burn)
 urlpatterns = [path("mcp", own.urls), path("", include("mcp_django.oauth.urls"))]
 
 
@@ -153,15 +161,16 @@ def test_what_cannot_be_undone_tells_that_its_form_was_not_used() -> None:
     assert (result.structured["note"], call.name) == (UNUSED_FORM, "archived")
 
 
-@pytest.mark.parametrize("tool", ["run_action", "delete_record"])
+@pytest.mark.parametrize("tool", ["run_action", "delete_record", "burn"])
 def test_a_token_of_a_client_that_cannot_ask_is_not_taken_from_one_that_can(tool: str) -> None:
     call = Call("raise_prices")
-    arguments = {"model": "testapp.author", "pk": call.row.pk} if tool == "delete_record" else call.arguments
+    deleted = {"model": "testapp.author", "pk": call.row.pk}
+    arguments: Any = {"run_action": call.arguments, "delete_record": deleted, "burn": {"what": "letters"}}[tool]
     token = call.client.call(tool, **arguments).structured["confirm_token"]
     asking = MCPClient(call.user, capabilities=ELICITS)
     asking.headers["Authorization"] = call.client.headers["Authorization"]
     answer = asking.request("tools/call", name=tool, arguments={**arguments, "confirm_token": token})
     assert answer["isError"]
-    assert answer["content"][0]["text"] == REFUSED
+    assert "belongs to another call" in answer["content"][0]["text"]
     assert call.name == "A1"
     assert not call.client.call(tool, **arguments, confirm_token=token).is_error

@@ -227,6 +227,7 @@ def test_a_form_in_which_nothing_is_required_needs_a_yes(pks: Any, version: str,
     assert names() == ["fraud", "fraud"]
 
 
+MISFIT = "Confirm: Give one value, not a list or an object."
 DECLINED = "The user declined. Nothing was changed."
 # One call of each kind that is confirmed, by the name of a tool.
 CONFIRMED: dict[str, Any] = {
@@ -285,6 +286,20 @@ def test_78_the_form_of_a_destructive_action_is_not_left_to_the_model(pks: Any, 
     result = program.call("run_action", **picked("pay_for_good", pks))
     assert (result["isError"], len(program.asked)) == (True, 2)
     assert text_of(result) == NOT_FILLED_IN
+    assert names() == ["A1", "A2"]
+
+
+@pytest.mark.parametrize("kind", ["burn", "run_action"])
+@pytest.mark.parametrize(
+    ("version", "value"),
+    [("2025-06-18", ["yes"]), ("2025-06-18", {"a": 1}), ("2025-11-25", {"a": 1})],
+)
+def test_an_answer_of_the_wrong_type_is_told_plainly(pks: Any, kind: str, version: str, value: Any) -> None:
+    program = Program(version, {"action": "accept", "content": {"_confirm": value}})
+    result = program.call(kind, **CONFIRMED[kind](pks))
+    assert program.asked[1]["message"].startswith(f"{MISFIT}\n\n")
+    told = f"The client's answer is not valid. {MISFIT} Nothing was changed."
+    assert (text_of(result), result["isError"], len(program.asked)) == (told, True, 2)
     assert names() == ["A1", "A2"]
 
 

@@ -212,9 +212,13 @@ def test_arguments_that_a_model_left_empty_are_not_there(modern: MCPClient, empt
     question(modern.call("ship", order=7, answers=empty, confirm_token=None))
 
 
-def test_a_client_that_can_ask_may_still_use_a_token(modern: MCPClient) -> None:
+def test_a_token_that_needed_no_user_is_not_taken_from_a_client_that_can_ask(modern: MCPClient) -> None:
     token = question(modern.call("ship_later"))["confirm_token"]
     modern.capabilities = dict(ELICITS)
+    result = modern.call("ship_later", answers={"carrier": "dhl"}, confirm_token=token)
+    assert result.is_error
+    assert "belongs to another call" in result.text
+    modern.capabilities = {}
     assert not modern.call("ship_later", answers={"carrier": "dhl"}, confirm_token=token).is_error
 
 
