@@ -267,7 +267,8 @@ class ModelAccess:
     def _on_list(self, hook: str, ask: Callable[..., T], *, default: D) -> T | D:
         """Ask a hook for the caller's access, called as on the admin's list; return ``default`` if it fails."""
         exposure = self.exposure
-        request = self.request
+        # Those who call this have checked whose request it is.
+        request = self.access.request
         if not exposure.options.permits_by_place:
             # The same as call_hook(), without the cost of calling it for each model.
             try:
