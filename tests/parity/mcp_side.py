@@ -12,6 +12,9 @@ from .outcomes import Outcome
 NOT_SAVED = "Nothing was saved:"
 PAGE = 200
 
+# Previews that one call can have: of its rows, and of the page that its action shows.
+MOST_PREVIEWS = 2
+
 
 class MCPSide:
     """The endpoint's verdicts on what `user` does."""
@@ -57,11 +60,15 @@ class MCPSide:
     def _confirmed(
         self, tool: str, model: type[Model], arguments: Mapping[str, Any], also: Mapping[str, Any]
     ) -> Outcome:
-        first = self._call(tool, model, **arguments)
-        token = first.structured.get("confirm_token") if first is not None and first.structured else None
-        if token is None:
-            return _outcome(first)
-        return _outcome(self._call(tool, model, **arguments, **also, confirm_token=token))
+        """Call a tool, and again with the token of each preview; with ``also`` where the preview asks for a form."""
+        result = self._call(tool, model, **arguments)
+        for _ in range(MOST_PREVIEWS):
+            preview = result.structured if result is not None else None
+            if not preview or "confirm_token" not in preview:
+                break
+            answers = also if "form" in preview else {}
+            result = self._call(tool, model, **arguments, **answers, confirm_token=preview["confirm_token"])
+        return _outcome(result)
 
     def _call(self, tool: str, model: type[Model], **arguments: Any) -> ToolCall | None:
         try:
