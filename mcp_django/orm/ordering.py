@@ -22,8 +22,8 @@ from ..schema.secrets import is_withheld
 from .access import MAX_NAME, ModelAccess
 from .columns import Column
 from .computed_columns import Reading, order_source, parts_of
-from .fields import kind_of, resolve_path
-from .hidden_parts import as_shown, can_hide_parts
+from .fields import kind_of, resolve_path, stored_field
+from .hidden_parts import Sorted, as_shown, can_hide_parts
 from .path import Path, guarded_name, guarded_values, guards_on, shown_name
 
 
@@ -339,9 +339,12 @@ def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
     """
     if not can_hide_parts(key.field) or (key.expression is None and is_served(exposure.model, (key,))):
         return key
-    if key.expression is None:
-        return replace(key, path=shown_name(key.path), expression=as_shown(F(key.path), key.field))
-    return replace(key, path=guarded_name(f"shown {key.path}"), expression=as_shown(key.expression, key.field))
+    value = key.expression or F(key.path)
+    path = shown_name(key.path) if key.expression is None else guarded_name(f"shown {key.path}")
+    if key.field.model._meta.managed:
+        return replace(key, path=path, expression=as_shown(value, key.field))
+    # A column of other people's tables can have another type, which has an order of its own and takes no text.
+    return replace(key, path=path, nullable=True, expression=Sorted(value, stored_field(key.field)))
 
 
 def _column_key(model: ModelAccess, column: Column) -> OrderKey | None:

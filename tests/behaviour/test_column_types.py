@@ -128,11 +128,11 @@ def inspected(column: str, field: str, key: str = "integer", key_type: str = "in
         yield request_of(make_superuser(), site_with(Inspected))
 
 
-def in_order(sign: str) -> list[str]:
+def in_order(sign: str, value: str = "value") -> list[str]:
     """Return the keys of all rows as the database itself sorts them, NULL last."""
     way = "DESC" if sign else "ASC"
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT CAST(id AS text) FROM inspected ORDER BY value {way} NULLS LAST, inspected.id {way}")
+        cursor.execute(f"SELECT CAST(id AS text) FROM inspected ORDER BY {value} {way} NULLS LAST, inspected.id {way}")
         return [row[0] for row in cursor.fetchall()]
 
 
@@ -156,10 +156,13 @@ Random(25).shuffle(PAIRS)
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize(("column", "field"), PAIRS[: drawn(len(PAIRS))], ids=lambda name: str(name) or "no type")
 def test_pages_of_any_column_are_whole_whatever_its_field_says(column: str, field: str, zone: str) -> None:
+    # A free text is sorted as it is shown, by an expression: in SQLite that has no collation of the column.
+    is_free_text = field in ("char", "text") and connection.vendor == "sqlite"
+    value = "value COLLATE BINARY" if is_free_text else "value"
     with override_settings(TIME_ZONE=zone), inspected(column, field) as request:
         for sign in ("", "-"):
             found, hint = walk(request, 5, ordering=[f"{sign}value"])
-            assert (found, hint) == (in_order(sign), "")
+            assert (found, hint) == (in_order(sign, value), "")
 
 
 @pytest.mark.parametrize("zone", ZONES)

@@ -93,7 +93,7 @@ class TestOrder:
             (F("published__year"), lambda book: book.published.year),
             ("-half", lambda book: book.pages // 2),
         ],
-        ids=str,
+        ids=range(7),
     )
     @pytest.mark.parametrize("limit", [1, 2, 50])
     def test_a_default_order_by_an_expression_is_that_of_the_pages(self, entry: Any, expected: Any, limit: int) -> None:
