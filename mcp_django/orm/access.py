@@ -329,8 +329,6 @@ class ModelAccess:
         """Return the names of a row's fields that the caller has access to for reading, the primary key's first."""
         if row is None or not self.exposure.options.has_own_pages:
             return self.fields
-        if self.access.request.user is not self.access.user:
-            raise NotFound
         return self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:

@@ -37,8 +37,8 @@ from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .column_values import MAX_DIGITS
 from .columns import Column
 from .fields import kind_of, stored_field
-from .hidden_parts import as_shown
 from .query_limits import check_time
+from .shown_texts import as_shown
 
 MAX_DECIMALS: Final = 6
 # Maximum number of decimal digits that always fit an integer of SQLite.

@@ -37,9 +37,10 @@ from ..exposures.querysets import among
 from .access import Link, ModelAccess, has_every_row
 from .compiled_queries import Bind, BoundIn, prepare
 from .fields import FieldPath, is_file_field, stored_field
-from .hidden_parts import WHOLE, as_shown, can_hide_parts, hides_parts, with_no_part_hidden
+from .hidden_parts import WHOLE, can_hide_parts, hides_parts, with_no_part_hidden
 from .named_filters import NamedFilter
 from .path import Target
+from .shown_texts import as_shown
 
 COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "exact": Exact,

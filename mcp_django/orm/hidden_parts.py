@@ -19,9 +19,8 @@ from django.db.models import (
     SlugField,
     TextField,
 )
-from django.db.models.functions import Collate
 
-from ..schema.secrets import HIDDEN, without_secrets
+from ..schema.secrets import without_secrets
 from .fields import stored_field
 
 # Comparisons of a text as a whole, besides those by nothing: they say nothing about a part of it.
@@ -65,13 +64,13 @@ class HidesParts(Lookup):
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
         """Return a cheap test for a character of each kind of secret, and the patterns for texts that pass it."""
-        sql, params = _text(compiler, connection, self.lhs)
+        sql, params = text_sql(compiler, connection, self.lhs)
         has_one = " OR ".join(_position(connection.vendor, sql, character) for character in "{@")
         matches = " OR ".join(_matches(connection.vendor, sql, pattern) for pattern in (_SECRET_MEMBER, _USER))
         return f"(({has_one}) AND ({matches}))", [*params] * 4
 
 
-def _text(compiler: Any, connection: Any, text: Any) -> tuple[str, Any]:
+def text_sql(compiler: Any, connection: Any, text: Any) -> tuple[str, Any]:
     """Return the SQL of a text, also of one whose column has another type in the database (``inspectdb``)."""
     sql, params = compiler.compile(text)
     if connection.vendor == "postgresql":
@@ -103,46 +102,6 @@ def with_no_part_hidden(text: Any, *, inside: bool = False) -> Q:
     if inside:
         return Q(ExpressionWrapper(found, BooleanField()))
     return found
-
-
-def as_shown(text: Any, field: Any) -> Any:
-    """Return an expression for a text to be compared with others: ``HIDDEN`` for texts with a hidden part."""
-    if not can_hide_parts(field):
-        return text
-    stored: Any = stored_field(field)
-    shown = AsShown(text, stored)
-    # An expression has no collation of its column in SQLite.
-    return Collate(shown, stored.db_collation) if stored.db_collation else shown
-
-
-class AsShown(Expression):
-    """A text of the database as it is shown; it has no parameters of its own."""
-
-    def __init__(self, text: Any, output_field: Any) -> None:
-        super().__init__(output_field=output_field)
-        self.text = F(text) if isinstance(text, str) else text
-
-    def get_source_expressions(self) -> list[Any]:
-        return [self.text]
-
-    def set_source_expressions(self, exprs: Any) -> None:
-        [self.text] = exprs
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
-        """Return the text, and ``HIDDEN`` in place of one with a hidden part."""
-        hides, more = HidesParts(self.text).as_sql(compiler, connection)
-        sql, params = _text(compiler, connection, self.text)
-        return f"CASE WHEN {hides} THEN '{HIDDEN}' ELSE {sql} END", [*more, *params]
-
-
-class Sorted(AsShown):
-    """A text of the database to sort by: NULL where a part is hidden, so that a column of any type keeps its order."""
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
-        """Return the text, and NULL in place of one with a hidden part."""
-        hides, more = HidesParts(self.text).as_sql(compiler, connection)
-        sql, params = compiler.compile(self.text)
-        return f"CASE WHEN {hides} THEN NULL ELSE {sql} END", [*more, *params]
 
 
 class Searched(Expression):

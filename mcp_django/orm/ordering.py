@@ -23,8 +23,9 @@ from .access import MAX_NAME, ModelAccess
 from .columns import Column
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path, stored_field
-from .hidden_parts import Sorted, as_shown, can_hide_parts
+from .hidden_parts import can_hide_parts
 from .path import Path, guarded_name, guarded_values, guards_on, shown_name
+from .shown_texts import Sorted, as_shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,3 +99,11 @@ def test_a_form_that_nobody_filled_in_confirms_nothing_where_a_person_can_be_ask
     with pytest.raises(NotConfirmed) as error:
         check_asked(asker(user))
     assert "Nobody filled in the form" in error.value.message
+
+
+def test_an_answer_with_values_that_no_form_has_is_no_yes_of_the_model(user):
+    request = asker(user)
+    question = Confirmation(request, "delete", {}, []).question("sure", "Delete it?")
+    misfit = question.because("Confirm: Give one value.", is_misfit=True)
+    with pytest.raises(NotConfirmed, match=r"not valid\. Confirm: Give one value\. Nothing was changed\."):
+        check_asked(request, [misfit])

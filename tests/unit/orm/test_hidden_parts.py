@@ -12,7 +12,7 @@ from tests.testapp.models import Book
 @pytest.mark.parametrize(
     ("vendor", "has_one", "matches", "backslashes"),
     [
-        ("postgresql", "STRPOS(\"title\", '@') > 0", '"title" ~* \'', 1),
+        ("postgresql", "STRPOS((\"title\")::text, '@') > 0", '("title")::text ~* \'', 1),
         ("mysql", "INSTR(\"title\", '@') > 0", '"title" REGEXP \'(?i)', 2),
         ("sqlite", "INSTR(\"title\", '@') > 0", '"title" REGEXP \'(?i)', 1),
     ],
