@@ -401,6 +401,7 @@ def edge(value: Any, order: Any, keys: Sequence[Any], *, last: bool, result: Any
 class Function:
     """An aggregate function: ``make`` gives its expression, for columns that are ``usable``.
 
+    ``usable`` asks the column itself, because a class of columns may know better than the one that it is derived from.
     ``result`` returns the field type of its values, which can differ from the column's: a sum outgrows its column.
     ``combine`` computes the value of several groups together from their values; None if that is impossible.
     """
@@ -420,7 +421,9 @@ def middle(share: float) -> "Function":
         found.share = share
         return found
 
-    return Function(make, Column.is_summable, lambda column: DURATION if _word(column) == "duration" else FLOAT)
+    return Function(
+        make, lambda column: column.is_summable(), lambda column: DURATION if _word(column) == "duration" else FLOAT
+    )
 
 
 def _own_field(column: Column) -> Any:
@@ -433,7 +436,7 @@ def _extreme(function: type[Aggregate]) -> "Function":
     def make(expression: Any, output_field: Any, **options: Any) -> Any:
         return function(as_shown(expression, output_field), output_field=output_field, **options)
 
-    return Function(make, Column.is_comparable, _own_field, function)
+    return Function(make, lambda column: column.is_comparable(), _own_field, function)
 
 
 def _spread(function: type[Aggregate]) -> "Function":
@@ -446,17 +449,19 @@ def _spread(function: type[Aggregate]) -> "Function":
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
-    "count": Function(Count, Column.is_countable, lambda column: INTEGER, Sum),
-    "count_distinct": Function(partial(Count, distinct=True), Column.is_countable, lambda column: INTEGER),
-    "sum": Function(_sum, Column.is_summable, _sum_field, sum_of_sums),
-    "avg": Function(Avg, Column.is_summable, _average_field),
+    "count": Function(Count, lambda column: column.is_countable(), lambda column: INTEGER, Sum),
+    "count_distinct": Function(
+        partial(Count, distinct=True), lambda column: column.is_countable(), lambda column: INTEGER
+    ),
+    "sum": Function(_sum, lambda column: column.is_summable(), _sum_field, sum_of_sums),
+    "avg": Function(Avg, lambda column: column.is_summable(), _average_field),
     "min": _extreme(Min),
     "max": _extreme(Max),
     "median": middle(0.5),
     "percentile": middle(0.5),
     "stddev": _spread(Deviation),
     "variance": _spread(Variation),
-    **dict.fromkeys(EDGES, Function(edge, Column.is_groupable, _own_field)),
+    **dict.fromkeys(EDGES, Function(edge, lambda column: column.is_groupable(), _own_field)),
 }
 
 

@@ -13,7 +13,7 @@ from django.db.models import ForeignObjectRel
 
 from ..schema.secrets import is_withheld
 from .access import MAX_NAME, ModelAccess
-from .columns import Column, resolve_column
+from .columns import resolve_column
 from .conditions import COMPARISONS
 from .fields import FieldPath, is_file_field, is_joinable, resolve_path
 from .lookups import declared_lookups, usual_lookups
@@ -61,7 +61,7 @@ def find_filter(model: ModelAccess, text: str) -> Allowed | None:
         # A name that begins with a plain field is that field with a lookup: no computed column can be meant.
         return found
     # A computed column of numbers or dates only: the admin may show another text than the one that it sorts by.
-    target = computed_target(model, text, Column.is_ordering)
+    target = computed_target(model, text, lambda column: column.is_ordering())
     if target is None:
         return None
     lookups = tuple(name for name in usual_lookups(target.column.field) if name in COMPUTED)

@@ -65,7 +65,7 @@ def value_of(model: ModelAccess, text: str, usable: Callable[[Column], bool]) ->
     """Return the value of an arithmetic expression, a field or a path, whose column is ``usable``."""
     if not is_expression(text):
         return target_of(model, text.strip(), usable)
-    found = _Parser(text, lambda name: target_of(model, name, Column.is_countable)).read()
+    found = _Parser(text, lambda name: target_of(model, name, lambda column: column.is_countable())).read()
     if not usable(found.column):
         raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which cannot be used here.")
     return found

@@ -65,9 +65,11 @@ class Column:
 
     def is_comparable(self) -> bool:
         """Return whether the column's values can be compared by size; texts are compared in their order."""
+        # What only a serializer makes has no field to ask.
+        if not self.is_countable() or self.kind != "field":
+            return False
         kind = kind_of(self.field)
-        is_ordered = "gt" in kind.lookups or (kind.word == "text" and kind.sortable)
-        return self.is_countable() and self.kind == "field" and is_ordered
+        return "gt" in kind.lookups or (kind.word == "text" and kind.sortable)
 
     def is_groupable(self) -> bool:
         """Return whether the column's kind lets the database put rows with equal values together."""

@@ -15,7 +15,6 @@ from django.db.models import Q
 from ..exceptions import ToolError
 from ..schema.secrets import clean_text
 from .access import ModelAccess
-from .columns import Column
 from .conditions import Condition, Filter, Junction, Quantified
 from .fields import kind_of
 from .hidden_parts import with_no_part_hidden
@@ -71,7 +70,7 @@ def _text_hints(model: ModelAccess, condition: Condition) -> Iterator[str]:
     """Yield a hint for each text of a filter that no row has, while some rows have one that is nearly the same."""
     try:
         name = condition.path.column
-        target = target_of(model, name, Column.is_groupable)
+        target = target_of(model, name, lambda column: column.is_groupable())
         for value in condition.values[:MAX_TEXTS]:
             found = _near(model, target.expression, value) if isinstance(value, str) else []
             if found:

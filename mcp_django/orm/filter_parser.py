@@ -30,7 +30,6 @@ from .alternative_spellings import (
 )
 from .arithmetic import compared
 from .column_values import pk_text
-from .columns import Column
 from .conditions import (
     COMPARISONS,
     Applied,
@@ -500,7 +499,7 @@ class FilterReader(FilterSuggestions):
         """Return the condition that compares a field with another one, or with an aggregate over all rows."""
         if lookup not in COMPARISONS or lookup not in lookups:
             raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(COMPARISONS)}.")
-        left = target_of(self.model, self.column(name), Column.is_countable)
+        left = target_of(self.model, self.column(name), lambda column: column.is_countable())
         parts: tuple[Filter, ...] = ()
         if is_field(value):
             right = other_value(self.model, value)

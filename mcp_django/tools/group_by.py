@@ -32,7 +32,6 @@ from ..orm.access import ModelAccess
 from ..orm.aggregate_functions import step
 from ..orm.alternative_spellings import group_meant
 from ..orm.column_values import render
-from ..orm.columns import Column
 from ..orm.conditions import Condition, Filter, Junction
 from ..orm.fields import kind_of, stored_field
 from ..orm.labels import plain_label
@@ -247,7 +246,7 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
     if not period:
         root, _, last = name.rpartition("__")
         try:
-            target = target_of(model, name, Column.is_groupable)
+            target = target_of(model, name, lambda column: column.is_groupable())
             return Group(target.name, alias, target)
         except ToolError as error:
             if not root or last not in PERIODS:
@@ -256,14 +255,14 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
             name = root
             period = last
     if _WIDTH.fullmatch(period) and Decimal(period):
-        target = target_of(model, name, Column.is_summable)
+        target = target_of(model, name, lambda column: column.is_summable())
         if kind_of(target.column.field).word == "duration":
             raise ToolError(f"{target.name} is a duration: buckets need a number.")
         return Group(f"{target.name}:{period}", alias, target, period)
     if period not in PERIODS:
         message = f"Unknown period {period[:40]!r}."
         raise Misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
-    target = target_of(model, name, Column.is_period)
+    target = target_of(model, name, lambda column: column.is_period())
     if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
         raise ToolError(
             f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"

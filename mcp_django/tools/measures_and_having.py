@@ -354,8 +354,8 @@ class MeasureReader:
             raise ToolError(f'{name} needs an order: {{"function": "{name}", "field": "status", "order": "created"}}.')
         turned = given.strip().startswith("-")
         text = given.strip().lstrip("+-")
-        target = target_of(self.model, asked.field, Column.is_groupable)
-        order = value_of(self.model, text, Column.is_ordering)
+        target = target_of(self.model, asked.field, lambda column: column.is_groupable())
+        order = value_of(self.model, text, lambda column: column.is_ordering())
         keys = [F(field.attname) for field in self.exposure.opts.pk_fields]
         result = stored_field(target.column.field)
         last = (name == "last") is not turned
