@@ -6,7 +6,7 @@ Each thing has one URI: labels are in lower case, and a primary key is spelt as 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from django.contrib.admin import ModelAdmin
@@ -29,28 +29,23 @@ if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from .access import ModelAccess
 
-SCHEME: Final = "django://"
-# Purpose of the tickets for downloads, and their part of the URL's path.
-DOWNLOADS: Final = "files"
-RECORD_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}"
-PAGE_TEMPLATE: Final = "django://{app_label}/{model_name}{?cursor,search,ordering,fields}"
-SCHEMA_TEMPLATE: Final = "django://{app_label}/{model_name}/schema"
-FILE_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}/{field}"
-SCHEMA: Final = "schema"
-# Member of a result that has the URL of a row in the admin, and column with these URLs in a page.
-ADMIN_URL: Final = "admin_url"
 ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
-# Maximum number of characters of a URI: longer ones cannot come from this server. A cursor is the longest part.
-MAX_URI: Final = 8192
 # Hooks of an admin that decide whether a page opens, and hooks of an exposure that decide whether a row is visible.
 _VERDICTS: Final = ("has_view_or_change_permission", "has_view_permission", "has_change_permission")
 _HOOKS: Final = ("has_view_permission", "has_permission", "get_queryset")
-_PAGE: Final = UriTemplate(PAGE_TEMPLATE)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedURI:
     """What a ``django://`` URI names: a page of a model's rows (``query``), its schema, a row (``pk``), or a file."""
+
+    SCHEME: ClassVar = "django://"
+    # Last part of the path of a schema's URI.
+    SCHEMA: ClassVar = "schema"
+    # Maximum number of characters: longer URIs cannot come from this server. A cursor is the longest part.
+    MAX_LENGTH: ClassVar = 8192
+    # Purpose of the tickets for downloads, and their part of the URL's path.
+    DOWNLOADS: ClassVar = "files"
 
     label: str
     pk: str | None = None
@@ -61,10 +56,10 @@ class ParsedURI:
     @classmethod
     def read(cls, uri: Any) -> "ParsedURI":
         """Parse a URI; what it names need not exist. Raises ``NotFound`` for any other text."""
-        if not isinstance(uri, str) or len(uri) > MAX_URI or not uri.startswith(SCHEME):
+        if not isinstance(uri, str) or len(uri) > cls.MAX_LENGTH or not uri.startswith(cls.SCHEME):
             raise NotFound
         path, mark, _ = uri.partition("?")
-        parts = path[len(SCHEME) :].split("/", 4)
+        parts = path[len(cls.SCHEME) :].split("/", 4)
         if len(parts) == 2:
             found = _PAGE.match(uri)
             if found is None:
@@ -75,7 +70,7 @@ class ParsedURI:
 
         app_label, model_name, pk, *rest = parts
         label = f"{_name(app_label)}.{_name(model_name)}"
-        if pk == SCHEMA and not rest:
+        if pk == cls.SCHEMA and not rest:
             return cls(label, is_schema=True)
         try:
             parsed = cls(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
@@ -95,11 +90,18 @@ class ParsedURI:
         """
         if not can_link(request) or self.pk is None or self.field_name is None:
             return None
-        return ticket_url(request, DOWNLOADS, self.label, self.pk, self.field_name)
+        return ticket_url(request, self.DOWNLOADS, self.label, self.pk, self.field_name)
 
 
 class Address:
     """The addresses of a model and its rows: ``django://`` URIs, and URLs in the admin that open for the caller."""
+
+    RECORD_TEMPLATE: ClassVar = "django://{app_label}/{model_name}/{pk}"
+    PAGE_TEMPLATE: ClassVar = "django://{app_label}/{model_name}{?cursor,search,ordering,fields}"
+    SCHEMA_TEMPLATE: ClassVar = "django://{app_label}/{model_name}/schema"
+    FILE_TEMPLATE: ClassVar = "django://{app_label}/{model_name}/{pk}/{field}"
+    # Member of a result that has the URL of a row in the admin, and column with these URLs in a page.
+    ADMIN_URL: ClassVar = "admin_url"
 
     def __init__(self, model: "ModelAccess") -> None:
         self.model = model
@@ -119,7 +121,7 @@ class Address:
 
     def schema(self) -> str:
         """Return the URI of the model's description."""
-        return f"{self._model}/{SCHEMA}"
+        return f"{self._model}/{ParsedURI.SCHEMA}"
 
     def page(self, **query: str | None) -> str:
         """Return the URI of a page of the model's rows; members of ``query`` that are None are left out."""
@@ -150,7 +152,7 @@ class Address:
     def _model(self) -> str:
         path = f"{self.exposure.opts.app_label}/{self.exposure.opts.model_name}"
         # A URI has only ASCII characters (RFC 3986, section 2). Most names need no escapes.
-        return SCHEME + (path if path.isascii() else percent_encode(path, safe="/"))
+        return ParsedURI.SCHEME + (path if path.isascii() else percent_encode(path, safe="/"))
 
     @property
     def _origin(self) -> str | None:
@@ -191,10 +193,13 @@ class Address:
         return [key for key, row in rows.items() if admin.has_view_or_change_permission(self.model.request, row)]
 
 
+_PAGE: Final = UriTemplate(Address.PAGE_TEMPLATE)
+
+
 def _key_part(key: str) -> str:
     text = percent_encode(key)
     # Escape texts that would not be read as a key.
-    if text in (".", "..", SCHEMA):
+    if text in (".", "..", ParsedURI.SCHEMA):
         return f"%{ord(text[0]):02X}{text[1:]}"
     return text
 

@@ -34,7 +34,7 @@ from ..orm.ordering import client_order_key, default_ordering
 from ..orm.pagination import narrowed
 from ..orm.tool_arguments import RowArguments
 from ..orm.undecodable_values import UNDECODABLE, salvaged_first
-from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
+from ..orm.uris import Address, ParsedURI
 from ..protocol.uri_templates import UriTemplate, percent_decode
 from ..schema.container_types import AnyOf, Nullable, Row
 from ..schema.json_values import to_jsonable
@@ -330,7 +330,7 @@ def last_member(text: str) -> tuple[str, str]:
 # A function of the caller's request, the typed text, and the arguments that are already filled in, by name.
 Hook = Callable[["MCPRequest", str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
 PARTS: Final = ("app_label", "model_name", "pk", "field")
-QUERY: Final = UriTemplate(PAGE_TEMPLATE).query
+QUERY: Final = UriTemplate(Address.PAGE_TEMPLATE).query
 _VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 _QUERY: Final = re.compile(r"\{?\?")
 
@@ -449,15 +449,15 @@ class ModelTemplate:
     @classmethod
     def read(cls, uri: str) -> ModelTemplate | None:
         """Read the URI or template that a completion is asked for; None if it is not one of models."""
-        if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
+        if not uri.startswith(ParsedURI.SCHEME) or len(uri) > ParsedURI.MAX_LENGTH:
             return None
-        path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)
+        path, *query = _QUERY.split(uri[len(ParsedURI.SCHEME) :], maxsplit=1)
         parts = path.split("/", len(PARTS))
         if not 2 <= len(parts) <= len(PARTS) or (query and len(parts) != 2):
             return None
         names = {name: name for name in QUERY} if len(parts) == 2 else {}
         given: dict[str, str] = {}
-        if parts[2:] == [SCHEMA]:
+        if parts[2:] == [ParsedURI.SCHEMA]:
             del parts[2]
         for variable, part in zip(PARTS, parts, strict=False):
             names[variable] = variable
@@ -499,7 +499,7 @@ class ModelTemplate:
             case "pk":
                 found = values.keys(value)
                 # If the template ends with the key, this key would be read as the URI of the model's schema.
-                keys = [key for key in found.values if key != SCHEMA or "field" in self.names]
+                keys = [key for key in found.values if key != ParsedURI.SCHEMA or "field" in self.names]
                 return Completion(keys, found.more)
             case "field":
                 files = [name for name in values.model.fields if is_file(values.exposure, name)]

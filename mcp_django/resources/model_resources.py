@@ -26,14 +26,7 @@ from ..orm.columns import is_file
 from ..orm.pagination import Cursor
 from ..orm.row_reading import find_row
 from ..orm.serializer_columns import represented
-from ..orm.uris import (
-    FILE_TEMPLATE,
-    PAGE_TEMPLATE,
-    RECORD_TEMPLATE,
-    SCHEMA_TEMPLATE,
-    Address,
-    ParsedURI,
-)
+from ..orm.uris import Address, ParsedURI
 from ..protocol.content import EmbeddedResource
 from ..protocol.errors import InvalidParams
 from ..tools.asking_guide import TYPE, URI, is_text, text_of
@@ -93,10 +86,10 @@ class Resources:
             return own
         return [
             *own,
-            {"uriTemplate": RECORD_TEMPLATE, "name": "record", "title": "One record", "mimeType": JSON},
-            {"uriTemplate": PAGE_TEMPLATE, "name": "records", "title": "A page of records", "mimeType": JSON},
-            {"uriTemplate": SCHEMA_TEMPLATE, "name": "schema", "title": "What a model holds", "mimeType": JSON},
-            {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
+            {"uriTemplate": Address.RECORD_TEMPLATE, "name": "record", "title": "One record", "mimeType": JSON},
+            {"uriTemplate": Address.PAGE_TEMPLATE, "name": "records", "title": "A page of records", "mimeType": JSON},
+            {"uriTemplate": Address.SCHEMA_TEMPLATE, "name": "schema", "title": "What a model holds", "mimeType": JSON},
+            {"uriTemplate": Address.FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
         ]
 
     def find(self, uri: str) -> "ModelResource | OwnText":

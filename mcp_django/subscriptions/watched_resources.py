@@ -21,7 +21,7 @@ from ..orm.access import ModelAccess, access_of, has_every_row, parse_pk
 from ..orm.column_values import pk_text
 from ..orm.columns import is_file
 from ..orm.pagination import chunks
-from ..orm.uris import SCHEME, ParsedURI
+from ..orm.uris import ParsedURI
 from ..protocol.errors import InvalidParams
 from ..resources.model_resources import Resources
 from ..tools.list_and_describe_models import Description
@@ -54,7 +54,7 @@ class Watch:
 
     @property
     def is_schema(self) -> bool:
-        return not self.label and self.uri.startswith(SCHEME)
+        return not self.label and self.uri.startswith(ParsedURI.SCHEME)
 
 
 class Rows:

@@ -41,7 +41,7 @@ from ..orm.tool_arguments import (
     model_argument,
     names_argument,
 )
-from ..orm.uris import ADMIN_URL, SCHEME, Address, ParsedURI
+from ..orm.uris import Address, ParsedURI
 from ..protocol.content import Text
 from ..schema.secrets import clean_text
 from ..schema.value_types import KEY
@@ -102,7 +102,7 @@ class Record:
             may_write = may_write and (off is None or off.writes is None)
             payload["permissions"] = {deed: may_write and model.may_row(deed, row) for deed in ("change", "delete")}
             if (page_url := Address(model).admin_url(row)) is not None:
-                payload[ADMIN_URL] = page_url
+                payload[Address.ADMIN_URL] = page_url
         cut = _cut(values, request.mcp.result_chars)
         hints = list(page.notes)
         if cut:
@@ -154,8 +154,9 @@ class Record:
         exposure = self.exposure
         row = self.row
         shown = self.model.fields_of(row)
+        names = names_argument(value, "fields", MAX_FIELDS)
         # The admin URL is always in the result.
-        wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
+        wanted = [name for name in names if name != Address.ADMIN_URL or name in shown]
         inlines = {inline.name for inline in PageInlines(self.model, row).all}
         # The page of this row can show fields that the pages of other rows do not.
         others = [name for name in wanted if name not in inlines and name not in shown]
@@ -266,7 +267,9 @@ class GetRecord(RecordTool):
 
     def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelAccess, FoundRow]:
         key = given.get("pk")
-        uri = key if "model" not in given and isinstance(key, str) and key.startswith(SCHEME) else given.get("uri")
+        uri = given.get("uri")
+        if "model" not in given and isinstance(key, str) and key.startswith(ParsedURI.SCHEME):
+            uri = key
         if uri is not None:
             try:
                 return find_row_by_uri(request, uri)

@@ -39,7 +39,7 @@ from ..orm.tool_arguments import (
     names_argument,
 )
 from ..orm.trigram_search import similar_query
-from ..orm.uris import ADMIN_URL, Address
+from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import FREE_OBJECT
 from .base import RecordTool
@@ -271,9 +271,9 @@ class QueryRecords(RecordTool):
         go_to(request, exposure, "changelist")
         count = flag_argument(given.get("count"), "count")
         with_urls = False
-        if "fields" in given and call.model.field_named(ADMIN_URL) is None:
+        if "fields" in given and call.model.field_named(Address.ADMIN_URL) is None:
             names = names_argument(given["fields"], "fields", MAX_FIELDS)
-            others = [name for name in names if name != ADMIN_URL]
+            others = [name for name in names if name != Address.ADMIN_URL]
             with_urls = len(others) < len(names)
             call.given = {**given, "fields": others or ["pk"]}
         query = call.query()
@@ -285,7 +285,7 @@ class QueryRecords(RecordTool):
             pk = exposure.opts.pk
             rows = payload["rows"]
             keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]
-            payload["columns"].append(ADMIN_URL)
+            payload["columns"].append(Address.ADMIN_URL)
             urls = Address(call.model).admin_urls(keys) if keys else [None] * len(rows)
             for row, url in zip(rows, urls, strict=True):
                 row.append(url)

@@ -36,7 +36,7 @@ from ...oauth.stored_tokens import facts_of
 from ...operating import switches
 from ...operating.call_lifecycle import describe_caller, refuse_if_off
 from ...orm.query_limits import read_limits
-from ...orm.uris import DOWNLOADS, ParsedURI
+from ...orm.uris import ParsedURI
 from ...problems import Problem
 from ...protocol.headers import body_length
 from ...resources.model_resources import RowFile
@@ -187,10 +187,10 @@ BREAKS_HTTP: Final = "The client or a proxy violates HTTP."
 def file_urls(site: MCPSite) -> list[URLPattern]:
     """Return the URL patterns of upload and download links, relative to the site's endpoint."""
     take = ticketed(site, UPLOADS, "PUT", WRITE, _take)
-    give = ticketed(site, DOWNLOADS, "GET", READ, _give)
+    give = ticketed(site, ParsedURI.DOWNLOADS, "GET", READ, _give)
     return [
         re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{TICKET})$", take, name="upload"),
-        re_path(rf"^(?:/)?{DOWNLOADS}/(?P<ticket>{TICKET})$", give, name="file"),
+        re_path(rf"^(?:/)?{ParsedURI.DOWNLOADS}/(?P<ticket>{TICKET})$", give, name="file"),
     ]
 
 

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_types.methods import validate_server_result
 
 from mcp_django import site
-from mcp_django.orm.uris import FILE_TEMPLATE, RECORD_TEMPLATE
+from mcp_django.orm.uris import Address
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
@@ -15,7 +15,7 @@ from tests.testapp.models import Author, Book
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 ALL = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 MCP = {"BASE_URL": "http://testserver"}
-RECORD = {"type": "ref/resource", "uri": RECORD_TEMPLATE}
+RECORD = {"type": "ref/resource", "uri": Address.RECORD_TEMPLATE}
 BOOK = {"app_label": "testapp", "model_name": "book"}
 ONE = "Unknown prompt, resource template or argument"
 
@@ -129,7 +129,7 @@ def test_135_a_hidden_model_and_a_missing_one_are_one_answer():
     make_book("Winter")
     client = MCPClient(make_user("viewer", "testapp.view_author"))
     nothing = {"values": [], "total": 0}
-    assert complete(client, template(FILE_TEMPLATE), "field", **BOOK) == nothing
+    assert complete(client, template(Address.FILE_TEMPLATE), "field", **BOOK) == nothing
     assert complete(client, RECORD, "pk", **BOOK) == nothing
     assert complete(client, RECORD, "pk", app_label="testapp", model_name="nosuch") == nothing
     assert complete(client, prompt("introduce"), "book") == nothing
