@@ -38,7 +38,7 @@ GATE_TESTS = tests/unit/oauth/test_bearer*.py tests/unit/oauth/test_resource_url
 	tests/unit/exposures tests/unit/emulation/test_admin_actions.py tests/unit/emulation/test_admin_exposure.py \
 	tests/unit/emulation/test_bulk_writes.py tests/unit/emulation/test_list_filters.py \
 	tests/unit/emulation/test_saving.py tests/unit/schema/test_secrets*.py tests/unit/orm/test_access*.py \
-	tests/unit/orm/test_allowed_filters*.py tests/unit/orm/test_columns*.py \
+	tests/unit/orm/aggregates tests/unit/orm/test_allowed_filters*.py tests/unit/orm/test_columns*.py \
 	tests/unit/orm/test_compiled_queries_switch.py tests/unit/orm/test_computed_columns.py \
 	tests/unit/orm/test_conditions*.py tests/unit/orm/test_hidden_parts.py \
 	tests/unit/orm/test_named_filters.py tests/unit/orm/test_ordering.py tests/unit/orm/test_path.py \

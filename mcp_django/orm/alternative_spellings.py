@@ -352,64 +352,6 @@ def _of_text(text: str) -> dict[str, Any] | None:
     return found or None
 
 
-# Synonyms of the members of an aggregate that is an object, and of its functions.
-_MEMBERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("func", "fn", "op", "operation", "operator", "agg", "aggregate", "type"), "function"),
-    **dict.fromkeys(("column", "expression", "of", "on"), "field"),
-    **dict.fromkeys(("alias", "name", "title", "label"), "as"),
-    **dict.fromkeys(("filter", "filters", "condition"), "where"),
-}
-_FUNCTIONS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("average", "mean"), "avg"),
-    **dict.fromkeys(("total", "add", "sum_of"), "sum"),
-    **dict.fromkeys(("maximum", "largest", "highest", "latest"), "max"),
-    **dict.fromkeys(("minimum", "smallest", "lowest", "earliest"), "min"),
-    **dict.fromkeys(
-        ("countdistinct", "distinct", "distinct_count", "unique", "nunique", "count_unique"), "count_distinct"
-    ),
-    **dict.fromkeys(("num", "number", "rows", "size"), "count"),
-    **dict.fromkeys(("std", "stdev", "standard_deviation"), "stddev"),
-    **dict.fromkeys(("var",), "variance"),
-}
-
-
-_GROUP: Final = re.compile(r"(?P<period>\w+)\((?P<name>[\w.]+)\)|(?P<field>[\w.]+)\s+(?:by|per)\s+(?P<unit>\w+)")
-
-
-def group_meant(text: str, periods: Collection[str]) -> str:
-    """Return ``created:month`` for the alternative spellings ``month(created)`` and ``created by month``."""
-    found = _GROUP.fullmatch(text.strip()) if len(text) <= MAX_NAME else None
-    if found is None:
-        return text
-    name = found["name"] or found["field"]
-    period = (found["period"] or found["unit"]).lower()
-    if period in periods:
-        return f"{name}:{period}"
-    return text
-
-
-def aggregate_meant(name: str) -> str:
-    """Return the aggregate function that a synonym such as ``average`` means, or the name itself."""
-    return _FUNCTIONS.get(name, name)
-
-
-def as_aggregate(given: Mapping[str, Any], functions: Collection[str]) -> Mapping[str, Any]:
-    """Return an aggregate such as ``{"function": "sum", "field": "total"}`` with the usual names of its members.
-
-    ``{"sum": "total"}`` and ``{"op": "sum", "of": "total"}`` mean the same.
-    """
-    found: dict[str, Any] = {}
-    for key, value in given.items():
-        if key in functions and isinstance(value, str) and "function" not in {*given, *found}:
-            found |= {"function": key, "field": value}
-        else:
-            name = _MEMBERS.get(key, key)
-            if name in given or name in found:
-                name = key
-            found[name] = value
-    return found
-
-
 def as_conditions(value: Any) -> Any:
     """Return the filters that a list of conditions means, an alternative spelling of ``and``; others as they are."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):

@@ -11,7 +11,7 @@ from django.db.models import Q, Subquery, Value
 from ..exceptions import ToolError
 from ..exposures.querysets import is_derived
 from .access import ModelAccess
-from .aggregate_functions import FUNCTIONS, result_of
+from .aggregates.functions import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column
 from .lookups import usual_lookups

@@ -28,7 +28,11 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import SEARCH
 from ..exceptions import ToolError
-from ..orm.aggregate_functions import AfterWindows, OverGroups
+from ..orm.aggregates.functions import AfterWindows, OverGroups
+from ..orm.aggregates.groups import STRETCHES, Group, group_of, periods, shared_labels
+from ..orm.aggregates.having import having_of
+from ..orm.aggregates.measure_reader import MeasureReader
+from ..orm.aggregates.measures import Measure, find_title, position_of
 from ..orm.alternative_spellings import json_or_text, order_meant, order_texts
 from ..orm.arithmetic import FLOAT
 from ..orm.conditions import Filter, opening_hint
@@ -39,8 +43,6 @@ from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
 from ..orm.undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from ..schema.value_types import FREE_OBJECT, any_of
 from .base import RecordTool
-from .group_by import STRETCHES, Group, group_of, periods, shared_labels
-from .measures_and_having import Measure, MeasureReader, find_title, having_of, position_of
 from .query_records import RecordCall
 
 MAX_GROUPS: Final = 200

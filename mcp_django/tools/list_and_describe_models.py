@@ -14,6 +14,8 @@ from ..context.tool_results import ToolResult
 from ..emulation.uploaded_files import FILE_WORDS
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess, access_of, columns_of
+from ..orm.aggregates.groups import group_of
+from ..orm.aggregates.measure_reader import MeasureReader
 from ..orm.allowed_filters import filters_of, find_filter
 from ..orm.alternative_spellings import json_or_text
 from ..orm.columns import Column, is_file
@@ -29,8 +31,6 @@ from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import texts_of
 from .base import RecordTool
-from .group_by import group_of
-from .measures_and_having import MeasureReader
 from .model_overview import MAX_LINE, Overview, may_words, may_write
 from .model_search import found_models
 from .query_records import ALWAYS_LOAD, UNORDERED

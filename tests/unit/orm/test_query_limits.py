@@ -16,7 +16,7 @@ from django.db.models.expressions import RawSQL
 from mcp_django import ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm import query_limits
-from mcp_django.orm.aggregate_functions import _Collected
+from mcp_django.orm.aggregates.functions import _Collected
 from mcp_django.orm.pagination import PageQuery
 from mcp_django.orm.query_limits import TOO_SLOW, read_limits
 from mcp_django.server.methods.resources_and_prompts import complete, read_resource

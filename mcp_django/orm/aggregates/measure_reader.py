@@ -1,47 +1,35 @@
-"""The measures of ``aggregate_records``, those derived from others, and conditions on them: ``having``."""
+"""Parse the measures that a caller asks for, and derive some from others."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
-from math import floor, log10
 from typing import Any, Final, NamedTuple
 
-from django.db.models import CompositePrimaryKey, Count, F, IntegerField, Q, Subquery, Value
+from django.db.models import CompositePrimaryKey, Count, F, Subquery, Value
 from django.db.models.functions import Coalesce, NullIf
-from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
-from ..context.request import MCPRequest
-from ..exceptions import ToolError
-from ..orm.access import MAX_NAME, Link, ModelAccess
-from ..orm.aggregate_functions import (
+from ...exceptions import ToolError
+from ..access import Link, ModelAccess
+from ..alternative_spellings import json_or_text
+from ..arithmetic import DURATION, FLOAT, INTEGER, is_expression, value_of
+from ..columns import Column
+from ..fields import UNITS, kind_of, stored_field
+from ..filter_parser import FilterReader
+from ..nearest_names import Misnamed, alternatives
+from ..path import Target, target_of
+from ..suggestions import with_field
+from .functions import (
     EDGES,
     FUNCTIONS,
-    MAX_DECIMALS,
-    Amount,
     OverGroups,
-    UnitField,
     Units,
     edge,
     exact_field,
     middle,
     result_of,
 )
-from ..orm.alternative_spellings import OPERATORS, aggregate_meant, as_aggregate, filters_meant, json_or_text
-from ..orm.arithmetic import DURATION, FLOAT, INTEGER, is_expression, value_of
-from ..orm.column_values import field_renderer, render, render_column, trimmed
-from ..orm.columns import Column
-from ..orm.conditions import COMPARISONS as BETWEEN
-from ..orm.fields import UNITS, FieldPath, kind_of, parse_boolean, parse_operand, parse_value, stored_field
-from ..orm.filter_parser import FilterReader
-from ..orm.labels import labels_for
-from ..orm.lookups import is_dated, parse_condition
-from ..orm.nearest_names import Misnamed, alternatives
-from ..orm.path import Target, target_of
-from ..orm.suggestions import with_field
-from ..orm.undecodable_values import UNDECODABLE
+from .measures import DATES, NUMBER, Measure, alike, find_title, position_of
 
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
 _CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
@@ -53,125 +41,28 @@ _SPELLING: Final = (
 _MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit", "order"})
 SHARES: Final = "a share between 0 and 1, such as 0.9"
 DEFAULT_UNIT: Final = "days"
-# Kinds of values, as in ``Measure.kind``.
-NUMBER: Final = "number"
-DATES: Final = ("date", "datetime")
 UNIT_SPELLING: Final = (
     'A duration is a number in a unit: {"function": "sum", "field": "working_time", "unit": "hours", "as": "hours"}.'
 )
-# Lookups that ``having`` accepts, and the maximum number of its conditions.
-COMPARISONS: Final = (*BETWEEN, "range", "isnull")
-MAX_COMPARISONS: Final = 10
-# Significant digits of a floating point number that is shown.
-MAX_FIGURES: Final = 10
-# Maximum characters of a value that is shown.
-MAX_TEXT: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One measure (aggregate) of ``aggregate_records``: its ``title`` for the caller, its ``alias`` in the query.
-
-    The alias is generated: text from a client is never a name in SQL. ``result`` is the type of the values. A measure
-    derived from others (``sources``) has an expression of their aliases, and ``derive`` computes it from their values.
-    With a ``unit``, a duration is shown as a number; with a ``column``, values are shown as in that column.
-    """
-
-    title: str
-    alias: str
-    expression: Any
-    result: Any = INTEGER
-    function: str = "count"
-    narrowed: tuple[str, ...] = ()
-    sources: tuple["Measure", ...] = ()
-    derive: Callable[..., Any] | None = None
-    unit: timedelta | None = None
-    column: Column | None = None
-
-    @property
-    def depth(self) -> int:
-        """Depth of a derived measure: the measures that it is derived from, one after the other; 0 for a plain one."""
-        if self.sources:
-            return 1 + max(source.depth for source in self.sources)
-        return 0
-
-    @property
-    def has_change(self) -> bool:
-        """Whether the measure is a change from the period before, or derived from one."""
-        return self.function == "change" or any(source.has_change for source in self.sources)
-
-    @property
-    def kind(self) -> str:
-        """The kind of a measure's values; a duration shown in a unit is a number."""
-        word = kind_of(self.result).word
-        if word in ("integer", "decimal", "number") or self.unit is not None:
-            return NUMBER
-        return word
-
-    @property
-    def amount(self) -> Any:
-        """The measure as an SQL number, by which another measure can divide."""
-        found = Amount(F(self.alias), FLOAT)
-        if self.unit is not None:
-            return found / Value(self.unit.total_seconds())
-        return found
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether the values of the measure are shown as numbers rounded by :func:`rounded`."""
-        has_places = isinstance(self.result, UnitField) or self.function in ("count", "sum", "min", "max")
-        return self.unit is not None or not has_places
-
-    def number(self, value: Any) -> float | None:
-        """Return a value of the measure as the number that :attr:`amount` is in SQL."""
-        if isinstance(value, timedelta):
-            return value / (self.unit or timedelta(seconds=1))
-        if value is None or value is UNDECODABLE:
-            return None
-        return float(value)
-
-    def combined(self) -> Any:
-        """Combine a measure over several groups: return the aggregate, None if the groups' values are not enough."""
-        function = FUNCTIONS.get(self.function)
-        combine = function.combine if function is not None else None
-        if combine is not None:
-            return combine(self.alias, output_field=self.result)
-        return None
-
-    def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
-        """Return the values as JSON."""
-        if self.column is not None:
-            return shown_values(request, self.column, values)
-        if self.unit is not None:
-            values = [value / self.unit if isinstance(value, timedelta) else value for value in values]
-        if self.is_rounded:
-            return [render(rounded(value)) for value in values]
-        places = getattr(self.result, "decimal_places", None)
-        return [render(trimmed(value, places)) for value in values]
-
-
-def shown_values(request: MCPRequest, column: Column, values: Sequence[Any]) -> list[Any]:
-    """Return the values of a measure's column as JSON; a relation as ``[key, label]``."""
-    places = getattr(column.field, "decimal_places", None)
-    whole = [trimmed(value, places) for value in values] if places is not None else values
-    keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
-    if column.kind != "relation":
-        return keys
-    labels = labels_for(request, column.field, values)
-    return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
-
-
-def rounded(value: Any) -> Any:
-    """Round a measure: a float to its significant digits, a decimal to a number of places."""
-    if isinstance(value, float):
-        return float(f"{value:.{MAX_FIGURES}g}")
-    if not isinstance(value, Decimal) or not value.is_finite():
-        return value
-    short = round(value, MAX_DECIMALS).normalize()
-    return short if short else Decimal(0)
-
-
-# Parsing
+# Synonyms of the members of an aggregate that is an object, and of its functions.
+_MEMBER_SYNONYMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("func", "fn", "op", "operation", "operator", "agg", "aggregate", "type"), "function"),
+    **dict.fromkeys(("column", "expression", "of", "on"), "field"),
+    **dict.fromkeys(("alias", "name", "title", "label"), "as"),
+    **dict.fromkeys(("filter", "filters", "condition"), "where"),
+}
+_FUNCTION_SYNONYMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("average", "mean"), "avg"),
+    **dict.fromkeys(("total", "add", "sum_of"), "sum"),
+    **dict.fromkeys(("maximum", "largest", "highest", "latest"), "max"),
+    **dict.fromkeys(("minimum", "smallest", "lowest", "earliest"), "min"),
+    **dict.fromkeys(
+        ("countdistinct", "distinct", "distinct_count", "unique", "nunique", "count_unique"), "count_distinct"
+    ),
+    **dict.fromkeys(("num", "number", "rows", "size"), "count"),
+    **dict.fromkeys(("std", "stdev", "standard_deviation"), "stddev"),
+    **dict.fromkeys(("var",), "variance"),
+}
 
 
 class Asked(NamedTuple):
@@ -238,24 +129,26 @@ def _turned(given: str) -> str:
     return ""
 
 
-def find_title(titles: Sequence[str], text: str) -> int | None:
-    """Find a measure by its title, or as it was asked for (``sum:total``), and return its position."""
-
-    def plain(name: str) -> str:
-        return re.sub(r"[:._()]+", "_", name).strip("_").lower()
-
-    if text in titles:
-        return titles.index(text)
-    meant = plain(text[:MAX_NAME])
-    return next((position for position, title in enumerate(titles) if plain(title) == meant), None)
+def aggregate_meant(name: str) -> str:
+    """Return the aggregate function that a synonym such as ``average`` means, or the name itself."""
+    return _FUNCTION_SYNONYMS.get(name, name)
 
 
-def position_of(titles: Sequence[str], name: str, message: str, member: str) -> int:
-    """Return the position of the measure that a client names in an argument; raise ``Misnamed`` for an unknown name."""
-    position = find_title(titles, name)
-    if position is None:
-        raise Misnamed(message, name, titles, partial(with_field, name, within=(member,)))
-    return position
+def as_aggregate(given: Mapping[str, Any], functions: Collection[str]) -> Mapping[str, Any]:
+    """Return an aggregate such as ``{"function": "sum", "field": "total"}`` with the usual names of its members.
+
+    ``{"sum": "total"}`` and ``{"op": "sum", "of": "total"}`` mean the same.
+    """
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in functions and isinstance(value, str) and "function" not in {*given, *found}:
+            found |= {"function": key, "field": value}
+        else:
+            name = _MEMBER_SYNONYMS.get(key, key)
+            if name in given or name in found:
+                name = key
+            found[name] = value
+    return found
 
 
 class MeasureReader:
@@ -419,14 +312,6 @@ def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None,
 # Derived measures
 
 
-def alike(*measures: Measure) -> list[Measure]:
-    """Return measures in one kind, for a measure that combines them: durations as such, or numbers in their units."""
-    durations = all(kind_of(measure.result).word == "duration" for measure in measures)
-    if durations:
-        return [replace(measure, unit=None) for measure in measures]
-    return list(measures)
-
-
 def _ratio(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
     def derive(value: Any, by: Any) -> Any:
         dividend = one.number(value)
@@ -500,147 +385,3 @@ def _derived(asked: Asked, alias: str, measures: Sequence[Measure], later: Seque
     if expression is not None:
         expression = OverGroups(expression, output_field=result)
     return Measure(title, alias, expression, result, function, narrowed, tuple(sources), derive, unit)
-
-
-# Conditions on the groups
-
-
-def having_of(measures: Sequence[Measure], value: Any) -> Q:
-    """Parse the ``having`` of measures: ``{"sum_total__gte": 1000}`` or ``{"sum_total": {"gte": 1000}}``.
-
-    A measure is compared with a value, or with another measure: ``{"sum_total__gt": {"field": "sum_paid"}}``.
-    """
-    value = json_or_text(value)
-    if value is None or value == "":
-        return Q()
-    value = value if isinstance(value, dict) else filters_meant(value)
-    if not isinstance(value, dict):
-        raise ToolError('having must be an object such as {"count__gte": 10}.')
-    titles = [measure.title for measure in measures]
-    comparisons: list[tuple[str, str, Any]] = []
-    for name, given in value.items():
-        if isinstance(given, dict) and given.keys() != {"field"}:
-            comparisons += [(name, lookup, item) for lookup, item in given.items()]
-        elif find_title(titles, name) is not None:
-            comparisons.append((name, "exact", given))
-        else:
-            root, _, lookup = name.rpartition("__")
-            comparisons.append((root or name, lookup, given))
-    if len(comparisons) > MAX_COMPARISONS:
-        raise ToolError(f"having takes at most {MAX_COMPARISONS} conditions.")
-    condition = Q()
-    for name, lookup, given in comparisons:
-        message = f"having compares an aggregate of this call, not {name[:60]!r}."
-        position = position_of(titles, name, message, "having")
-        if isinstance(given, dict) and given.keys() == {"field"}:
-            field = given["field"]
-            other = find_title(titles, field) if isinstance(field, str) else None
-            if other is None:
-                known = alternatives(str(field)[:60], titles)
-                raise ToolError(f"having: field is an aggregate of this call. {known}")
-            condition &= _with_other(measures[position], _lookup(lookup), measures[other])
-        else:
-            condition &= _compared(measures[position], _lookup(lookup), given)
-    return condition
-
-
-def _lookup(text: str) -> str:
-    lookup = text if text in COMPARISONS else OPERATORS.get(text.removeprefix("$"), text)
-    if lookup not in COMPARISONS:
-        raise ToolError(f"having has no comparison {lookup[:40]!r}. {alternatives(lookup, COMPARISONS)}")
-    return lookup
-
-
-def _with_other(measure: Measure, lookup: str, other: Measure) -> Q:
-    """Return the HAVING condition that compares two measures of one kind."""
-    measure, other = alike(measure, other)
-    compare = BETWEEN.get(lookup)
-    kinds = [measure.kind, other.kind]
-    if compare is None:
-        raise ToolError(f"having compares two aggregates by {', '.join(BETWEEN)}.")
-    if kinds == [NUMBER, NUMBER]:
-        return Q(compare(measure.amount, other.amount))
-    if kinds[0] != kinds[1]:
-        names = f"{measure.title} and {other.title}"
-        raise ToolError(f"having: {names} cannot be compared: a {kinds[0]} and a {kinds[1]}.")
-    return Q(compare(F(measure.alias), F(other.alias)))
-
-
-def _compared(measure: Measure, lookup: str, given: Any) -> Q:
-    try:
-        if lookup == "isnull":
-            return Q((f"{measure.alias}__isnull", parse_boolean(measure.result, given)))
-        if is_dated(measure.result):
-            # A date can be relative, or stand for a whole day.
-            found = parse_condition(FieldPath(measure.alias, measure.result, False, True), lookup, given)
-            single = found.values[0] if found.lookup not in ("in", "range") else list(found.values)
-            return Q((f"{measure.alias}__{found.lookup}", single))
-        if lookup == "range" and (not isinstance(given, list) or len(given) != 2):
-            raise ValueError("a list of two values: the first and the last")
-        return _between(measure, lookup, given if lookup == "range" else [given])
-    except ValueError as error:
-        raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
-
-
-def _as_shown(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
-    """Return the HAVING condition that compares a measure's number as it is shown, not its further digits."""
-    numbers = [parse_operand(FLOAT, item) for item in given]
-    is_decimal = kind_of(measure.result).word == "decimal"
-
-    def half(number: float) -> float:
-        """Half of the last place that is shown."""
-        if is_decimal:
-            return 0.5 * 10.0**-MAX_DECIMALS
-        if number:
-            return 0.5 * 10.0 ** (floor(log10(abs(number))) - MAX_FIGURES + 1)
-        return 0.0
-
-    # What is nearer to a number than half of its last place is shown as the number.
-    found = Q()
-    if lookup in ("gte", "range", "exact"):
-        found &= Q(GreaterThanOrEqual(measure.amount, numbers[0] - half(numbers[0])))
-    if lookup in ("lte", "range", "exact"):
-        found &= Q(LessThanOrEqual(measure.amount, numbers[-1] + half(numbers[-1])))
-    if lookup == "gt":
-        found &= Q(GreaterThan(measure.amount, numbers[0] + half(numbers[0])))
-    if lookup == "lt":
-        found &= Q(LessThan(measure.amount, numbers[0] - half(numbers[0])))
-    return found
-
-
-def _length(unit: timedelta, item: Any) -> timedelta:
-    """Read a duration that is compared with a measure in a unit: a number of units, or a text such as ``90min``."""
-    try:
-        return timedelta(seconds=parse_operand(FLOAT, item) * unit.total_seconds())
-    except ValueError:
-        pass
-    try:
-        found: timedelta = parse_operand(DURATION, item)
-    except ValueError as error:
-        word = next(name for name, length in UNITS.items() if length == unit)
-        raise ValueError(f"a number of {word}, or {error}") from None
-    return found
-
-
-def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
-    parse: Any = parse_value if lookup == "exact" else parse_operand
-    unit = measure.unit
-    result = measure.result
-    if unit is None and measure.is_rounded and measure.kind == NUMBER and not isinstance(result, IntegerField):
-        return _as_shown(measure, lookup, given)
-    try:
-        if unit is None:
-            values = [parse(result, item) for item in given]
-        else:
-            values = [_length(unit, item) for item in given]
-    except ValueError:
-        if kind_of(measure.result).word != "decimal":
-            raise
-        # The number has more digits than the type of the measure: compare as floats.
-        numbers = [parse_operand(FLOAT, item) for item in given]
-        lookups = ("gte", "lte") if lookup == "range" else (lookup,)
-        found = Q()
-        for name, number in zip(lookups, numbers, strict=True):
-            found &= Q(BETWEEN[name](measure.amount, number))
-        return found
-    return Q((f"{measure.alias}__{lookup}", values if lookup == "range" else values[0]))

@@ -7,8 +7,8 @@ import pytest
 from django.utils import timezone
 
 from mcp_django.context.request import MCPRequest
+from mcp_django.orm.aggregates.groups import PERIODS
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.group_by import PERIODS
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag

@@ -26,21 +26,20 @@ from django.db.models.functions import Cast, Lag
 from django.db.models.lookups import LessThan
 from django.utils import timezone
 
-from ..context.request import MCPRequest
-from ..exceptions import ToolError
-from ..orm.access import ModelAccess
-from ..orm.aggregate_functions import step
-from ..orm.alternative_spellings import group_meant
-from ..orm.column_values import render
-from ..orm.conditions import Condition, Filter, Junction
-from ..orm.fields import kind_of, stored_field
-from ..orm.labels import plain_label
-from ..orm.nearest_names import Misnamed, alternatives
-from ..orm.pagination import narrowed
-from ..orm.path import Path, Target, target_of
-from ..orm.query_limits import read_limits
-from ..orm.suggestions import with_field
-from .measures_and_having import rounded, shown_values
+from ...context.request import MCPRequest
+from ...exceptions import ToolError
+from ..access import MAX_NAME, ModelAccess
+from ..column_values import render
+from ..conditions import Condition, Filter, Junction
+from ..fields import kind_of, stored_field
+from ..labels import plain_label
+from ..nearest_names import Misnamed, alternatives
+from ..pagination import narrowed
+from ..path import Path, Target, target_of
+from ..query_limits import read_limits
+from ..suggestions import with_field
+from .functions import step
+from .measures import rounded, shown_values
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -65,6 +64,7 @@ STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
 # Share of the call's time that looking for shared labels can take.
 TIME_SHARE: Final = 0.2
 _WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+_GROUP: Final = re.compile(r"(?P<period>\w+)\((?P<name>[\w.]+)\)|(?P<field>[\w.]+)\s+(?:by|per)\s+(?P<unit>\w+)")
 
 
 # A time longer than each period, and shorter than two of them.
@@ -235,6 +235,18 @@ class Group:
             _, write = PERIODS[self.period]
             return [None if value is None else write(value) for value in values]
         return shown_values(request, self.target.column, values)
+
+
+def group_meant(text: str, periods: Collection[str]) -> str:
+    """Return ``created:month`` for the alternative spellings ``month(created)`` and ``created by month``."""
+    found = _GROUP.fullmatch(text.strip()) if len(text) <= MAX_NAME else None
+    if found is None:
+        return text
+    name = found["name"] or found["field"]
+    period = (found["period"] or found["unit"]).lower()
+    if period in periods:
+        return f"{name}:{period}"
+    return text
 
 
 def group_of(model: ModelAccess, given: Any, position: int) -> Group:

@@ -33,12 +33,12 @@ from django.db.models import (
 from django.db.models.functions import Cast, Floor, Round
 from django.db.models.lookups import IsNull
 
-from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
-from .column_values import MAX_DIGITS
-from .columns import Column
-from .fields import kind_of, stored_field
-from .query_limits import check_time
-from .shown_texts import as_shown
+from ..arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
+from ..column_values import MAX_DIGITS
+from ..columns import Column
+from ..fields import kind_of, stored_field
+from ..query_limits import check_time
+from ..shown_texts import as_shown
 
 MAX_DECIMALS: Final = 6
 # Maximum number of decimal digits that always fit an integer of SQLite.

@@ -12,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
-from mcp_django.orm.aggregate_functions import exact_field
+from mcp_django.orm.aggregates.functions import exact_field
+from mcp_django.orm.aggregates.having import COMPARISONS
+from mcp_django.orm.aggregates.measures import find_title
 from mcp_django.orm.column_values import trimmed
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.measures_and_having import COMPARISONS, find_title
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
 from tests.library import reader, site_with

@@ -1,0 +1,1 @@
+"""Counts, sums and other aggregates of the rows that the caller may read."""
