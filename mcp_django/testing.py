@@ -18,7 +18,7 @@ from .oauth.stored_tokens import issue_token
 from .protocol.client_requests import ELICITATION
 from .protocol.eras import client_meta
 from .protocol.versions import MODERN
-from .schema.consent import CONFIRM, YES
+from .schema.consent import ConsentForm
 from .scopes import READ, WRITE
 
 __all__ = ["MCPClient", "MCPError", "ToolCall"]
@@ -103,7 +103,7 @@ class MCPClient:
             return answer
         if answer is None:
             return {"action": "decline"}
-        return {"action": "accept", "content": {CONFIRM: YES} if answer is True else answer}
+        return {"action": "accept", "content": {ConsentForm.FIELD: ConsentForm.YES} if answer is True else answer}
 
     def send(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call an MCP method and return Django's response, whatever it is."""

@@ -30,7 +30,7 @@ from ..conf import settings
 from ..exceptions import NotConfirmed, ToolError
 from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
-from ..schema.consent import CONFIRM, CONSENT, is_refused, with_consent
+from ..schema.consent import ConsentForm
 from ..schema.secrets import escaped
 from .questions import CLOCK_SKEW, STATE_ERROR, UNATTENDED, Question, answer_schema, declined, use_up
 from .request import MCPRequest
@@ -71,8 +71,11 @@ class Confirmation:
     """The confirmation of one call of a tool that changes or deletes these objects.
 
     ``arguments`` are those that the confirmed call must repeat, without the token. ``objects`` are those that the call
-    affects, in any order: model instances, or values that identify them.
+    affects, in any order: model instances, or values that identify them. ``KEY`` is the key of the question whether the
+    call shall be made.
     """
+
+    KEY: Final = ConsentForm.FIELD
 
     def __init__(self, request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> None:
         self.request = request
@@ -111,18 +114,18 @@ class Confirmation:
         digest = _digest([*_caller(self.request), *self.bound])
         return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
-    def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
+    def question(self, key: str, message: str, schema: Mapping[str, Any] = ConsentForm.ONLY_CONSENT) -> Question:
         """Return the question by which the user confirms a call on these very objects, with a form of ``schema``.
 
         A form without a required field gets a yes or no.
         """
         text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
-        params = {"message": text, "requestedSchema": with_consent(schema)}
+        params = {"message": text, "requestedSchema": ConsentForm(schema).with_consent()}
         return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
 
     def ask(self, message: str) -> None:
         """Return once the client's user has confirmed the call."""
-        settle(self.request, self.question(CONFIRM, message))
+        settle(self.request, self.question(self.KEY, message))
 
     def confirm(
         self, token: Any, message: str, told: str, shown: Mapping[str, Any], *, again: bool = False
@@ -246,9 +249,9 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
     """Return what the user entered into the form of a confirmation; raise ``Declined`` if they did not say yes."""
 
     def read(content: dict[str, Any]) -> dict[str, Any]:
-        if is_refused(question.params["requestedSchema"], content):
+        if ConsentForm(question.params["requestedSchema"]).is_refused(content):
             raise declined("decline")
-        return {name: value for name, value in content.items() if name != CONFIRM}
+        return {name: value for name, value in content.items() if name != ConsentForm.FIELD}
 
     answer: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, read)
     return answer

@@ -20,7 +20,7 @@ from ..exceptions import Declined, InputRequired, ToolError
 from ..protocol.client_requests import ELICITATION, ClientRequest
 from ..protocol.errors import InvalidParams
 from ..runtime.cache_and_rate_limits import required_cache
-from ..schema.consent import CONFIRM, YES, is_consent
+from ..schema.consent import ConsentForm
 from .call_record import CURRENT
 
 logger = logging.getLogger("mcp_django")
@@ -241,13 +241,13 @@ class Answers:
     def _content(self, question: Question, answer: Any, version: str) -> dict[str, Any]:
         if self._direct:
             properties: Mapping[str, Any] = question.params["requestedSchema"]["properties"]
-            if is_consent(question.params["requestedSchema"]):
+            if ConsentForm(question.params["requestedSchema"]).is_only_consent:
                 said = answer.lower() if isinstance(answer, str) else answer
                 if said is False or said in ("false", "no"):
                     raise declined("decline")
-                if said is not True and said not in ("true", YES):
+                if said is not True and said not in ("true", ConsentForm.YES):
                     raise ValueError("expected true or false")
-                return {CONFIRM: YES}
+                return {ConsentForm.FIELD: ConsentForm.YES}
             if isinstance(answer, Mapping):
                 return dict(answer)
             if len(properties) > 1:
@@ -332,7 +332,7 @@ def answer_schema(question: Question) -> dict[str, Any]:
     form = question.params["requestedSchema"]
     properties: Mapping[str, Any] = form["properties"]
     message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))
-    if is_consent(form):
+    if ConsentForm(form).is_only_consent:
         return {"type": "boolean", "description": f"{message} (true to confirm)"}
     if len(properties) > 1:
         return {**form, "description": message}

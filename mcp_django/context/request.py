@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from django.contrib.messages.storage.base import BaseStorage
     from django.contrib.sessions.backends.base import SessionBase
 
-    from ..schema.sampling_and_roots import Root, Sampled
     from .call_restrictions import Narrowing
     from .questions import Answers
+    from .sampling_and_roots import Root, Sampled
 
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
@@ -266,7 +266,7 @@ class MCPContext:
         Raises:
             InputRequired: see :meth:`ask`.
         """
-        from ..schema.sampling_and_roots import Sampled, sampling_params
+        from .sampling_and_roots import Sampled, sampling_params
 
         return self.put(SAMPLING, sampling_params(messages, max_tokens, system, more), Sampled.read, key)
 
@@ -278,7 +278,7 @@ class MCPContext:
         Raises:
             InputRequired: see :meth:`ask`.
         """
-        from ..schema.sampling_and_roots import Root
+        from .sampling_and_roots import Root
 
         return self.put(ROOTS, {}, Root.read_all, key)
 

@@ -57,7 +57,6 @@ from ..orm.tool_arguments import as_object, given_arguments
 from ..orm.undecodable_values import is_undecodable
 from ..protocol.content import Content, ResourceLink
 from ..runtime.failing_hooks import reading
-from ..schema.consent import CONFIRM
 from ..schema.form_schemas import form_schema
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text, is_sensitive
@@ -491,12 +490,12 @@ class ActionCall:
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
         """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
-        asked = [question for question in asked if question.key != CONFIRM]
+        asked = [question for question in asked if question.key != Confirmation.KEY]
         consent = [self._consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
         failed = [question.reason for question in asked if question.reason]
         more = {"errors": failed} if failed else {}
-        return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
+        return self._ask(message, **more, form=answers_schema(self.request, asked, without=Confirmation.KEY))
 
     def _page_message(self, page: ActionPage) -> str:
         """Return the question of the admin action's page: the server's sentence, then what the page says, quoted."""

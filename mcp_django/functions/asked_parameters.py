@@ -53,7 +53,7 @@ class Sample:
     max_tokens=100)]``.
 
     The function gets the text, or the whole answer if the annotation is
-    :class:`~mcp_django.schema.sampling_and_roots.Sampled`.
+    :class:`~mcp_django.context.sampling_and_roots.Sampled`.
     """
 
     prompt: Text
@@ -91,7 +91,7 @@ class Asked:
                     kind = form(request, **arguments)
                 return mcp.ask(message, kind, key=self.name, default=self.default)
             case Sample():
-                from ..schema.sampling_and_roots import Sampled
+                from ..context.sampling_and_roots import Sampled
 
                 prompt = _text(marker.prompt, request, arguments)
                 found = mcp.sample(prompt, max_tokens=marker.max_tokens, system=marker.system, key=self.name)

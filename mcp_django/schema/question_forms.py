@@ -21,7 +21,7 @@ from ..exceptions import Declined
 from ..protocol.client_requests import requested_schema
 from ..protocol.versions import MODERN
 from .annotations import members_of, parameter, unwrap
-from .consent import CONSENT, is_refused
+from .consent import ConsentForm
 from .container_types import MISSING, Array, Nullable, Object, Parameter, object_schema
 from .form_schemas import plain_number, question_schema, read_form
 from .json_values import to_jsonable
@@ -62,7 +62,7 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
     If there is only one field, ``key`` is its name and ``default`` its initial value.
     """
     if kind is None:
-        return QuestionForm(CONSENT, _consented)
+        return QuestionForm(ConsentForm.ONLY_CONSENT, _consented)
     if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
         form = kind() if isinstance(kind, type) else kind
         schema = question_schema(form)
@@ -89,7 +89,7 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
 
 
 def _consented(content: Mapping[str, Any]) -> bool:
-    if is_refused(CONSENT, content):
+    if ConsentForm(ConsentForm.ONLY_CONSENT).is_refused(content):
         raise Declined
     return True
 

@@ -34,7 +34,6 @@ from ..orm.tool_arguments import as_object
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
-from ..schema.consent import CONFIRM
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
 from ..scopes import READ, WRITE
@@ -238,9 +237,9 @@ def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapp
         raise NotConfirmed(REFUSED) from None
     if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
         raise NotConfirmed(REFUSED)
-    if CONFIRM in state["asked"]:
+    if Confirmation.KEY in state["asked"]:
         # The token itself confirms the call.
-        given = {**given, CONFIRM: True}
+        given = {**given, Confirmation.KEY: True}
     request.mcp.answers = Answers(given, state, direct=True)
     return own
 
@@ -252,7 +251,7 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
     """
     if not isinstance(tool, FunctionTool) or not can_be_direct(request, asked.questions):
         raise asked
-    schema = answers_schema(request, asked.questions, without=CONFIRM)
+    schema = answers_schema(request, asked.questions, without=Confirmation.KEY)
     needed = {"answers", "confirm_token"} if schema["properties"] else {"confirm_token"}
     if not needed <= tool.reserved:
         raise asked

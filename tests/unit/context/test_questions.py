@@ -17,7 +17,7 @@ from mcp_django.context.questions import (
 from mcp_django.exceptions import Declined, InputRequired, ToolError
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.schema.consent import CONSENT
+from mcp_django.schema.consent import ConsentForm
 
 VERSION = "2026-07-28"
 
@@ -302,7 +302,8 @@ def test_a_form_with_several_fields_is_answered_by_an_object() -> None:
 
 
 def test_77_consent_is_answered_by_true() -> None:
-    asked = Question(key="sure", method=ELICITATION, params={"message": "Sure?", "requestedSchema": CONSENT})
+    params = {"message": "Sure?", "requestedSchema": ConsentForm.ONLY_CONSENT}
+    asked = Question(key="sure", method=ELICITATION, params=params)
     assert answer_schema(asked)["type"] == "boolean"
     for consent in (True, "true", "yes"):
         assert settle(Answers({"sure": consent}, direct=True), asked) == {"_confirm": "yes"}

@@ -9,7 +9,7 @@ from mcp_django.context.questions import Answers
 from mcp_django.context.request import CAPABILITIES, LOG_LEVELS, MCPContext, MCPRequest
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
-from mcp_django.schema.consent import CONSENT
+from mcp_django.schema.consent import ConsentForm
 from mcp_django.sites import MCPSite
 from tests.question_rounds import EVERYTHING, YES, accept, sampled
 
@@ -231,7 +231,7 @@ def test_a_default_is_shown_and_stands_in_for_what_is_left_out():
 
 def test_77_consent_with_proof_counts_only_for_what_was_asked():
     question = question_of(asker().ask, "Delete 5 rows?", None, key="sure", proof=True)
-    assert question.params["requestedSchema"] == CONSENT
+    assert question.params["requestedSchema"] == ConsentForm.ONLY_CONSENT
     state = Answers().state([question])
     assert question_of(asker({"sure": YES}).ask, "Delete 5 rows?", None, key="sure", proof=True)
     assert question_of(asker({"sure": YES}, state).ask, "Delete 6 rows?", None, key="sure", proof=True)

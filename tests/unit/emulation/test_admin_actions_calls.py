@@ -26,7 +26,7 @@ from mcp_django.emulation.page_requests import UNREADABLE
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.schema.consent import CONSENT
+from mcp_django.schema.consent import ConsentForm
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import RunAction
 from tests.factories import make_author, make_superuser, make_user
@@ -834,7 +834,7 @@ def test_77_a_destructive_action_asks_the_user_about_these_rows():
     assert message.startswith("Delete everything: this cannot be undone by itself. Confirm it for these rows.\n")
     assert message.endswith("“A20” and 5 more")
     assert "\n\ntestapp.author (25): “A1”; “A2”" in message
-    assert question.params["requestedSchema"] == CONSENT
+    assert question.params["requestedSchema"] == ConsentForm.ONLY_CONSENT
     assert Author.objects.count() == 25
     assert rounds.answer(question, YES).run()["done"] is True
     assert not Author.objects.exists()
@@ -956,7 +956,7 @@ def test_78_what_the_page_refuses_is_asked_again_with_its_words():
 def test_a_page_without_a_form_asks_for_consent():
     rounds = Rounds(make_superuser(), "clear", authors())
     question = rounds.ask()
-    assert question.params["requestedSchema"] == CONSENT
+    assert question.params["requestedSchema"] == ConsentForm.ONLY_CONSENT
     assert rounds.answer(question, YES).run()["done"]
     assert names() == ["", ""]
 

@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from mcp_django import MCPSite
 from mcp_django.context.questions import Answers
 from mcp_django.context.request import MCPContext
+from mcp_django.context.sampling_and_roots import Root, Sampled
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.functions.asked_parameters import (
     Ask,
@@ -21,7 +22,6 @@ from mcp_django.functions.asked_parameters import (
     finished,
 )
 from mcp_django.schema.annotations import Param
-from mcp_django.schema.sampling_and_roots import Root, Sampled
 from tests.question_rounds import DECLINE, EVERYTHING, accept, sampled
 from tests.testapp.models import Author
 from tests.tool_calls import request_of

@@ -4,7 +4,7 @@ import pytest
 from mcp_types import CreateMessageRequestParams
 
 from mcp_django import Image, Message
-from mcp_django.schema.sampling_and_roots import Root, Sampled, sampling_params
+from mcp_django.context.sampling_and_roots import Root, Sampled, sampling_params
 from tests.question_rounds import sampled
 
 TEXT = {"type": "text", "text": "Hello"}
