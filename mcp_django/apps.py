@@ -43,7 +43,7 @@ class MCPDjangoConfig(AppConfig):
             # Importing this creates the metrics, so that they are there, as 0, before the first call.
             from .operating import metrics  # noqa: F401
         if settings.TELEMETRY["sql_comments"]:
-            from .operating.gauges_and_query_comments import annotate_queries
+            from .operating.query_comments import annotate_queries
 
             annotate_queries()
 

@@ -111,7 +111,7 @@ def call_log(
 ) -> Callable[[], list[Any]]:
     """Have calls logged; gives the rows of the log, oldest first."""
     from mcp_django.models import CallEntry
-    from mcp_django.operating import call_lifecycle, call_log_storage
+    from mcp_django.operating import call_log_storage, recorded_calls
 
     for name, function in calls_are_not_logged.items():
         monkeypatch.setattr(call_log_storage, name, function)
@@ -121,7 +121,7 @@ def call_log(
     # This thread is the one that is woken.
     monkeypatch.setattr(writer, "wake", SimpleNamespace(empty=lambda: True, put=lambda _: writer.flush()))
     monkeypatch.setattr(call_log_storage, "_writer", writer)
-    call_lifecycle._counted.clear()
+    recorded_calls._counted.clear()
 
     def rows() -> list[Any]:
         call_log_storage.flush()

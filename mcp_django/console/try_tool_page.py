@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from ..context.call_record import CallRecord
 from ..oauth.resource_urls import resource_url
-from ..operating.call_lifecycle import counted
+from ..operating.recorded_calls import counted
 from ..orm.access import ModelAccess, access_of
 from ..orm.allowed_filters import filters_of
 from ..orm.named_filters import named_filters_of

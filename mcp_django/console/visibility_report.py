@@ -15,8 +15,8 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..emulation.uploaded_files import upload_storage
 from ..operating import switches
-from ..operating.call_lifecycle import describe_caller
-from ..operating.daily_budgets import left
+from ..operating.daily_budgets import Budgets
+from ..operating.recorded_calls import RecordedCall
 from ..orm.access import ModelAccess, access_of
 from ..orm.allowed_filters import filters_of
 from ..orm.permission_queries import load_permissions
@@ -131,7 +131,7 @@ def visibility_of(
     request = request_of(LocalClient(site, person, scopes, facts))
     request.mcp.client_id = client_id
     record = request.mcp.record
-    describe_caller(request, record)
+    RecordedCall(request).describe_caller()
     record.kind = "service" if SERVICE_ACCOUNT in request.mcp.facts else "person"
     models = [model] if model is not None else list(apps.get_models())
     visible, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
@@ -144,7 +144,7 @@ def visibility_of(
         models=visible,
         missing_models=missing,
         off="" if off is None else off.text,
-        budgets=left(request),
+        budgets=Budgets(request).left(),
         **lists,
     )
 

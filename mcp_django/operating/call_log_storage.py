@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from operator import attrgetter
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -31,13 +30,12 @@ from django.db import (
     router,
     transaction,
 )
-from django.utils import timezone
 
 from ..context.call_record import CallRecord
 from ..context.databases import is_busy, trouble_of, writing
 from ..models import CallEntry
 from .alerts import alerts
-from .gauges_and_query_comments import gauge
+from .gauges import gauge
 
 logger = logging.getLogger("mcp_django")
 
@@ -400,35 +398,6 @@ def drain() -> None:
 def state() -> State:
     """Return how many rows wait and were dropped, and whether the database refuses rows."""
     return State(len(_writer.waiting), _writer.left_out, _writer.failed is not None)
-
-
-# Maximum number of rows that one statement deletes; more only if they have the same time.
-DELETED_AT_ONCE: Final = 10_000
-
-
-def old_calls(days: int) -> Any:
-    """Return the queryset of the calls that are older than so many days."""
-    return CallEntry._default_manager.using(_alias()).filter(time__lt=timezone.now() - timedelta(days=days))
-
-
-def clear_calls(days: int) -> int:
-    """Delete the calls that are older than so many days, the oldest first; return their number.
-
-    Each batch is a transaction of its own. The index on time finds it from the end of the last batch on, so that
-    deleted rows are not scanned again.
-    """
-    rows = old_calls(days)
-    since = None
-    deleted = 0
-    while True:
-        old = rows.filter(time__gte=since) if since is not None else rows
-        last = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
-        batch = old.filter(time__lte=last[0]) if last else old
-        # Delete without Django's collector: these rows have no relations and no signal receivers.
-        deleted += batch._raw_delete(rows.db)
-        if not last:
-            return deleted
-        since = last[0]
 
 
 gauge("log_queue", "Calls that wait to be stored in the log of calls.", lambda: state().waiting)

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.utils.translation import gettext as _
 
@@ -33,15 +33,6 @@ MOST: Final = 10_000
 # Methods that use a budget. Lists and the handshake are free, so that a client can connect and read the refusal.
 COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 FREE_TOOL: Final = "connection_info"
-WORDS: Final[Mapping[str, str]] = {
-    "user": "this account",
-    "client": "this client",
-    "service": "this service account",
-    "calls": "calls",
-    "rows_read": "rows to read",
-    "rows_written": "rows to change",
-    "bytes": "bytes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +47,6 @@ class Budget:
     def counter(self, quantity: str) -> str:
         """Return the cache key of the counter of a quantity."""
         return f"mcp_django:budget:{self.kind}:{self.key}:{quantity}:{int(time.time()) // DAY}"
-
-
-def resets_in() -> int:
-    """Return the seconds until budgets begin anew."""
-    return DAY - int(time.time()) % DAY
 
 
 def budgets_of(request: MCPRequest) -> list[Budget]:
@@ -94,20 +80,56 @@ def is_counted(record: CallRecord) -> bool:
     return record.method in COUNTED and record.tool != FREE_TOOL
 
 
-def check(request: MCPRequest) -> None:
-    """Take one call from the caller's budgets; raise ``CallRefused`` if calls, rows or bytes are used up."""
-    if not is_counted(request.mcp.record):
-        return
-    budgets = budgets_of(request)
-    _require(budgets, "rows_read", "bytes")
-    for budget in budgets:
-        if "calls" in budget.limits and counts.add(budget.counter("calls"), 1) > budget.limits["calls"]:
-            raise _refusal(budget, "calls", budgets)
+class Budgets:
+    """The budgets of the caller of a request."""
 
+    # What messages call the kinds of budgets, and the quantities that they limit.
+    WORDS: ClassVar[Mapping[str, str]] = {
+        "user": "this account",
+        "client": "this client",
+        "service": "this service account",
+        "calls": "calls",
+        "rows_read": "rows to read",
+        "rows_written": "rows to change",
+        "bytes": "bytes",
+    }
 
-def check_writes(request: MCPRequest) -> None:
-    """Raise ``CallRefused`` if the caller's budget of written rows is used up."""
-    _require(budgets_of(request), "rows_written")
+    def __init__(self, request: MCPRequest) -> None:
+        self.request = request
+
+    def check(self) -> None:
+        """Take one call from the caller's budgets; raise ``CallRefused`` if calls, rows or bytes are used up."""
+        if not is_counted(self.request.mcp.record):
+            return
+        budgets = budgets_of(self.request)
+        _require(budgets, "rows_read", "bytes")
+        for budget in budgets:
+            if "calls" in budget.limits and counts.add(budget.counter("calls"), 1) > budget.limits["calls"]:
+                raise _refusal(budget, "calls", budgets)
+
+    def check_writes(self) -> None:
+        """Raise ``CallRefused`` if the caller's budget of written rows is used up."""
+        _require(budgets_of(self.request), "rows_written")
+
+    def spend(self) -> None:
+        """Take the rows and bytes of a finished call from the caller's budgets."""
+        record = self.request.mcp.record
+        if not is_counted(record):
+            return
+        spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed, "bytes": record.size}
+        for budget in budgets_of(self.request):
+            for quantity, amount in spent.items():
+                if amount and quantity in budget.limits:
+                    counts.add(budget.counter(quantity), amount)
+
+    def left(self) -> dict[str, dict[str, int]]:
+        """Return what is left of each budget of the caller, by kind and quantity."""
+        return _left(budgets_of(self.request))
+
+    @staticmethod
+    def resets_in() -> int:
+        """Return the seconds until budgets begin anew."""
+        return DAY - int(time.time()) % DAY
 
 
 def _require(budgets: list[Budget], *quantities: str) -> None:
@@ -117,23 +139,6 @@ def _require(budgets: list[Budget], *quantities: str) -> None:
         for quantity in quantities:
             if rest[budget.kind].get(quantity) == 0:
                 raise _refusal(budget, quantity, budgets)
-
-
-def spend(request: MCPRequest) -> None:
-    """Take the rows and bytes of a finished call from the caller's budgets."""
-    record = request.mcp.record
-    if not is_counted(record):
-        return
-    spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed, "bytes": record.size}
-    for budget in budgets_of(request):
-        for quantity, amount in spent.items():
-            if amount and quantity in budget.limits:
-                counts.add(budget.counter(quantity), amount)
-
-
-def left(request: MCPRequest) -> dict[str, dict[str, int]]:
-    """Return what is left of each budget of the caller, by kind and quantity."""
-    return _left(budgets_of(request))
 
 
 def _left(budgets: list[Budget]) -> dict[str, dict[str, int]]:
@@ -151,20 +156,21 @@ def _left(budgets: list[Budget]) -> dict[str, dict[str, int]]:
 
 
 def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefused:
+    words = Budgets.WORDS
     rest = [
-        f"{number:,} {WORDS[name]}"
+        f"{number:,} {words[name]}"
         for kind, numbers in _left(budgets).items()
         for name, number in numbers.items()
         if (kind, name) != (budget.kind, quantity)
     ]
-    used_up = {"limit": budget.limits[quantity], "what": WORDS[quantity], "owner": budget.kind, "name": budget.name}
+    used_up = {"limit": budget.limits[quantity], "what": words[quantity], "owner": budget.kind, "name": budget.name}
     values = {**used_up, "budget": f"{budget.kind}.{quantity}"}
     text = _("%(name)s has used up today's budget: %(budget)s = %(limit)s") % values
     alerts.raise_alert("budget", budget.counter(quantity), text, used_up)
     others = f" Left: {', '.join(rest)}." if rest else ""
     return CallRefused(
-        f"The {budget.limits[quantity]:,} {WORDS[quantity]} that {WORDS[budget.kind]} has in a day are used up. "
-        f"They reset in {resets_in()} s.{others}",
+        f"The {budget.limits[quantity]:,} {words[quantity]} that {words[budget.kind]} has in a day are used up. "
+        f"They reset in {Budgets.resets_in()} s.{others}",
         "rate",
     )
 

@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 from ..conf import settings
 from ..context.call_record import CallRecord
 from ..models import Session, Stream
-from .gauges_and_query_comments import levels
+from .gauges import levels
 
 PREFIX: Final = "mcp_django"
 # Seconds, as in OpenTelemetry's conventions for MCP.

@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from django.apps import apps
 from django.contrib.auth import get_user_model
@@ -41,13 +41,14 @@ ACTION = Switch.Kind.ACTION
 CLIENT = Switch.Kind.CLIENT
 USER = Switch.Kind.USER
 SERVICE = Switch.Kind.SERVICE
-# The kinds that block a caller from everything.
-CALLERS: Final = frozenset({EVERYTHING, CLIENT, USER, SERVICE})
 
 
 @dataclass(frozen=True)
 class Off:
     """A snapshot of the switches in force: everything that is off. ``version`` changes with the snapshot."""
+
+    # The kinds that block a caller from everything.
+    CALLERS: ClassVar = frozenset({EVERYTHING, CLIENT, USER, SERVICE})
 
     switched: tuple[Switch, ...]
     version: str = ""
@@ -99,8 +100,7 @@ class Off:
 
 logger = logging.getLogger("mcp_django")
 
-# Seconds between two reads of the cache, between two of the database, and that a call waits while another one reads.
-LOOK: Final = 1.0
+# Seconds between two reads of the database, and that a call waits while another one reads.
 POLL: Final = 3.0
 PATIENCE: Final = 1.0
 # How long the console shows that a switch has reached its end.
@@ -114,6 +114,9 @@ AWAY: Final = "away"
 class Board:
     """This process's cached snapshot of the switches: ``off`` (None if nothing is off), and ``due`` for its renewal.
     ``due`` is in seconds of the monotonic clock. Both are read without a lock."""
+
+    # Seconds between two reads of the cache.
+    LOOK: Final = 1.0
 
     def __init__(self) -> None:
         self.off: Off | None = None
@@ -131,7 +134,7 @@ class Board:
         raised: while the cache and the database fail, what was off stays off.
         """
         # While another thread reloads, a call goes on with the snapshot, and waits only if that is too old.
-        is_fresh = time.monotonic() < self._polled + POLL + LOOK
+        is_fresh = time.monotonic() < self._polled + POLL + self.LOOK
         if self._polled < 0:
             patience = -1.0
         elif is_fresh:
@@ -168,7 +171,7 @@ class Board:
         moment = timezone.now()
         self.off, seconds = _picture(self._rows, moment)
         _over(before, moment)
-        self.due = now + min(LOOK, seconds)
+        self.due = now + min(self.LOOK, seconds)
 
     def current(self) -> Off | None:
         """Return the current snapshot, reloaded when due."""

@@ -32,7 +32,7 @@ from ..exceptions import (
     NotFound,
     ToolError,
 )
-from ..operating.call_lifecycle import begin, counted, finish, underway
+from ..operating.recorded_calls import RecordedCall, counted
 from ..orm.access import access_of
 from ..protocol.client_requests import limits_of
 from ..protocol.eras import INPUT_REQUIRED_METHODS, Call, Rejected
@@ -73,6 +73,7 @@ class Kernel:
     def __init__(self, request: MCPRequest, call: Call) -> None:
         self.request = request
         self.call = call
+        self.recorded = RecordedCall(request)
 
     def serve(self) -> Outcome:
         """Run the call; return its reply, or what remains: work elsewhere, questions, or changes to stream."""
@@ -86,7 +87,7 @@ class Kernel:
         """Run the rest of a call on the event loop: a ``Later`` with a coroutine function."""
         result = None
         error = None
-        with underway(self.request, self.call), own_locale(self.request):
+        with self.recorded.underway(self.call), own_locale(self.request):
             try:
                 result = await through_async(self.request, later.work)
             except BaseException as raised:
@@ -105,7 +106,7 @@ class Kernel:
         request = self.request
         call = self.call
         mcp = self.request.mcp
-        begin(request, call)
+        self.recorded.begin(call)
         handler = METHODS.get(call.method)
         if handler is None:
             raise MethodNotFound(f"Method not found: {call.method}")
@@ -177,22 +178,22 @@ class Kernel:
             outcome = copy_context().run(self._within_steps, work)
         except InsufficientScope:
             record.code = InvalidRequest.code
-            finish(self.request, "refused:scope")
+            self.recorded.finish("refused:scope")
             raise
         except Cancelled:
-            finish(self.request, "cancelled")
+            self.recorded.finish("cancelled")
             raise
         if outcome.ends:
             body = getattr(outcome, "body", b"")
             if record.arguments is not None:
                 record.result = body
-            finish(self.request, outcome.ends, len(body))
+            self.recorded.finish(outcome.ends, len(body))
         return outcome
 
     def _within_steps(self, work: Callable[[], Any]) -> Outcome:
         request = self.request
         record = self.request.mcp.record
-        with underway(request, self.call):
+        with self.recorded.underway(self.call):
             # Other calls of a batch share this request.
             try:
                 if self.call.method == "ping":

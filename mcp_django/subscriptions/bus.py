@@ -28,7 +28,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from ..conf import settings
-from ..operating.gauges_and_query_comments import gauge
+from ..operating.gauges import gauge
 from .changes import CHANGES, LISTS, Changes
 
 logger = logging.getLogger("mcp_django")

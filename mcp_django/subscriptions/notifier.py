@@ -21,8 +21,8 @@ from django.utils import timezone
 from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.request import MCPRequest
-from ..operating.call_lifecycle import describe_caller
-from ..operating.switches import CALLERS, LOOK, Off, board
+from ..operating.recorded_calls import RecordedCall
+from ..operating.switches import board
 from ..runtime.thread_pools import Worker
 from .bus import RESYNC, bus
 from .changes import CHANGES, KINDS, SWITCHES, Changes
@@ -210,14 +210,17 @@ class Notifier:
         return EVERY
 
     def _check_people(self) -> None:
-        board.renew(LOOK)
+        board.renew(board.LOOK)
         off = board.off
         version = "" if off is None else off.version
         callers = self.audience.callers()
         people = reload([caller.user for caller in callers])
         for caller in callers:
             person = people.get(caller.user_key)
-            reason = caller.lost(person) or (_switched(off, caller, person) if person and off else "")
+            reason = caller.lost(person)
+            if person and not reason and off is not None and not off.kinds.isdisjoint(off.CALLERS):
+                switch = off.caller(_record_of(caller, person))
+                reason = "" if switch is None else switch.text
             if person is None or reason:
                 caller.end(reason)
             elif person.digest != caller.digest or version != self._version:
@@ -238,14 +241,11 @@ def _wanted(concerned: dict[Subscriber, Entries]) -> dict[str, set[str]]:
     return wanted
 
 
-def _switched(off: Off, caller: Subscriber, person: ReloadedUser) -> str:
-    """Return the reason to end the subscriptions of a caller who is switched off, "" for others."""
-    if off.kinds.isdisjoint(CALLERS):
-        return ""
+def _record_of(caller: Subscriber, person: ReloadedUser) -> CallRecord:
+    """Return a record that describes a subscribed caller, by which switches find it."""
     record = CallRecord()
-    describe_caller(caller.request(person.user), record)
-    switch = off.caller(record)
-    return "" if switch is None else switch.text
+    RecordedCall(caller.request(person.user), record).describe_caller()
+    return record
 
 
 _notifiers = [Notifier()]

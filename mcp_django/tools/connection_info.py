@@ -10,8 +10,7 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..models import Switch
-from ..operating.daily_budgets import left, resets_in
-from ..operating.switches import CALLERS
+from ..operating.daily_budgets import Budgets
 from ..orm.access import access_of
 from ..orm.tool_arguments import check_names
 from .base import Tool
@@ -29,7 +28,7 @@ class ConnectionInfo(Tool):
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether ``connection_info`` is offered: for budgets, or switches other than those on callers."""
         off = request.mcp.off
-        return bool(settings.BUDGETS) or (off is not None and not off.kinds <= CALLERS)
+        return bool(settings.BUDGETS) or (off is not None and not off.kinds <= off.CALLERS)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return who the caller is, what it may do, what is switched off, and what is left of its budget."""
@@ -49,9 +48,9 @@ class ConnectionInfo(Tool):
             found["only"] = sorted(context.narrowing.labels)
         if switched := [item.text for item in self._switched(request)]:
             found["switched_off"] = switched
-        if budgets := left(request) if settings.BUDGETS else {}:
+        if budgets := Budgets(request).left() if settings.BUDGETS else {}:
             found["left_today"] = budgets
-            found["resets_in"] = resets_in()
+            found["resets_in"] = Budgets.resets_in()
         return ToolResult(structured=found)
 
     def _switched(self, request: MCPRequest) -> Iterator[Switch]:
@@ -75,6 +74,6 @@ class ConnectionInfo(Tool):
                     for name in model.permitted_actions
                 )
             else:
-                is_known = item.kind not in CALLERS
+                is_known = item.kind not in off.CALLERS
             if is_known:
                 yield item

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from ..conf import settings
 from ..context.call_record import CallRecord
 from ..context.request import Client, MCPRequest
-from ..operating.call_lifecycle import finish, outcome_of, refused
+from ..operating.recorded_calls import RecordedCall
 from ..orm.permission_queries import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
@@ -70,7 +70,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
     try:
         return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
     except Busy:
-        refused(request, outcome_of(503), BUSY)
+        RecordedCall(request).refuse(503, BUSY)
         return Reply(encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern)), 503)
 
 
@@ -92,7 +92,7 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
         if not done:
             task.add_done_callback(give_up)
             # The work may never end by itself, so finish the call's record now.
-            in_background(partial(finish, request, outcome))
+            in_background(partial(RecordedCall(request).finish, outcome))
     if done:
         return task.result()
     error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")

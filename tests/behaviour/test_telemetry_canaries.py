@@ -9,7 +9,7 @@ from django.db.backends.signals import connection_created
 from django.test import RequestFactory
 
 from mcp_django.operating import metrics
-from mcp_django.operating.gauges_and_query_comments import annotate, annotate_queries
+from mcp_django.operating.query_comments import annotate, annotate_queries
 from mcp_django.testing import MCPClient
 from tests import telemetry
 from tests.factories import make_author, make_superuser

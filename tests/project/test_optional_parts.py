@@ -17,11 +17,11 @@ pytestmark = pytest.mark.one_django
 KNOWN_BY: Final = {
     "mcp_django.console": ({"mcp_django.admin", "mcp_django.management"}, set()),
     "mcp_django.rest": ({"mcp_django.console"}, {"mcp_django.sites"}),
-    "mcp_django.operating.metrics": (set(), {"mcp_django.apps", "mcp_django.operating.call_lifecycle"}),
+    "mcp_django.operating.metrics": (set(), {"mcp_django.apps", "mcp_django.operating.recorded_calls"}),
     "mcp_django.operating.opentelemetry_spans": (
         set(),
         {
-            "mcp_django.operating.call_lifecycle",
+            "mcp_django.operating.recorded_calls",
             "mcp_django.server.sessions",
             "mcp_django.transports.stdio.server",
         },

@@ -1,13 +1,19 @@
 """``manage.py clear_mcp_calls``: delete old calls from the log of calls."""
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from django.core.management.base import CommandError, CommandParser
+from django.db import router
+from django.utils import timezone
 
 from ...conf import settings
 from ...conf.defaults import DEFAULTS
-from ...operating.call_log_storage import clear_calls, old_calls
+from ...models import CallEntry
 from ..command_arguments import TableCommand
+
+# Maximum number of rows that one statement deletes; more only if they have the same time.
+DELETED_AT_ONCE: Final = 10_000
 
 
 class Command(TableCommand):
@@ -30,3 +36,30 @@ class Command(TableCommand):
             self.stdout.write(f"Would delete {old_calls(days).count()} calls.")
         else:
             self.stdout.write(f"Deleted {clear_calls(days)} calls.")
+
+
+def old_calls(days: int) -> Any:
+    """Return the queryset of the calls that are older than so many days."""
+    return CallEntry._default_manager.using(router.db_for_write(CallEntry)).filter(
+        time__lt=timezone.now() - timedelta(days=days)
+    )
+
+
+def clear_calls(days: int) -> int:
+    """Delete the calls that are older than so many days, the oldest first; return their number.
+
+    Each batch is a transaction of its own. The index on time finds it from the end of the last batch on, so that
+    deleted rows are not scanned again.
+    """
+    rows = old_calls(days)
+    since = None
+    deleted = 0
+    while True:
+        old = rows.filter(time__gte=since) if since is not None else rows
+        last = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
+        batch = old.filter(time__lte=last[0]) if last else old
+        # Delete without Django's collector: these rows have no relations and no signal receivers.
+        deleted += batch._raw_delete(rows.db)
+        if not last:
+            return deleted
+        since = last[0]

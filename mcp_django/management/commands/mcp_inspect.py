@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from ...console.readable_models import try_site
 from ...console.visibility_report import Hidden, VisibilityReport, visibility_of
-from ...operating.daily_budgets import WORDS
+from ...operating.daily_budgets import Budgets
 from ...problems import NOTHING_REGISTERED
 from ...runtime.failing_hooks import unlogged_failures
 from ...transports.local_client import CallFailed
@@ -48,8 +48,8 @@ class Command(CallerCommand):
         if view.off:
             self.stdout.write(self.style.WARNING(f"Every call is refused: {view.off}"))
         for kind, limits in view.budgets.items():
-            amounts = ", ".join(f"{number:,} {WORDS[quantity]}" for quantity, number in limits.items())
-            self.stdout.write(f"Left today of the budget that {WORDS[kind]} has: {amounts}")
+            amounts = ", ".join(f"{number:,} {Budgets.WORDS[quantity]}" for quantity, number in limits.items())
+            self.stdout.write(f"Left today of the budget that {Budgets.WORDS[kind]} has: {amounts}")
         if only is None:
             self.show_lists(view)
         self.show_models(view)

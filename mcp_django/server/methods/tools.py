@@ -19,7 +19,7 @@ from ...context.request import MCPRequest
 from ...context.tool_results import ToolResult, error_result
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
 from ...functions.asked_parameters import RESERVED
-from ...operating.daily_budgets import check_writes
+from ...operating.daily_budgets import Budgets
 from ...orm.access import access_of
 from ...orm.nearest_names import singular
 from ...orm.query_limits import read_limits
@@ -72,7 +72,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     if (off := request.mcp.off) and (switched := off.tool(tool.name, read_only=tool.read_only)):
         raise switched.refusal()
     if record.writes:
-        check_writes(request)
+        Budgets(request).check_writes()
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in MIRRORED and _mirrors(tool):
         check_param_headers(tool.input_schema, arguments, request.mcp.param_headers)

@@ -34,7 +34,7 @@ from ...oauth.bearer import Token
 from ...oauth.resource_urls import resource_url
 from ...oauth.stored_tokens import facts_of
 from ...operating import switches
-from ...operating.call_lifecycle import describe_caller, refuse_if_off
+from ...operating.recorded_calls import RecordedCall
 from ...orm.query_limits import read_limits
 from ...orm.uris import ParsedURI
 from ...problems import Problem
@@ -168,8 +168,9 @@ def _as_caller(
     off = switches.board.current()
     context.off = off
     if off is not None:
-        describe_caller(request, context.record)
-        refuse_if_off(request)
+        recorded = RecordedCall(request)
+        recorded.describe_caller()
+        recorded.refuse_if_off()
         if scope == WRITE and off.writes is not None:
             raise off.writes.refusal()
     return request, ticket.about

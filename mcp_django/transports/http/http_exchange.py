@@ -36,7 +36,7 @@ from ...oauth.bearer import ProtectedResource
 from ...oauth.cors_and_refusals import ALLOW_HEADERS, EXPOSE_HEADERS
 from ...oauth.page_frame import FramedPage, url_of
 from ...oauth.resource_urls import origin
-from ...operating.call_lifecycle import outcome_of, refused
+from ...operating.recorded_calls import RecordedCall
 from ...problems import IS_IT_RIGHT, Problem
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
@@ -381,7 +381,7 @@ class Exchange:
         if context.record.duration:
             # Other calls of a batch share this request.
             context.record = CallRecord()
-        refused(self.request, f"error:{error.code}", error.message, method=self._asked_for())
+        RecordedCall(self.request).refuse(f"error:{error.code}", error.message, method=self._asked_for())
         return rejection(rejected)
 
     def cors(self) -> dict[str, str]:
@@ -457,14 +457,15 @@ class Exchange:
         status = 503 if isinstance(error, DatabaseUnavailable) else 500
         # If a setting is wrong, it may be the one that the call log needs.
         with suppress(ImproperlyConfigured):
-            refused(self.request, outcome_of(status), text or "", method=self._asked_for())
+            RecordedCall(self.request).refuse(status, text or "", method=self._asked_for())
         body = encode(error_response(None, InternalError(text, data={"errorId": record.error_id}), modern=True))
         return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
 
     def _refuse(self, refusal: Refused) -> Response:
         """Return the response for a refusal: a JSON-RPC error, or an HTML page for a browser."""
         report(refusal.status, refusal.seen, refusal.remedy)
-        refused(self.request, outcome_of(refusal.status), refusal.text, method=self._asked_for(), cause=refusal.remedy)
+        recorded = RecordedCall(self.request)
+        recorded.refuse(refusal.status, refusal.text, method=self._asked_for(), cause=refusal.remedy)
         if self.wants_page:
             # The message stays in English, the same text that client programs get.
             phrase = HTTPStatus(refusal.status).phrase

@@ -31,9 +31,9 @@ from django.utils import timezone
 
 from ...context.request import MCPRequest
 from ...context.untrusted_text import plain
-from ...operating.call_lifecycle import describe_caller
 from ...operating.call_log_storage import drain
-from ...operating.gauges_and_query_comments import gauge
+from ...operating.gauges import gauge
+from ...operating.recorded_calls import RecordedCall
 from ...runtime.cache_and_rate_limits import open_streams, running_calls
 from ...server.sessions import ClientSession
 from ...subscriptions.bus import bus, shared_layer
@@ -80,7 +80,7 @@ class OpenStream:
     def of(cls, request: MCPRequest, session: ClientSession | None, method: str) -> "OpenStream":
         context = request.mcp
         record = replace(request.mcp.record)
-        describe_caller(request, record)
+        RecordedCall(request, record).describe_caller()
         # A GET does not name the client and can omit the protocol version; its session knows both.
         client = session.client.get("name", "") if session is not None else ""
         return cls(

@@ -22,7 +22,7 @@ from ...conf import settings
 from ...context.questions import Answers
 from ...context.request import MCPRequest
 from ...exceptions import AuthenticationFailed, Cancelled, InsufficientScope, ToolError
-from ...operating.call_lifecycle import RATE, TOKEN, refused
+from ...operating.recorded_calls import RecordedCall
 from ...protocol import listen_messages
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
@@ -172,17 +172,18 @@ class StdioServer:
             case Call():
                 self._spawn(self._answer(message))
 
-    def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
+    def note(self, error: ProtocolError, status: int | None = None, call: "StdioCall | None" = None) -> None:
         """Record a message or call that was refused, so that the log of calls has it."""
         refusal = call.request if call is not None else self.user.new_request()
         refusal.mcp.record.user = str(self.user.user_pk)
         method = call.call.method if call is not None else ""
-        refused(refusal, outcome or f"error:{error.code}", error.message, method=method)
+        outcome = f"error:{error.code}" if status is None else status
+        RecordedCall(refusal).refuse(outcome, error.message, method=method)
 
     def _refuse(
-        self, error: ProtocolError, outcome: str = "", call_id: Id | None = None, *, modern: bool = True
+        self, error: ProtocolError, status: int | None = None, call_id: Id | None = None, *, modern: bool = True
     ) -> None:
-        self.note(error, outcome)
+        self.note(error, status)
         self.output.send(encode(error_response(call_id, error, modern=modern)))
 
     def _rejection(self, rejected: Rejected) -> bytes:
@@ -256,7 +257,7 @@ class StdioServer:
                         case Call():
                             bodies.append(await self._run(item, has_place=True))
         except LimitExceeded as limit:
-            self._refuse(_too_many(limit), RATE, modern=False)
+            self._refuse(_too_many(limit), 429, modern=False)
         if answers := [body for body in bodies if body is not None]:
             self.output.send(b"[" + b",".join(answers) + b"]")
 
@@ -404,9 +405,9 @@ class StdioCall:
         except InsufficientScope as error:
             return self._refusal(InvalidRequest(str(error)))
         except AuthenticationFailed:
-            return self._refusal(InvalidRequest("The user of this server can no longer sign in"), TOKEN)
+            return self._refusal(InvalidRequest("The user of this server can no longer sign in"), 401)
         except LimitExceeded as limit:
-            return self._refusal(_too_many(limit), RATE)
+            return self._refusal(_too_many(limit), 429)
         except ToolError as error:
             return self._refusal(InvalidParams(error.message))
         except ProtocolError as error:
@@ -417,8 +418,8 @@ class StdioCall:
         finally:
             self.is_over = True
 
-    def _refusal(self, error: ProtocolError, outcome: str = "") -> bytes:
-        self.server.note(error, outcome, self)
+    def _refusal(self, error: ProtocolError, status: int | None = None) -> bytes:
+        self.server.note(error, status, self)
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
 
     async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:

@@ -18,7 +18,7 @@ from mcp_django.models import CallEntry
 from mcp_django.operating import alerts as alerts_module
 from mcp_django.operating import call_log_storage, switches
 from mcp_django.operating.alerts import Alerts, alerts
-from mcp_django.operating.daily_budgets import check
+from mcp_django.operating.daily_budgets import Budgets
 from mcp_django.operating.switches import Board, end_switch, set_switch
 from mcp_django.signals import alert_raised, client_connected
 
@@ -199,10 +199,10 @@ def test_a_budget_that_is_used_up_is_told_once_a_day_with_its_owner(settings, re
     record = CallRecord(method="tools/call", kind="person", user="7", username="ada", client_id="abc")
     record.client_name = "Codex"
     request = SimpleNamespace(mcp=SimpleNamespace(record=record, facts={}))
-    check(request)
+    Budgets(request).check()
     for _ in range(3):
         with pytest.raises(CallRefused):
-            check(request)
+            Budgets(request).check()
     settle()
     ((_, kind, text, facts),) = received
     assert (kind, facts["name"], facts["limit"]) == ("budget", "Codex", 1)

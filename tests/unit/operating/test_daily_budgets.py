@@ -8,7 +8,7 @@ from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import CallRefused
 from mcp_django.models import ServiceAccount
 from mcp_django.operating import daily_budgets
-from mcp_django.operating.daily_budgets import DAY, Budget, check, check_writes, left, resets_in, spend
+from mcp_django.operating.daily_budgets import DAY, Budget, Budgets
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
 
@@ -44,66 +44,69 @@ def clock(monkeypatch):
 
 def test_calls_are_let_in_until_they_are_used_up_and_again_the_next_day(configure, clock):
     configure(user={"calls": 2})
-    check(Request())
-    check(Request())
+    Budgets(Request()).check()
+    Budgets(Request()).check()
     with pytest.raises(CallRefused) as raised:
-        check(Request())
+        Budgets(Request()).check()
     assert raised.value.reason == "rate"
     assert raised.value.message == (
         f"The 2 calls that this account has in a day are used up. They reset in {DAY - 100} s."
     )
-    check(Request(user="8", username="bob"))
+    Budgets(Request(user="8", username="bob")).check()
     clock.now += DAY - 101
     with pytest.raises(CallRefused):
-        check(Request())
-    assert resets_in() == 1
+        Budgets(Request()).check()
+    assert Budgets.resets_in() == 1
     clock.now += 1
-    check(Request())
+    Budgets(Request()).check()
 
 
 def test_rows_and_bytes_are_taken_at_the_end_of_a_call(configure):
     configure(user={"rows_read": 10, "bytes": 1_000, "calls": 5}, client={"rows_written": 2})
-    check(Request())
-    spend(Request(rows_read=4, size=300, rows_changed=1))
-    assert left(Request()) == {"user": {"calls": 4, "rows_read": 6, "bytes": 700}, "client": {"rows_written": 1}}
-    spend(Request(rows_read=20))
+    Budgets(Request()).check()
+    Budgets(Request(rows_read=4, size=300, rows_changed=1)).spend()
+    assert Budgets(Request()).left() == {
+        "user": {"calls": 4, "rows_read": 6, "bytes": 700},
+        "client": {"rows_written": 1},
+    }
+    Budgets(Request(rows_read=20)).spend()
     with pytest.raises(CallRefused) as raised:
-        check(Request())
+        Budgets(Request()).check()
     assert raised.value.message.startswith("The 10 rows to read that this account has in a day are used up.")
     assert raised.value.message.endswith(" Left: 4 calls, 700 bytes, 1 rows to change.")
 
 
 def test_a_caller_without_rows_to_change_reads_on(configure):
     configure(user={"rows_written": 2})
-    check_writes(Request())
-    spend(Request(rows_changed=2))
-    check(Request())
+    Budgets(Request()).check_writes()
+    Budgets(Request(rows_changed=2)).spend()
+    Budgets(Request()).check()
     with pytest.raises(CallRefused, match="The 2 rows to change that this account has"):
-        check_writes(Request())
+        Budgets(Request()).check_writes()
 
 
 def test_a_name_has_a_budget_of_its_own_and_the_rest_of_the_general_one(configure):
     configure(
         **{"user": {"calls": 1, "bytes": 5}, "user:ada": {"calls": 9}, "user:root": {"calls": None, "bytes": None}}
     )
-    assert left(Request()) == {"user": {"calls": 9, "bytes": 5}}
-    assert left(Request(user="8", username="bob")) == {"user": {"calls": 1, "bytes": 5}}
-    assert left(Request(user="1", username="root")) == {}
+    assert Budgets(Request()).left() == {"user": {"calls": 9, "bytes": 5}}
+    assert Budgets(Request(user="8", username="bob")).left() == {"user": {"calls": 1, "bytes": 5}}
+    assert Budgets(Request(user="1", username="root")).left() == {}
 
 
 def test_a_client_is_named_by_its_id_or_its_host(configure):
     configure(**{"client:abc": {"calls": 1}, "client:claude.ai": {"calls": 2}})
-    assert left(Request()) == {"client": {"calls": 1}}
-    assert left(Request(client_id="https://claude.ai/x", client_host="claude.ai")) == {"client": {"calls": 2}}
-    assert left(Request(client_id="")) == {}
+    assert Budgets(Request()).left() == {"client": {"calls": 1}}
+    assert Budgets(Request(client_id="https://claude.ai/x", client_host="claude.ai")).left() == {"client": {"calls": 2}}
+    assert Budgets(Request(client_id="")).left() == {}
 
 
 def test_a_service_has_its_own_and_not_that_of_its_user(configure):
     configure(**{"user": {"calls": 0}, "service": {"calls": 3}, "service:nightly": {"calls": 4}})
-    check(Request(kind="service", client_id="service-1"))
-    assert left(Request(kind="service", client_id="service-1")) == {"service": {"calls": 2}}
+    Budgets(Request(kind="service", client_id="service-1")).check()
+    assert Budgets(Request(kind="service", client_id="service-1")).left() == {"service": {"calls": 2}}
     named = Request(kind="service", client_id="service-2", facts={"name": "nightly"})
-    assert left(named) == {"service": {"calls": 4}}
+    assert Budgets(named).left() == {"service": {"calls": 4}}
 
 
 @pytest.mark.parametrize(
@@ -111,10 +114,10 @@ def test_a_service_has_its_own_and_not_that_of_its_user(configure):
 )
 def test_lists_and_the_handshake_are_free(configure, values):
     configure(user={"calls": 0, "bytes": 0})
-    check(Request(**values))
-    spend(Request(**values, size=100))
+    Budgets(Request(**values)).check()
+    Budgets(Request(**values, size=100)).spend()
     with pytest.raises(CallRefused):
-        check(Request())
+        Budgets(Request()).check()
 
 
 def test_of_calls_at_the_same_time_no_more_are_let_in(configure):
@@ -125,7 +128,7 @@ def test_of_calls_at_the_same_time_no_more_are_let_in(configure):
         start.wait()
         for _ in range(10):
             try:
-                check(Request())
+                Budgets(Request()).check()
                 passed.append(1)
             except CallRefused:
                 pass
@@ -157,50 +160,50 @@ def away(monkeypatch):
 
 def test_a_worker_counts_on_by_itself_while_the_cache_does_not_answer(configure, away, caplog):
     configure(user={"calls": 5, "rows_read": 10, "rows_written": 10})
-    check(Request())
-    check(Request())
-    spend(Request(rows_read=4, rows_changed=4))
-    check_writes(Request())
+    Budgets(Request()).check()
+    Budgets(Request()).check()
+    Budgets(Request(rows_read=4, rows_changed=4)).spend()
+    Budgets(Request()).check_writes()
     with away():
-        check(Request())
-        check(Request())
-        spend(Request(rows_read=2, rows_changed=6))
-        assert left(Request()) == {"user": {"calls": 1, "rows_read": 4, "rows_written": 0}}
+        Budgets(Request()).check()
+        Budgets(Request()).check()
+        Budgets(Request(rows_read=2, rows_changed=6)).spend()
+        assert Budgets(Request()).left() == {"user": {"calls": 1, "rows_read": 4, "rows_written": 0}}
         with pytest.raises(CallRefused, match="rows to change"):
-            check_writes(Request())
-        check(Request())
+            Budgets(Request()).check_writes()
+        Budgets(Request()).check()
         for _ in range(2):
             with pytest.raises(CallRefused, match="The 5 calls"):
-                check(Request())
+                Budgets(Request()).check()
         # Others have their own.
-        check(Request(user="8", username="bob"))
+        Budgets(Request(user="8", username="bob")).check()
     assert "Each worker counts budgets by itself: the cache does not answer (ConnectionError)" in caplog.text
     assert "secret" not in caplog.text
     # The cache, and so each other worker, learns of it with what is used next.
-    spend(Request(rows_read=1))
+    Budgets(Request(rows_read=1)).spend()
     with pytest.raises(CallRefused):
-        check(Request())
+        Budgets(Request()).check()
     daily_budgets.counts.__init__()
-    assert left(Request())["user"] == {"calls": 0, "rows_read": 3, "rows_written": 6}
+    assert Budgets(Request()).left()["user"] == {"calls": 0, "rows_read": 3, "rows_written": 6}
 
 
 def test_a_worker_that_knows_nothing_counts_from_none(configure, away):
     configure(user={"calls": 1})
     with away():
-        check(Request())
+        Budgets(Request()).check()
         with pytest.raises(CallRefused):
-            check(Request())
+            Budgets(Request()).check()
 
 
 def test_no_more_counters_are_known_than_a_bound(configure, away, monkeypatch):
     monkeypatch.setattr(daily_budgets, "MOST", 2)
     configure(user={"calls": 1})
     for user in "123":
-        check(Request(user=user))
+        Budgets(Request(user=user)).check()
     with away():
-        check(Request(user="1"))
+        Budgets(Request(user="1")).check()
         with pytest.raises(CallRefused):
-            check(Request(user="3"))
+            Budgets(Request(user="3")).check()
 
 
 def test_names_are_not_in_the_keys_of_the_cache(clock):
@@ -252,7 +255,7 @@ def test_a_write_is_refused_where_no_row_is_left(configure):
 
 def test_the_cache_forgets_a_count_after_two_days(configure):
     configure(user={"calls": 5})
-    check(Request())
+    Budgets(Request()).check()
     keys = [key for key in getattr(django_cache, "_expire_info", {}) if "budget" in key]
     assert len(keys) == 1
     assert ServiceAccount.objects.count() == 0

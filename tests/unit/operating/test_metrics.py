@@ -19,8 +19,8 @@ from mcp_django import site
 from mcp_django.context.call_record import CallRecord
 from mcp_django.exceptions import CallRefused
 from mcp_django.models import Session, Stream
-from mcp_django.operating import call_lifecycle as operating_calls
 from mcp_django.operating import metrics
+from mcp_django.operating import recorded_calls as operating_calls
 from mcp_django.runtime.cache_and_rate_limits import concurrent, streaming
 from mcp_django.signals import call_started
 from mcp_django.subscriptions.bus import bus
@@ -273,7 +273,7 @@ django.setup()
 from mcp_django import site
 from mcp_django.context.call_record import CallRecord
 from mcp_django.operating import metrics
-from mcp_django.operating import call_lifecycle
+from mcp_django.operating import recorded_calls
 from mcp_django.subscriptions.bus import bus
 from django.test import Client, RequestFactory
 bus._queue = [1] * int(sys.argv[1])

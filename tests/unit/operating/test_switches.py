@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mcp_django.models import ServiceAccount, Switch
 from mcp_django.operating import switches
-from mcp_django.operating.switches import LOOK, MARK, POLL, Board, end_switch, find_switches, set_switch
+from mcp_django.operating.switches import MARK, POLL, Board, end_switch, find_switches, set_switch
 from mcp_django.signals import switches_changed
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Author
@@ -83,7 +83,7 @@ def test_the_database_is_asked_each_three_seconds_whatever_the_cache_says(clock,
     clock.now += POLL - 0.1
     with asked(0):
         assert kinds(board) == set()
-    clock.now += LOOK
+    clock.now += Board.LOOK
     with asked(1):
         assert kinds(board) == {("writes", "")}
 
@@ -93,10 +93,10 @@ def test_another_mark_in_the_cache_is_seen_within_a_second(clock, asked):
     board.current()
     row()
     django_cache.set(MARK, "another")
-    clock.now += LOOK
+    clock.now += Board.LOOK
     with asked(1):
         assert kinds(board) == {("writes", "")}
-    clock.now += LOOK
+    clock.now += Board.LOOK
     with asked(0):
         assert kinds(board) == {("writes", "")}
 
@@ -105,11 +105,11 @@ def test_without_a_cache_switches_act_within_five_seconds(clock, away, asked):
     board = Board()
     board.current()
     row()
-    clock.now += LOOK
+    clock.now += Board.LOOK
     with asked(0):
         assert kinds(board) == set()
     clock.now += POLL
-    assert POLL + LOOK < 5
+    assert POLL + Board.LOOK < 5
     with asked(1):
         assert kinds(board) == {("writes", "")}
 
@@ -118,12 +118,12 @@ def test_who_cannot_wait_has_the_database_asked_before_it_is_due(clock, asked):
     board = Board()
     board.current()
     row()
-    clock.now += LOOK / 2
+    clock.now += Board.LOOK / 2
     with asked(0):
         board.renew()
-        board.renew(LOOK)
+        board.renew(Board.LOOK)
     with asked(1):
-        board.renew(LOOK / 2)
+        board.renew(Board.LOOK / 2)
     assert board.off is not None
 
 
@@ -177,12 +177,12 @@ def test_a_look_that_another_thread_takes_is_not_waited_for_while_the_picture_is
 def test_an_older_picture_is_asked_for_on_request(clock, asked):
     board = Board()
     board.current()
-    clock.now += LOOK - 0.01
+    clock.now += Board.LOOK - 0.01
     with asked(0):
-        board.renew(LOOK)
+        board.renew(Board.LOOK)
     clock.now += 0.01
     with asked(1):
-        board.renew(LOOK)
+        board.renew(Board.LOOK)
 
 
 def test_a_switch_begins_and_ends_by_itself(clock, monkeypatch, asked):
@@ -335,4 +335,4 @@ def test_a_name_is_told_once_and_the_text_of_a_row_says_which():
 
 
 def test_the_waits_leave_room_in_the_five_seconds():
-    assert POLL + LOOK + switches.PATIENCE <= 5
+    assert POLL + Board.LOOK + switches.PATIENCE <= 5

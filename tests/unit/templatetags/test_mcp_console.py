@@ -7,7 +7,7 @@ import pytest
 from django.template import Context, Template
 from django.utils import timezone, translation
 
-from mcp_django.operating import call_lifecycle
+from mcp_django.operating import recorded_calls
 from mcp_django.templatetags.mcp_console import REASONS, WORDS, group_of, moment, outcome_mark, word_of
 
 EVIL = 'refused:<b onclick="x">\u202eevil'
@@ -50,7 +50,7 @@ def test_an_outcome_has_a_word_and_an_unknown_one_is_shown_as_it_is(outcome: str
 
 
 def test_every_reason_of_the_package_has_a_word() -> None:
-    assert {*call_lifecycle.REASONS.values(), *call_lifecycle.STOPPED} <= {*REASONS, *WORDS}
+    assert {*recorded_calls.REASONS.values(), *recorded_calls.STOPPED} <= {*REASONS, *WORDS}
 
 
 def test_a_reason_cannot_break_the_page() -> None:

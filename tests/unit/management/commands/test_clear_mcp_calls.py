@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mcp_django.models import CallEntry
-from tests.unit.operating.test_call_log_storage_retention import fill
+from tests.unit.management.commands.test_clear_mcp_calls_retention import fill
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from mcp_django import site
-from mcp_django.operating import call_lifecycle, call_log_storage
+from mcp_django.operating import call_log_storage, recorded_calls
 from mcp_django.runtime.thread_pools import in_thread
 from mcp_django.signals import call_finished
 from mcp_django.testing import MCPClient, MCPError
@@ -52,7 +52,7 @@ def test_a_stranger_is_a_row_that_names_nobody(call_log):
 
 
 def test_strangers_cannot_fill_the_table(call_log, monkeypatch):
-    monkeypatch.setattr(call_lifecycle, "OF_STRANGERS", 3)
+    monkeypatch.setattr(recorded_calls, "OF_STRANGERS", 3)
     for number in range(10):
         assert raw(authorization=f"Bearer {number}").status_code == 401
     assert told(call_log) == [("refused:token", "tools/list")] * 3
@@ -63,19 +63,19 @@ def test_strangers_cannot_fill_the_table(call_log, monkeypatch):
 
 
 def test_what_was_left_out_is_said_with_the_next(call_log, monkeypatch):
-    monkeypatch.setattr(call_lifecycle, "OF_STRANGERS", 1)
+    monkeypatch.setattr(recorded_calls, "OF_STRANGERS", 1)
     for _ in range(4):
         raw()
-    monkeypatch.setattr(call_lifecycle, "PERIOD", 0)
+    monkeypatch.setattr(recorded_calls, "PERIOD", 0)
     raw()
     assert "(3 more of these are not in the log)" in call_log()[-1].detail
 
 
 def test_no_more_causes_are_counted_than_a_bound(call_log, monkeypatch):
-    monkeypatch.setattr(call_lifecycle, "MAX_COUNTED", 1)
+    monkeypatch.setattr(recorded_calls, "MAX_COUNTED", 1)
     raw()
     raw(origin="https://evil.example")
-    assert len(call_lifecycle._counted) == 1
+    assert len(recorded_calls._counted) == 1
 
 
 def test_a_caller_over_its_rate_is_named(call_log, settings):
@@ -149,7 +149,7 @@ def test_receivers_are_told_of_refusals_by_a_thread_of_no_loop(call_log):
 
 async def test_a_loop_is_not_held_up_by_a_receiver(rows, monkeypatch):
     works = []
-    monkeypatch.setattr(call_lifecycle, "in_background", works.append)
+    monkeypatch.setattr(recorded_calls, "in_background", works.append)
     done = []
     receiver = lambda record, **kwargs: done.append(record.outcome)  # noqa: E731
     call_finished.connect(receiver)
@@ -259,4 +259,4 @@ def test_a_call_that_is_shown_first_is_asked_and_a_token_that_fits_nothing_is_re
 def test_a_log_that_is_off_counts_nothing(call_log, settings):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": False}
     raw()
-    assert (call_log(), len(call_lifecycle._counted), call_log_storage.state().waiting) == ([], 0, 0)
+    assert (call_log(), len(recorded_calls._counted), call_log_storage.state().waiting) == ([], 0, 0)

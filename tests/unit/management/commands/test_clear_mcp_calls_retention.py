@@ -7,9 +7,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from mcp_django.management.commands import clear_mcp_calls
+from mcp_django.management.commands.clear_mcp_calls import clear_calls
 from mcp_django.models import CallEntry
-from mcp_django.operating import call_log_storage
-from mcp_django.operating.call_log_storage import clear_calls
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
@@ -32,7 +32,7 @@ def test_what_is_older_goes_and_the_rest_stays():
 
 
 def test_batches_are_bounded_and_begin_where_the_last_one_ended(monkeypatch):
-    monkeypatch.setattr(call_log_storage, "DELETED_AT_ONCE", 10)
+    monkeypatch.setattr(clear_mcp_calls, "DELETED_AT_ONCE", 10)
     fill(*range(40, 75))
     with CaptureQueriesContext(connection) as queries:
         assert clear_calls(30) == 35
@@ -43,7 +43,7 @@ def test_batches_are_bounded_and_begin_where_the_last_one_ended(monkeypatch):
 
 
 def test_rows_of_one_time_go_together(monkeypatch):
-    monkeypatch.setattr(call_log_storage, "DELETED_AT_ONCE", 3)
+    monkeypatch.setattr(clear_mcp_calls, "DELETED_AT_ONCE", 3)
     now = timezone.now() - timedelta(days=50)
     rows = [CallEntry(call_id=f"{number:032x}", time=now, outcome="ok") for number in range(8)]
     CallEntry.objects.bulk_create(rows)

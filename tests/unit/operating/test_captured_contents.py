@@ -6,8 +6,8 @@ import pytest
 from django.test import override_settings
 
 from mcp_django.models import CallEntry
-from mcp_django.operating import call_lifecycle
-from mcp_django.operating.call_lifecycle import Blanking
+from mcp_django.operating import captured_contents
+from mcp_django.operating.captured_contents import Blanking
 from mcp_django.schema.secrets import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
@@ -198,8 +198,8 @@ def test_a_secret_that_only_its_model_tells_is_blanked():
 
 
 def test_nothing_that_is_no_json_is_kept():
-    assert call_lifecycle._result_of(b"{]") is None
-    assert call_lifecycle._result_of(b"[1]") == [1]
+    assert captured_contents._result_of(b"{]") is None
+    assert captured_contents._result_of(b"[1]") == [1]
 
 
 def test_only_those_with_a_permission_of_its_own_see_bodies():

@@ -1,7 +1,11 @@
-"""Gauges such as the number of open streams, and SQL comments that name the call on its queries."""
+"""SQL comments (``TELEMETRY['sql_comments']``) let a database's own views and logs show who sent a query.
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+They have the format of sqlcommenter (google/sqlcommenter, spec) and stand at the end of the statement, where they do
+not change its plan. Values are percent-encoded down to letters, digits and ``_.-~``, so that no text of a client can
+end the comment or be taken for a parameter.
+"""
+
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,36 +17,6 @@ from django.db.backends.signals import connection_created
 from ..conf import settings
 from ..context.call_record import CURRENT, CallRecord
 from ..runtime.failing_hooks import PLAIN_SQL
-
-Ask = Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A gauge of this process, such as open streams: its name, description, and the function that returns its value."""
-
-    name: str
-    text: str
-    ask: Ask
-
-
-_levels: Final[dict[str, Level]] = {}
-
-
-def gauge(name: str, text: str, ask: Ask) -> None:
-    """Register a gauge of this process; ``ask`` returns its value, is called by any thread, and must be quick."""
-    _levels[name] = Level(name, text, ask)
-
-
-def levels() -> Iterator[Level]:
-    """Yield the gauges that the loaded modules have registered."""
-    yield from list(_levels.values())
-
-
-# SQL comments (TELEMETRY['sql_comments']) let a database's own views and logs show who sent a query. They have the
-# format of sqlcommenter (google/sqlcommenter, spec) and stand at the end of the statement, where they do not change its
-# plan. Values are percent-encoded down to letters, digits and ``_.-~``, so that no text of a client can end the comment
-# or be taken for a parameter.
 
 # Maximum characters of each value before it is encoded.
 MAX_VALUE: Final = 100

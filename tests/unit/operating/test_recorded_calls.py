@@ -13,7 +13,7 @@ from mcp_django.context import call_record
 from mcp_django.context.call_record import CallRecord, new_id
 from mcp_django.exceptions import CallRefused, Cancelled
 from mcp_django.operating import call_log_storage
-from mcp_django.operating.call_lifecycle import counted, finish
+from mcp_django.operating.recorded_calls import RecordedCall, counted
 from mcp_django.signals import call_finished, call_started
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.transports.http import streamable_http
@@ -93,7 +93,7 @@ def test_the_row_of_a_write_that_was_stopped_says_that_nothing_was_changed(
         if ends != "cancelled":
             # As another thread does it, whose row is not in this transaction.
             monkeypatch.setattr(call_log_storage, "is_on_loop", lambda: True)
-            finish(request, ends)
+            RecordedCall(request).finish(ends)
 
     stopped(end, **arguments)
     row = call_log()[-1]
@@ -115,7 +115,7 @@ def test_the_row_of_a_write_that_is_stopped_after_its_end_says_that_it_was_done(
         record = request.mcp.record = copy(request.mcp.record)
         record.id, record.duration, record.outcome = new_id(), 0.0, ""
         record.kept, record.is_ending = (0, 0) if is_ending else None, is_ending
-        finish(request, "error:timeout")
+        RecordedCall(request).finish("error:timeout")
         row = call_log()[-1]
         assert (row.call_id, row.detail, row.rows_changed) == (record.id.hex, detail, 1)
         assert row.history == [str(LogEntry.objects.get().pk)]

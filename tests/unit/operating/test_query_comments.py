@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.context.call_record import CURRENT, CallRecord
-from mcp_django.operating import gauges_and_query_comments
+from mcp_django.operating import query_comments
 from mcp_django.runtime.failing_hooks import reading
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_superuser
@@ -56,10 +56,10 @@ TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=5) | st.characters(),
 @pytest.fixture(autouse=True)
 def commented(db):
     connection.ensure_connection()
-    gauges_and_query_comments.annotate_queries()
+    query_comments.annotate_queries()
     yield
     connection_created.disconnect(dispatch_uid="mcp_django.comments")
-    connection.execute_wrappers.remove(gauges_and_query_comments.annotate)
+    connection.execute_wrappers.remove(query_comments.annotate)
 
 
 @pytest.fixture
@@ -123,11 +123,11 @@ def test_outside_of_a_call_there_is_none():
 def test_no_text_can_end_the_comment_or_be_a_parameter(application, client, tool):
     settings = SimpleNamespace(SERVER={"name": application})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gauges_and_query_comments, "settings", settings)
-        text = gauges_and_query_comments.comment_of(CallRecord(client_name=client, tool=tool, traceparent=TRACEPARENT))
+        patch.setattr(query_comments, "settings", settings)
+        text = query_comments.comment_of(CallRecord(client_name=client, tool=tool, traceparent=TRACEPARENT))
     found = pairs_of(f"SELECT 1 {text}")
     expected = {"application": application, "client": client, "tool": tool, "traceparent": TRACEPARENT}
-    expected = {name: value[: gauges_and_query_comments.MAX_VALUE] for name, value in expected.items() if value}
+    expected = {name: value[: query_comments.MAX_VALUE] for name, value in expected.items() if value}
     assert found == {name: value.encode(errors="replace").decode() for name, value in expected.items()}
     token = CURRENT.set(CallRecord(client_name=client, tool=tool))
     try:
@@ -181,14 +181,14 @@ def test_the_trace_is_left_out_where_plans_are_found_by_the_whole_text(within):
 
     for vendor, threshold in (("postgresql", None), ("postgresql", 5), ("oracle", None)):
         database = SimpleNamespace(vendor=vendor, connection=SimpleNamespace(prepare_threshold=threshold))
-        gauges_and_query_comments.annotate(execute, "SELECT 1", None, False, {"connection": database})
+        query_comments.annotate(execute, "SELECT 1", None, False, {"connection": database})
     assert ["traceparent" in sql for sql in found] == [True, False, False]
 
 
 def test_what_is_no_text_is_executed_as_it_is(within):
     within(tool="x")
     composed = object()
-    assert gauges_and_query_comments.annotate(lambda sql, *rest: sql, composed, None, False, {}) is composed
+    assert query_comments.annotate(lambda sql, *rest: sql, composed, None, False, {}) is composed
 
 
 def test_hidden_values_are_in_no_comment():
@@ -209,7 +209,7 @@ def test_postgresql_takes_it_however_parameters_are_bound(options, within, djang
     own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict.get("OPTIONS", {}), **options}}
     try:
         own.ensure_connection()
-        assert gauges_and_query_comments.annotate in own.execute_wrappers
+        assert query_comments.annotate in own.execute_wrappers
         for _ in range(3):
             with own.cursor() as cursor:
                 cursor.execute("SELECT CAST(%s AS text), '%%'", ["a%"])
