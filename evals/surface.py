@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tokens import count_tokens
-from mcp_django.protocol.versions import SUPPORTED
+from mcp_django.protocol.versions import Revisions
 
 from .measures import shown
 from .shop import Endpoint
@@ -27,7 +27,7 @@ Lists = Mapping[str, Sequence[Mapping[str, Any]]]
 def surface(role: str) -> list[dict[str, Any]]:
     """Return the lists of tools of an account, each once with the revisions that show it."""
     found: list[dict[str, Any]] = []
-    for revision in SUPPORTED:
+    for revision in Revisions.SUPPORTED:
         tools = Endpoint(role, revision).tools()
         same = next((entry for entry in found if entry["tools"] == tools), None)
         if same is None:

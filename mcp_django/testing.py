@@ -17,7 +17,7 @@ from .oauth.resource_urls import resource_url
 from .oauth.stored_tokens import issue_token
 from .protocol.client_requests import ELICITATION
 from .protocol.eras import client_meta
-from .protocol.versions import MODERN
+from .protocol.versions import Revisions
 from .schema.consent import ConsentForm
 from .scopes import READ, WRITE
 
@@ -59,7 +59,7 @@ class MCPClient:
         *,
         scopes: Iterable[str] = (READ, WRITE),
         path: str = "/mcp",
-        version: str = MODERN[-1],
+        version: str = Revisions.LATEST,
         capabilities: Mapping[str, Any] | None = None,
         answers: Mapping[str, Any] | None = None,
         name: str = "mcp_django.testing",
@@ -109,7 +109,7 @@ class MCPClient:
         """Call an MCP method and return Django's response, whatever it is."""
         headers = {"MCP-Protocol-Version": self.version}
         sent = dict(params)
-        if self.version in MODERN:
+        if self.version in Revisions.MODERN:
             meta = client_meta(self.name, self.version, self.capabilities)
             sent["_meta"] = {**meta, **sent.get("_meta", {})}
             headers["Mcp-Method"] = method

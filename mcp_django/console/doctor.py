@@ -31,7 +31,7 @@ from ..oauth.resource_urls import LOOPBACK, same_resource
 from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN
 from ..protocol.eras import client_meta
 from ..protocol.headers import EVENTS, JSON
-from ..protocol.versions import MODERN
+from ..protocol.versions import Revisions
 
 TIMEOUT: Final = 15
 MOST_BYTES: Final = 2 * 1024 * 1024
@@ -615,7 +615,7 @@ class Doctor:
         headers = {
             "Accept": f"{JSON}, {EVENTS}",
             "Authorization": f"Bearer {self.token}",
-            "MCP-Protocol-Version": MODERN[-1],
+            "MCP-Protocol-Version": Revisions.LATEST,
             "Mcp-Method": method,
         }
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}

@@ -23,7 +23,7 @@ from ..orm.named_filters import named_filters_of
 from ..protocol.client_requests import ELICITATION
 from ..protocol.eras import client_meta
 from ..protocol.headers import encode_value, param_headers
-from ..protocol.versions import MODERN
+from ..protocol.versions import Revisions
 from ..routing import mounted_endpoints
 from ..signin import keep
 from ..tools.generic import GENERIC_TOOLS
@@ -511,7 +511,7 @@ class TryIt:
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": MODERN[-1],
+            "MCP-Protocol-Version": Revisions.LATEST,
             "Mcp-Method": "tools/call",
             "Mcp-Name": tool["name"],
         }

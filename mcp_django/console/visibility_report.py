@@ -21,7 +21,7 @@ from ..orm.access import ModelAccess, access_of
 from ..orm.allowed_filters import filters_of
 from ..orm.permission_queries import load_permissions
 from ..protocol.messages import encode
-from ..protocol.versions import MODERN
+from ..protocol.versions import Revisions
 from ..rest.tools import ViewSetTool
 from ..schema.secrets import gives_rights, is_sensitive
 from ..server.methods import METHODS
@@ -155,7 +155,7 @@ def visibility_of(
 def request_of(client: LocalClient) -> MCPRequest:
     """Return a request of a local client, for :func:`ask`."""
     request = client.new_request()
-    request.mcp.version = MODERN[-1]
+    request.mcp.version = Revisions.LATEST
     request.mcp.off = switches.board.current()
     load_permissions(request.user)
     return request

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .versions import LATEST_LEGACY, is_at_least
+from .versions import Revisions
 
 ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
@@ -33,7 +33,7 @@ BLOCKS_SINCE: Final[Mapping[str, str]] = {
 
 def _has_method(method: str, version: str) -> bool:
     since = SINCE.get(method)
-    return since is not None and is_at_least(version, since)
+    return since is not None and Revisions.is_at_least(version, since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ClientRequest:
     def is_known(self, version: str) -> bool:
         """Return whether the revision has this request to the client, including URLs if the params ask for one."""
         if self._is_url():
-            return is_at_least(version, MODES_SINCE)
+            return Revisions.is_at_least(version, MODES_SINCE)
         return _has_method(self.method, version)
 
     def is_supported(self, capabilities: Mapping[str, Any]) -> bool:
@@ -107,7 +107,7 @@ class ClientRequest:
 
         try:
             # The modern revision has the same results, although its servers do not send requests.
-            validate_client_result(self.method, LATEST_LEGACY, result)
+            validate_client_result(self.method, Revisions.LATEST_LEGACY, result)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             where = ".".join(map(str, first["loc"]))[:100]
@@ -132,7 +132,7 @@ def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
 
 def _shape_form(params: Mapping[str, Any], version: str, as_text: bool) -> dict[str, Any]:
     schema = requested_schema(params["requestedSchema"], version, as_text=as_text)
-    mode = {"mode": "form"} if is_at_least(version, MODES_SINCE) else {}
+    mode = {"mode": "form"} if Revisions.is_at_least(version, MODES_SINCE) else {}
     return {**mode, "message": params["message"], "requestedSchema": schema}
 
 
@@ -145,7 +145,7 @@ def _shape_url(params: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _shape_sampling(params: Mapping[str, Any], version: str) -> dict[str, Any]:
-    if is_at_least(version, TOOLS_SINCE):
+    if Revisions.is_at_least(version, TOOLS_SINCE):
         return dict(params)
     wire = {name: value for name, value in params.items() if name not in ("tools", "toolChoice")}
     wire["messages"] = [
@@ -164,7 +164,7 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
-    if is_at_least(version, BLOCKS_SINCE[block["type"]]):
+    if Revisions.is_at_least(version, BLOCKS_SINCE[block["type"]]):
         return block
     text = f"[audio, {block['mimeType']}]" if block["type"] == "audio" else json.dumps(block, ensure_ascii=False)
     return {"type": "text", "text": text}
@@ -177,7 +177,7 @@ def _read_elicitation(found: dict[str, Any], version: str, params: Mapping[str, 
     if found["action"] != "accept":
         return {"action": found["action"]}
     content = {name: value for name, value in found.get("content", {}).items() if value is not None}
-    if not is_at_least(version, MODES_SINCE) and any(isinstance(value, list) for value in content.values()):
+    if not Revisions.is_at_least(version, MODES_SINCE) and any(isinstance(value, list) for value in content.values()):
         raise ValueError("the answer is not a result of the method: content: lists are not known to the revision")
     if "requestedSchema" in params:
         content = restore(content, params["requestedSchema"], version)
@@ -185,10 +185,10 @@ def _read_elicitation(found: dict[str, Any], version: str, params: Mapping[str, 
 
 
 def _check_blocks(content: Any, version: str) -> None:
-    if isinstance(content, list) and not is_at_least(version, TOOLS_SINCE):
+    if isinstance(content, list) and not Revisions.is_at_least(version, TOOLS_SINCE):
         raise ValueError("the answer is not a result of the method: content: lists are not known to the revision")
     for block in content if isinstance(content, list) else [content]:
-        if not is_at_least(version, BLOCKS_SINCE[block["type"]]):
+        if not Revisions.is_at_least(version, BLOCKS_SINCE[block["type"]]):
             raise ValueError(f"the answer is not a result of the method: content: {block['type']} is not known")
 
 
@@ -236,7 +236,7 @@ def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str)
     values or their titles. A text that names no choice is kept, and validation refuses it.
     """
     found = dict(content)
-    if is_at_least(version, CHOICES_SINCE):
+    if Revisions.is_at_least(version, CHOICES_SINCE):
         return found
     for name, field in schema.get("properties", {}).items():
         if field.get("type") == "array" and isinstance(found.get(name), str):
@@ -260,7 +260,7 @@ def _field(name: str, field: Mapping[str, Any], version: str, as_text: bool) -> 
     if kind not in KEYWORDS:
         raise ValueError(f"{name!r} is not a form field: a string, a number, a boolean, a choice or several choices")
     known = COMMON | KEYWORDS[kind]
-    if kind != "boolean" and not is_at_least(version, CHOICES_SINCE):
+    if kind != "boolean" and not Revisions.is_at_least(version, CHOICES_SINCE):
         known -= {"default"}
     if field.get("format") not in FORMATS:
         known -= {"format"}
@@ -283,7 +283,7 @@ def _keep(field: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
 def _one(field: Mapping[str, Any], version: str) -> dict[str, Any]:
     choices = _choices(field)
     titled = any(value != title for value, title in choices.items())
-    if not is_at_least(version, CHOICES_SINCE):
+    if not Revisions.is_at_least(version, CHOICES_SINCE):
         names = {"enumNames": list(choices.values())} if titled else {}
         return {**_keep(field), "enum": list(choices), **names}
     if "enumNames" in field:
@@ -305,7 +305,7 @@ def _number_as_text(field: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _several(field: Mapping[str, Any], version: str) -> dict[str, Any]:
     choices = _choices(field["items"])
-    if is_at_least(version, CHOICES_SINCE):
+    if Revisions.is_at_least(version, CHOICES_SINCE):
         titled = any(value != title for value, title in choices.items())
         items = {"anyOf": _titled(choices)} if titled else {"type": "string", "enum": list(choices)}
         return {**_keep(field, "minItems", "maxItems", "default"), "items": items}

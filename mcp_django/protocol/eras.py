@@ -31,7 +31,7 @@ from .messages import (
     read_message,
     readable_id,
 )
-from .versions import ASSUMED, LEGACY, MODERN, STRUCTURED, SUPPORTED, is_at_least, negotiate
+from .versions import Revisions
 
 # All values of each header, by its lower-case name; None on transports without headers.
 Headers = Mapping[str, list[str]] | None
@@ -167,7 +167,9 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_STATE_CHARS: Final = 64 * 1024
 
 
-def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def client_meta(
+    name: str, version: str = Revisions.LATEST, capabilities: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the ``_meta`` that the modern era, unlike the legacy era, needs in each request (basic, Reserved keys)."""
     return {VERSION_KEY: version, CAPABILITIES_KEY: capabilities or {}, CLIENT_KEY: {"name": name, "version": "1"}}
 
@@ -248,9 +250,10 @@ class ModernEra:
         )
 
     def _check_version(self, version: str) -> None:
-        if version not in MODERN:
+        if version not in Revisions.MODERN:
             # The server supports versions of the other era too, but not in this form.
-            raise UnsupportedVersion(version[:64], MODERN if version in SUPPORTED else SUPPORTED)
+            others = Revisions.MODERN if version in Revisions.SUPPORTED else Revisions.SUPPORTED
+            raise UnsupportedVersion(version[:64], others)
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Shape a result for the modern era: add ``resultType``, the server's identity and the caching hints."""
@@ -328,7 +331,10 @@ class LegacyEra:
         ``initialize`` is never refused for its version, and names its client itself.
         """
         begins = message.method == "initialize"
-        version = negotiate(message.params.get("protocolVersion")) if begins else self.version(headers, session)
+        if begins:
+            version = Revisions.negotiate(message.params.get("protocolVersion"))
+        else:
+            version = self.version(headers, session)
         meta: Mapping[str, Any] = {}
         # Notifications are not validated.
         if message.id is not None:
@@ -365,9 +371,9 @@ class LegacyEra:
         """
         values = headers.get(VERSION_HEADER) if headers else None
         if not values:
-            return session.version if session is not None else ASSUMED
-        if len(values) != 1 or values[0] not in LEGACY:
-            raise UnsupportedVersion(", ".join(values)[:64], SUPPORTED)
+            return session.version if session is not None else Revisions.ASSUMED
+        if len(values) != 1 or values[0] not in Revisions.LEGACY:
+            raise UnsupportedVersion(", ".join(values)[:64], Revisions.SUPPORTED)
         return values[0]
 
     def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
@@ -385,9 +391,9 @@ class LegacyEra:
             wire["capabilities"] = {
                 name: value
                 for name, value in wire["capabilities"].items()
-                if name in CAPABILITIES and is_at_least(version, CAPABILITIES[name])
+                if name in CAPABILITIES and Revisions.is_at_least(version, CAPABILITIES[name])
             }
-        elif version in STRUCTURED:
+        elif version in Revisions.STRUCTURED:
             return wire
         elif call.method == "prompts/get":
             wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
@@ -405,9 +411,9 @@ class LegacyEra:
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
     kind = block.get("type")
-    if kind == "resource_link" and version not in STRUCTURED:
+    if kind == "resource_link" and version not in Revisions.STRUCTURED:
         return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
-    if kind == "audio" and not is_at_least(version, AUDIO_SINCE):
+    if kind == "audio" and not Revisions.is_at_least(version, AUDIO_SINCE):
         return {"type": "text", "text": f"[audio, {block['mimeType']}]"}
     return block
 
@@ -450,7 +456,7 @@ def _is_modern(value: Any) -> bool:
 
 def _era_of_headers(headers: Headers) -> Era:
     values = headers.get(VERSION_HEADER) if headers else None
-    if values and any(value in MODERN for value in values):
+    if values and any(value in Revisions.MODERN for value in values):
         return MODERN_ERA
     return LEGACY_ERA
 

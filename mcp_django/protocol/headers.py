@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .errors import HeaderMismatch
-from .versions import MODERN
+from .versions import Revisions
 
 # Values of ``Allow`` for an endpoint without sessions, and for one with sessions: GET opens streams and DELETE ends
 # sessions (2025-11-25, basic/transports).
@@ -94,7 +94,7 @@ def allowed_methods(version: str | None, *, sessions: bool) -> str:
 
     GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
     """
-    if sessions and version not in MODERN:
+    if sessions and version not in Revisions.MODERN:
         return SESSION_METHODS
     return ALLOWED_METHODS
 

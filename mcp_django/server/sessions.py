@@ -28,7 +28,7 @@ from ..models import Session, Stream
 from ..orm.own_tables import OwnTable
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
-from ..protocol.versions import LEGACY, negotiate
+from ..protocol.versions import Revisions
 from ..runtime.cache_and_rate_limits import cache
 from ..subscriptions.bus import bus
 
@@ -170,9 +170,9 @@ def _topic(session_id: str) -> str:
 
 def open_session(request: MCPRequest, call: Call | None = None) -> str:
     """Open a session for the caller and return its id; ``call`` is ``initialize`` if it has come already."""
-    version, client, capabilities = _agreed(call) if call is not None else (LEGACY[0], {}, {})
+    version, client, capabilities = _agreed(call) if call is not None else (Revisions.LEGACY[0], {}, {})
     now = int(timezone.now().timestamp())
-    data = [secrets.token_hex(16), now, LEGACY.index(version), client, capabilities]
+    data = [secrets.token_hex(16), now, Revisions.LEGACY.index(version), client, capabilities]
     return seal(_salt(request), orjson.dumps(data), unique=True)
 
 
@@ -185,7 +185,7 @@ def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
         for name, parts in USED.items()
         if isinstance(declared.get(name), dict)
     }
-    return negotiate(call.params.get("protocolVersion")), client, used
+    return Revisions.negotiate(call.params.get("protocolVersion")), client, used
 
 
 def _salt(request: MCPRequest) -> str:
@@ -203,7 +203,7 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
         id=identifier,
         user_pk=request.user.pk,
         issued=datetime.fromtimestamp(issued, tz=UTC if django_settings.USE_TZ else None),
-        version=LEGACY[version],
+        version=Revisions.LEGACY[version],
         client=client,
         capabilities=capabilities,
     )

@@ -14,7 +14,7 @@ from mcp_django import site
 from mcp_django.models import ServiceAccount
 from mcp_django.operating import switches
 from mcp_django.operating.switches import end_switch, find_switches, set_switch
-from mcp_django.protocol.versions import MODERN, SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from mcp_django.testing import MCPClient, MCPError, ToolCall
 from mcp_django.transports.local_client import LocalClient
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -22,7 +22,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
-@pytest.fixture(params=SUPPORTED)
+@pytest.fixture(params=Revisions.SUPPORTED)
 def client(request: pytest.FixtureRequest) -> MCPClient:
     return MCPClient(make_superuser(), version=request.param)
 
@@ -44,7 +44,7 @@ def test_the_server_is_off_for_everybody_but_for_pings(client: MCPClient, call_l
         with pytest.raises(MCPError, match=words) as raised:
             client.request(method)
         assert raised.value.code == -32600
-    if client.version not in MODERN:
+    if client.version not in Revisions.MODERN:
         client.request("ping")
     rows = [row for row in call_log() if row.method != "initialize"]
     assert {row.outcome for row in rows} == {"refused:switch"}

@@ -18,7 +18,7 @@ from ...context.request import MCPRequest, SessionState
 from ...oauth.resource_urls import origin, resource_url
 from ...protocol.errors import InvalidParams, ResourceNotFound
 from ...protocol.listen_messages import read_filter
-from ...protocol.versions import SUPPORTED, negotiate
+from ...protocol.versions import Revisions
 from ...scopes import READ
 from ...subscriptions.subscribers import check_uris
 from ...subscriptions.watched_resources import find_watches
@@ -90,7 +90,7 @@ def cache_ttl(method: str) -> int:
 def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Handle ``initialize``: answer with the requested version, or offer another one (2025-11-25, lifecycle)."""
     return {
-        "protocolVersion": negotiate(params.get("protocolVersion")),
+        "protocolVersion": Revisions.negotiate(params.get("protocolVersion")),
         "capabilities": capabilities(request),
         "serverInfo": identity(),
         "instructions": request.mcp.site.get_instructions(request),
@@ -105,7 +105,7 @@ def ping(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
 def discover(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Handle ``server/discover``: supported versions, capabilities and instructions (2026-07-28)."""
     return {
-        "supportedVersions": list(SUPPORTED),
+        "supportedVersions": list(Revisions.SUPPORTED),
         "capabilities": capabilities(request),
         "instructions": request.mcp.site.get_instructions(request),
     }
@@ -177,7 +177,7 @@ def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
     remote = {
         "type": "streamable-http",
         "url": resource_url(request, path),
-        "supportedProtocolVersions": list(SUPPORTED),
+        "supportedProtocolVersions": list(Revisions.SUPPORTED),
     }
     return {"$schema": SCHEMA, **described(request), "remotes": [remote]}
 

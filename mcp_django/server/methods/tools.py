@@ -26,7 +26,7 @@ from ...orm.query_limits import read_limits
 from ...protocol.errors import InvalidParams, ProtocolError
 from ...protocol.headers import check_param_headers, param_headers
 from ...protocol.messages import encode
-from ...protocol.versions import MIRRORED, STRUCTURED
+from ...protocol.versions import Revisions
 from ...tools.base import RecordTool, Tool
 from ...tools.function_tools import FunctionTool, ask_by_result, take_direct_answers
 from ...tools.refused_calls import MAX_PROPOSAL, refusal_of
@@ -46,7 +46,7 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
     if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     tools = request.mcp.site.get_tools(request)
-    structured = request.mcp.version in STRUCTURED
+    structured = request.mcp.version in Revisions.STRUCTURED
     return {"tools": [tool.for_caller(request).encoded(structured=structured) for tool in tools]}
 
 
@@ -74,7 +74,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     if record.writes:
         Budgets(request).check_writes()
     arguments = dict(params.get("arguments") or {})
-    if request.mcp.version in MIRRORED and _mirrors(tool):
+    if request.mcp.version in Revisions.MIRRORED and _mirrors(tool):
         check_param_headers(tool.input_schema, arguments, request.mcp.param_headers)
     try:
         key = take_key(tool, arguments) if ARGUMENT in arguments else ""

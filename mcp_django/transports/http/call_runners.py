@@ -21,7 +21,7 @@ from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
 from ...protocol.messages import ClientResponse, encode, error_response
 from ...protocol.server_sent_events import KEEP_ALIVE, event
-from ...protocol.versions import PRIMED
+from ...protocol.versions import Revisions
 from ...runtime.thread_pools import Busy, give_up, in_thread
 from ...server import stored_streams
 from ...server.kernel import Reply
@@ -282,7 +282,7 @@ class SessionCall(CallRunner):
             self.started.set_result(self.log)
         context = self.exchange.request.mcp
         context.notify = self.outbox.put
-        if self.call.version in PRIMED:
+        if self.call.version in Revisions.PRIMED:
             context.close_stream = self.hang_up
         registry.keep(asyncio.ensure_future(self._run()))
 

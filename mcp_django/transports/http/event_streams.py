@@ -27,7 +27,7 @@ from ...protocol.eras import Call
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import encode, error_response, notification
 from ...protocol.server_sent_events import event, event_id, priming, retry
-from ...protocol.versions import PRIMED
+from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import cache
 from ...runtime.thread_pools import Worker, in_thread
 from ...server import stored_streams
@@ -307,7 +307,7 @@ class SessionStream(ChangeStream):
         async with self.changes.followed(take_over=self.missed):
             # Open the stream after subscribing: a client that sees it open misses no change from then on.
             await self.connection.open_stream(self.exchange.cors())
-            if self.session.version in PRIMED:
+            if self.session.version in Revisions.PRIMED:
                 await self.connection.send_event(priming(event_id(self.session.id, 0), RETRY))
             await self.send_changes()
 
@@ -496,7 +496,7 @@ class Tail:
             watch.append(asyncio.ensure_future(self.leave_after(hung_up.wait)))
         try:
             await connection.open_stream(exchange.cors())
-            if self.version in PRIMED:
+            if self.version in Revisions.PRIMED:
                 await connection.send_event(priming(event_id(self.stream.id, self.after), CALL_RETRY))
             is_over = await self.follow()
             await connection.end_stream(b"" if is_over else retry(CALL_RETRY))

@@ -15,7 +15,7 @@ from ...protocol.errors import InvalidRequest, ProtocolError
 from ...protocol.headers import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER
 from ...protocol.messages import ClientResponse
 from ...protocol.server_sent_events import parse_event_id
-from ...protocol.versions import SESSIONLESS
+from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import count_call
 from ...runtime.thread_pools import Handover
 from ...server.kernel import Reply
@@ -49,7 +49,7 @@ class StreamableExchange(Exchange):
         return take()
 
     def _session_id(self) -> str | None:
-        if not self.can_stream or self.version_header in SESSIONLESS:
+        if not self.can_stream or self.version_header in Revisions.SESSIONLESS:
             return None
         values = self.headers.get(SESSION)
         # Two ids, joined, match no session.

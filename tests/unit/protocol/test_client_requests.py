@@ -13,7 +13,7 @@ from mcp_django.protocol.client_requests import (
     ClientRequest,
 )
 from mcp_django.protocol.messages import encode, request
-from mcp_django.protocol.versions import SUPPORTED, is_at_least
+from mcp_django.protocol.versions import Revisions
 from tests.protocol_messages import MODERN
 from tests.protocol_schemas import check_wire
 
@@ -56,14 +56,14 @@ NAMES = {ELICITATION: "ElicitRequest", SAMPLING: "CreateMessageRequest", ROOTS: 
         (ELICITATION, URL, "2025-11-25"),
     ],
 )
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 def test_a_revision_knows_what_it_can_ask(method: str, params: Any, since: str, version: str) -> None:
-    assert ClientRequest(method, params).is_known(version) is is_at_least(version, since)
+    assert ClientRequest(method, params).is_known(version) is Revisions.is_at_least(version, since)
 
 
 @pytest.mark.parametrize("method", ["ping", "tools/call", "elicitation/Create", "", "__class__"])
 def test_nothing_else_is_asked(method: str) -> None:
-    assert not any(ClientRequest(method, {}).is_known(version) for version in SUPPORTED)
+    assert not any(ClientRequest(method, {}).is_known(version) for version in Revisions.SUPPORTED)
     with pytest.raises(ValueError, match="is not a request to a client"):
         ClientRequest(method, {}).required_capability()
     with pytest.raises(ValueError, match="does not have"):
@@ -146,7 +146,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
 CASES = [
     (*question, version)
     for question in QUESTIONS
-    for version in SUPPORTED
+    for version in Revisions.SUPPORTED
     if ClientRequest(question[0], {}).is_known(version)
 ]
 
@@ -166,7 +166,7 @@ def test_every_question_is_one_of_the_revision(method: str, params: dict[str, An
     assert json.dumps(params) == before, "the question itself is left as it was"
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 @pytest.mark.parametrize(("method", "params"), [(ELICITATION, FORM), (ELICITATION, URL)])
 def test_what_a_revision_cannot_ask_is_not_asked(method: str, params: dict[str, Any], version: str) -> None:
     if not ClientRequest(method, params).is_known(version):
@@ -195,10 +195,10 @@ def test_a_url_has_an_identifier_in_the_one_revision_that_has_them() -> None:
     assert ClientRequest(ELICITATION, {**URL, "elicitationId": "mine"}).shape(MODERN) == URL
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 def test_tools_of_sampling_are_for_those_who_know_them(version: str) -> None:
     wire = ClientRequest(SAMPLING, WITH_TOOLS).shape(version)
-    assert wire == (WITH_TOOLS if is_at_least(version, "2025-11-25") else SAMPLE)
+    assert wire == (WITH_TOOLS if Revisions.is_at_least(version, "2025-11-25") else SAMPLE)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_blocks_of_a_message_are_messages_of_their_own_before_2025_11_25(version
 ANSWER = {"role": "assistant", "content": TEXT, "model": "m"}
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 @pytest.mark.parametrize(
     ("method", "result"),
     [
@@ -306,7 +306,7 @@ def test_78_the_refusal_repeats_no_value() -> None:
 )
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN])
 def test_78_an_answer_of_a_newer_revision_is_refused(method: str, result: Any, since: str, version: str) -> None:
-    if is_at_least(version, since):
+    if Revisions.is_at_least(version, since):
         assert ClientRequest(method, {}).read_result(version, result) == result
     else:
         with pytest.raises(ValueError, match="not a result"):

@@ -7,7 +7,7 @@ from mcp_types.methods import CLIENT_REQUESTS
 
 from mcp_django.protocol.eras import progress_token, trace_context, validate
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
-from mcp_django.protocol.versions import MODERN, SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from tests.protocol_messages import CAPABILITIES_KEY, META, PARAMS
 
 pytestmark = pytest.mark.one_django
@@ -16,10 +16,10 @@ METHODS = sorted({method for method, _ in CLIENT_REQUESTS})
 
 
 def good(method: str, version: str) -> dict[str, Any]:
-    return {**PARAMS.get(method, {}), **({"_meta": META} if version in MODERN else {})}
+    return {**PARAMS.get(method, {}), **({"_meta": META} if version in Revisions.MODERN else {})}
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 @pytest.mark.parametrize("method", METHODS)
 def test_58_a_revision_has_its_own_methods_and_no_others(method: str, version: str) -> None:
     if (method, version) in CLIENT_REQUESTS:
@@ -29,7 +29,7 @@ def test_58_a_revision_has_its_own_methods_and_no_others(method: str, version: s
             validate(method, version, good(method, version))
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 @pytest.mark.parametrize(
     "method",
     [
@@ -48,7 +48,7 @@ def test_58_no_revision_has_an_unknown_method(method: str, version: str) -> None
         validate(method, version, good(method, version))
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 @pytest.mark.parametrize(
     ("method", "params", "where"),
     [
@@ -65,7 +65,7 @@ def test_58_no_revision_has_an_unknown_method(method: str, version: str) -> None
     ],
 )
 def test_params_of_the_wrong_shape_are_named(method: str, version: str, params: dict[str, Any], where: str) -> None:
-    meta = {"_meta": META} if version in MODERN else {}
+    meta = {"_meta": META} if version in Revisions.MODERN else {}
     with pytest.raises(InvalidParams, match=f"Invalid params: {where}"):
         validate(method, version, {**meta, **params})
 

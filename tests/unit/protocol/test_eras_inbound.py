@@ -20,7 +20,7 @@ from mcp_django.protocol.eras import (
     classify,
 )
 from mcp_django.protocol.messages import ClientResponse
-from mcp_django.protocol.versions import SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from tests.cases import drawn
 from tests.protocol_messages import (
     CAPABILITIES_KEY,
@@ -359,7 +359,10 @@ def test_one_bad_member_of_a_batch_has_an_error_of_its_own() -> None:
 
 
 names = st.sampled_from(["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-param-a", "mcp-session-id", "accept"])
-texts = st.sampled_from([*SUPPORTED, "tools/list", "tools/call", "a", "=?base64?YQ==?=", "=?base64?/?="]) | st.text()
+texts = (
+    st.sampled_from([*Revisions.SUPPORTED, "tools/list", "tools/call", "a", "=?base64?YQ==?=", "=?base64?/?="])
+    | st.text()
+)
 header_dicts = st.dictionaries(names, st.lists(texts, max_size=3), max_size=6)
 
 # Escaped, half a surrogate pair gets into JSON.
@@ -414,7 +417,7 @@ def check_rejection(rejection: Rejected) -> None:
 
 
 def check_call(call: Call) -> None:
-    assert call.version in SUPPORTED
+    assert call.version in Revisions.SUPPORTED
     assert call.era.modern == (call.version == MODERN)
     assert type(call.id) in (int, str, type(None))
     assert isinstance(call.params, dict)

@@ -16,7 +16,7 @@ from mcp_django.protocol.errors import (
     UnsupportedVersion,
 )
 from mcp_django.protocol.messages import ClientResponse
-from mcp_django.protocol.versions import SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from tests.protocol_messages import LEGACY, MODERN, PARAMS, Facts, accepted, body_of, legacy_headers, rejected
 
 pytestmark = pytest.mark.one_django
@@ -55,7 +55,7 @@ def test_59_a_request_without_a_version_is_of_2025_03_26() -> None:
 def test_59_another_version_is_told_the_supported_ones(versions: list[str]) -> None:
     status, error = rejected(body_of("ping"), {"mcp-protocol-version": versions})
     assert (status, error["error"]["code"], error["id"]) == (400, -32022, 1)
-    assert error["error"]["data"] == {"supported": list(SUPPORTED), "requested": ", ".join(versions)}
+    assert error["error"]["data"] == {"supported": list(Revisions.SUPPORTED), "requested": ", ".join(versions)}
 
 
 def test_59_a_long_version_is_cut() -> None:
@@ -207,7 +207,7 @@ def test_59_a_notification_of_another_version_is_an_http_error() -> None:
     [
         (ParseError(), 400),
         (InvalidRequest(), 400),
-        (UnsupportedVersion("a", SUPPORTED), 400),
+        (UnsupportedVersion("a", Revisions.SUPPORTED), 400),
         (MethodNotFound(), 200),
         (InvalidParams(), 200),
         (ResourceNotFound("a:b"), 200),

@@ -16,7 +16,7 @@ from mcp_django.protocol.errors import (
     ResourceNotFound,
 )
 from mcp_django.protocol.messages import ClientResponse, Message, encode
-from mcp_django.protocol.versions import SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from tests.protocol_messages import (
     CAPABILITIES_KEY,
     CLIENT_KEY,
@@ -50,7 +50,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     "resources/list": {"resources": [{"uri": "a:b", "name": "a"}], "nextCursor": "c"},
     "resources/read": {"contents": [{"uri": "a:b", "text": "a"}]},
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "a"}]},
-    "server/discover": {"supportedVersions": list(SUPPORTED), "capabilities": {}},
+    "server/discover": {"supportedVersions": list(Revisions.SUPPORTED), "capabilities": {}},
     "subscriptions/listen": {"_meta": {"io.modelcontextprotocol/subscriptionId": 1}},
     "tools/call": {"content": [], "structuredContent": {"a": 1}},
     "tools/list": {"tools": [TOOL]},
@@ -177,7 +177,7 @@ def test_59_an_unknown_version_is_told_the_supported_ones(version: str) -> None:
     headers = modern_headers("server/discover", version=version)
     status, error = rejected(modern_body("server/discover", meta={VERSION_KEY: version}), headers)
     assert (status, error["error"]["code"], error["id"]) == (400, -32022, 1)
-    assert error["error"]["data"] == {"supported": list(SUPPORTED), "requested": version}
+    assert error["error"]["data"] == {"supported": list(Revisions.SUPPORTED), "requested": version}
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -256,7 +256,7 @@ def test_without_headers_none_are_asked_for(method: str) -> None:
 
 def test_59_without_headers_an_unknown_version_is_told_the_supported_ones() -> None:
     _, error = rejected(modern_body("server/discover", meta={VERSION_KEY: "v999.0.0"}), None)
-    assert error["error"]["data"] == {"supported": list(SUPPORTED), "requested": "v999.0.0"}
+    assert error["error"]["data"] == {"supported": list(Revisions.SUPPORTED), "requested": "v999.0.0"}
 
 
 def test_without_headers_a_notification_is_of_the_era_that_its_meta_names() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mcp_django.operating.switches import set_switch
-from mcp_django.protocol.versions import SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from mcp_django.testing import MCPClient, MCPError
 from tests.configured import configure
 from tests.factories import make_superuser, make_user
@@ -47,7 +47,7 @@ def test_it_costs_few_tokens(offered):
     assert len(json.dumps(found, separators=(",", ":"))) < 340
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("version", Revisions.SUPPORTED)
 def test_it_says_who_the_caller_is_and_what_it_may_do(offered, version):
     client = MCPClient(make_superuser(), scopes=["mcp:read"], version=version)
     found = json.loads(client.call("connection_info").text)

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import override_settings
 
-from mcp_django.protocol.versions import SUPPORTED
+from mcp_django.protocol.versions import Revisions
 from mcp_django.server.methods.lifecycle_and_subscriptions import card
 
 NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
@@ -36,7 +36,7 @@ def test_a_card_says_who_the_server_is_and_where() -> None:
                 {
                     "type": "streamable-http",
                     "url": "https://mcp.shop.example/mcp",
-                    "supportedProtocolVersions": list(SUPPORTED),
+                    "supportedProtocolVersions": list(Revisions.SUPPORTED),
                 }
             ],
         }
