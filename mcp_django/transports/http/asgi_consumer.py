@@ -18,7 +18,7 @@ from channels.consumer import AsyncConsumer
 
 from ...conf import settings
 from ...exceptions import Cancelled
-from ...protocol.server_sent_events import KEEP_ALIVE
+from ...protocol.server_sent_events import ServerSentEvent
 from ...runtime.thread_pools import give_up, in_thread
 from .http_exchange import BASE_HEADERS, SHORT_BODY, Exchange, Refused, Response
 from .stream_registry import descriptors, registry, socket_of
@@ -120,7 +120,7 @@ class Connection:
             self.is_streaming = True
             await self._write(_head(200, [*STREAM_HEADERS, *headers.items()]))
 
-    async def send_event(self, data: bytes = KEEP_ALIVE) -> None:
+    async def send_event(self, data: bytes = ServerSentEvent.KEEP_ALIVE) -> None:
         await self._write({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end_stream(self, data: bytes = b"") -> None:

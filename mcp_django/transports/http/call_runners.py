@@ -20,7 +20,7 @@ from ...exceptions import Cancelled, InsufficientScope
 from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
 from ...protocol.messages import ClientResponse, encode, error_response
-from ...protocol.server_sent_events import KEEP_ALIVE, event
+from ...protocol.server_sent_events import ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.thread_pools import Busy, give_up, in_thread
 from ...server import stored_streams
@@ -99,7 +99,7 @@ class DirectCall(CallRunner):
             watch.cancel()
         assert isinstance(reply, Reply)
         if connection.is_streaming:
-            await connection.end_stream(event(reply.body))
+            await connection.end_stream(ServerSentEvent(reply.body).encode())
         else:
             await connection.respond(self.exchange.respond(reply))
 
@@ -116,7 +116,8 @@ class DirectCall(CallRunner):
                 return
             self.outbox.patience = KEEP_ALIVE_EVERY
         await self.connection.open_stream(self.exchange.cors())
-        await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
+        events = [ServerSentEvent(message).encode() for message in messages]
+        await self.connection.send_event(b"".join(events) or ServerSentEvent.KEEP_ALIVE)
 
     def in_this_thread(self) -> Response:
         """Run the call to its end in this thread and return the response, for WSGI servers."""

@@ -26,7 +26,7 @@ from ...protocol import listen_messages
 from ...protocol.eras import Call
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import encode, error_response, notification
-from ...protocol.server_sent_events import event, event_id, priming, retry
+from ...protocol.server_sent_events import EventId, ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import cache
 from ...runtime.thread_pools import Worker, in_thread
@@ -276,15 +276,16 @@ class ListenStream(ChangeStream):
         with contextlib.closing(subscription):
             await self.connection.open_stream(exchange.cors())
             acknowledged = listen_messages.acknowledged(self.id, subscription.lists, subscription.uris)
-            await self.connection.send_event(event(encode(acknowledged)))
+            await self.connection.send_event(ServerSentEvent(encode(acknowledged)).encode())
             await self.send_changes()
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
-        return event(encode(listen_messages.tagged(self.id, method, params)))
+        return ServerSentEvent(encode(listen_messages.tagged(self.id, method, params))).encode()
 
     async def goodbye(self) -> None:
         """End the stream with the answer to the request."""
-        await self.connection.end_stream(event(encode(listen_messages.ended(self.id, identity()))))
+        ended = listen_messages.ended(self.id, identity())
+        await self.connection.end_stream(ServerSentEvent(encode(ended)).encode())
 
 
 class SessionStream(ChangeStream):
@@ -308,7 +309,8 @@ class SessionStream(ChangeStream):
             # Open the stream after subscribing: a client that sees it open misses no change from then on.
             await self.connection.open_stream(self.exchange.cors())
             if self.session.version in Revisions.PRIMED:
-                await self.connection.send_event(priming(event_id(self.session.id, 0), RETRY))
+                priming = ServerSentEvent(id=EventId(self.session.id, 0), retry=RETRY)
+                await self.connection.send_event(priming.encode())
             await self.send_changes()
 
     async def deliver(self) -> bool:
@@ -325,7 +327,7 @@ class SessionStream(ChangeStream):
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
         self.number += 1
-        return event(encode(notification(method, params)), identifier=event_id(self.session.id, self.number))
+        return ServerSentEvent(encode(notification(method, params)), EventId(self.session.id, self.number)).encode()
 
 
 # The streams of calls
@@ -497,9 +499,10 @@ class Tail:
         try:
             await connection.open_stream(exchange.cors())
             if self.version in Revisions.PRIMED:
-                await connection.send_event(priming(event_id(self.stream.id, self.after), CALL_RETRY))
+                priming = ServerSentEvent(id=EventId(self.stream.id, self.after), retry=CALL_RETRY)
+                await connection.send_event(priming.encode())
             is_over = await self.follow()
-            await connection.end_stream(b"" if is_over else retry(CALL_RETRY))
+            await connection.end_stream(b"" if is_over else ServerSentEvent(retry=CALL_RETRY).encode())
         finally:
             unsubscribe()
             leave_registry()
@@ -537,7 +540,8 @@ class Tail:
             for number, data in events.messages:
                 if self.is_taken:
                     return False
-                await self.connection.send_event(event(data, identifier=event_id(self.stream.id, number)))
+                event = ServerSentEvent(data, EventId(self.stream.id, number))
+                await self.connection.send_event(event.encode())
                 self.after = number
                 quiet_since = self.loop.time()
             if events.is_over:

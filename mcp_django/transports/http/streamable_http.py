@@ -14,7 +14,7 @@ from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest, ProtocolError
 from ...protocol.headers import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER
 from ...protocol.messages import ClientResponse
-from ...protocol.server_sent_events import parse_event_id
+from ...protocol.server_sent_events import EventId
 from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import count_call
 from ...runtime.thread_pools import Handover
@@ -134,13 +134,13 @@ class StreamableExchange(Exchange):
             raise self.not_acceptable(EVENTS)
         if LAST_EVENT not in self.headers:
             return SessionStream(self, self.session)
-        event = parse_event_id(self.header(LAST_EVENT) or "")
-        if event is not None and event[0] == self.session.id:
+        event = EventId.parse(self.header(LAST_EVENT) or "")
+        if event is not None and event.stream == self.session.id:
             return SessionStream(self, self.session, missed=True)
-        if event is None or not StoredStream(event[0]).is_owned_by(self.session):
+        if event is None or not StoredStream(event.stream).is_owned_by(self.session):
             remedy = "The stream has ended: it is kept for ten minutes after the answer."
             raise Refused(400, "Last-Event-ID is not an event of this session", remedy)
-        return Tail(self, *event, self.session.version)
+        return Tail(self, event.stream, event.number, self.session.version)
 
     def _delete(self) -> Outcome:
         self.enter(self._session_id())

@@ -10,7 +10,7 @@ from django.core.cache import cache
 
 from mcp_django import site
 from mcp_django.models import Session
-from mcp_django.protocol.server_sent_events import KEEP_ALIVE
+from mcp_django.protocol.server_sent_events import ServerSentEvent
 from mcp_django.server import sessions
 from mcp_django.subscriptions.bus import bus
 from mcp_django.subscriptions.notifier import Subscription
@@ -262,7 +262,7 @@ async def test_94_of_two_streams_the_first_has_the_messages_and_the_second_takes
     # The other one has had its turn, in which it does not tell of the change.
     await asyncio.wait_for(missed.wait(), 20)
     sent = second.exchange.communicator.output_queue
-    assert {(await second.exchange.next())["body"] for _ in range(sent.qsize())} == {KEEP_ALIVE}
+    assert {(await second.exchange.next())["body"] for _ in range(sent.qsize())} == {ServerSentEvent.KEEP_ALIVE}
     await first.close()
     # It has missed something meanwhile, so it is told of everything.
     async with asyncio.timeout(20):
