@@ -53,7 +53,7 @@ from ..orm.column_values import iso_text
 from ..orm.database_writes import one_transaction, refusals
 from ..orm.fields import choices_of
 from ..orm.pagination import chunks
-from ..orm.tool_arguments import as_object, given_arguments
+from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import is_undecodable
 from ..protocol.content import Content, ResourceLink
 from ..runtime.failing_hooks import reading
@@ -172,7 +172,7 @@ class AdminAction(Action):
 
     def validate(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
         form = self._extra_form()
-        given = given_arguments(arguments, form.fields, keeping=form.fields)
+        given = Arguments.of_write(arguments, form.fields, keeping=form.fields)
         entries: list[Pair] = []
         for name, field in form.fields.items():
             shown = posted(field.widget, name, field.prepare_value(form.get_initial_for_field(field, name)))
@@ -238,7 +238,7 @@ class ActionCall:
         self.exposure: ModelExposure = action.exposure
         self.model = access_of(request)[self.exposure]
         self.picked = {name: arguments.get(name) for name in EVERYTHING}
-        self.form: Mapping[str, Any] = as_object(arguments.get("form"), "form")
+        self.form: Mapping[str, Any] = Arguments(arguments).object("form")
         self.confirm_token = arguments.get("confirm_token")
         # The question to the client's user that shows the action's page, once it is asked.
         self.asked: Question | None = None

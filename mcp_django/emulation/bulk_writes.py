@@ -24,7 +24,7 @@ from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
 from ..orm.pagination import COUNT_CAP, chunks, narrowed
 from ..orm.row_finder import RowFinder
-from ..orm.tool_arguments import RECORD_NOT_FOUND, RowArguments, as_object, as_pks, flag_argument
+from ..orm.tool_arguments import Arguments, RowArguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from .history import Journal
 from .page_requests import as_page, changelist_entries, has_failed, recording, said
@@ -52,22 +52,22 @@ class Selection:
     def __init__(self, model: ModelAccess, arguments: Mapping[str, Any]) -> None:
         self.model = model
         self.by_query = arguments.get("pks") is None
-        self.rows = self._picked(arguments)
+        self.rows = self._picked(Arguments(arguments))
 
-    def _picked(self, arguments: Mapping[str, Any]) -> Sequence[Model]:
+    def _picked(self, arguments: Arguments) -> Sequence[Model]:
         model = self.model
         exposure = model.exposure
         pks = arguments.get("pks")
-        every = flag_argument(arguments.get("all"), "all")
+        every = arguments.flag("all")
         narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
         if pks is not None and (every or narrowing):
             raise ToolError("Give either pks or a query, not both. Nothing was changed.")
         if pks is not None:
-            keys = [bare_pk(exposure, pk) for pk in as_pks(pks)]
+            keys = [bare_pk(exposure, pk) for pk in arguments.pks()]
             try:
                 return RowFinder(model).pick(keys)[1]
             except NotFound:
-                return RowFinder(model).rows(keys, RECORD_NOT_FOUND)
+                return RowFinder(model).rows(keys, RowFinder.NOT_FOUND)
         if not every and not narrowing:
             raise ToolError(
                 "Say which rows: give pks, or filters or search for all rows that match. Nothing was changed."
@@ -121,7 +121,7 @@ def deletion_warning(exposure: ModelExposure, what: str) -> str:
 class BulkWrite:
     """Writes in bulk: changes or deletes many rows in one call, after showing them and asking for confirmation."""
 
-    def __init__(self, model: ModelAccess, arguments: Mapping[str, Any], tool: str, permission: str) -> None:
+    def __init__(self, model: ModelAccess, arguments: Arguments, tool: str, permission: str) -> None:
         self.model = model
         self.request = model.request
         self.exposure = model.exposure
@@ -135,7 +135,7 @@ class BulkWrite:
         request = self.request
         exposure = self.exposure
         label = self.exposure.label
-        values = as_object(self.arguments["values"], "values")
+        values = self.arguments.object("values")
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
         go_to(request, exposure, "changelist")

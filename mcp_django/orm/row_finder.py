@@ -6,7 +6,7 @@ are searched, by unique fields that they may read and filter by, and by labels a
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.db.models import Model, Q, QuerySet
 
@@ -32,6 +32,8 @@ MIN_PART: Final = 3
 
 class RowFinder:
     """Finds the rows that a caller names: by primary key, by a unique field, or by the row's text."""
+
+    NOT_FOUND: ClassVar = "No such record. Find records with query_records; the first column of its rows is the pk."
 
     def __init__(self, model: ModelAccess) -> None:
         self.model = model

@@ -7,7 +7,7 @@ Names that a client sends are looked up in the caller's allow-lists. A name that
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..conf import settings
 from ..context.request import MCPRequest
@@ -45,12 +45,10 @@ from .suggestions import (
 MAX_FITTING: Final = 5
 # Maximum number of characters of model labels in a message.
 MAX_LABELS: Final = 360
-RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
 MAX_ORDER: Final = 5
 NULL_PLACES: Final[Mapping[str, bool | None]] = {"": None, "nulls_first": False, "nulls_last": True}
-MAX_SEARCH: Final = 200
-MAX_SEARCH_WORDS: Final = 12
-MAX_FIELDS: Final = 200
+# Maximum number of names in a list, unless another is given.
+MAX_NAMES: Final = 200
 # Arguments whose text is searched for as it is, even if it looks like JSON.
 SEARCHED: Final = frozenset({"search", "query"})
 # Arguments that limit the number of rows.
@@ -62,38 +60,155 @@ FIRST_UNKNOWN: Final = 5
 MAX_EMPTY: Final = 16
 
 
-def check_names(
-    arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = (), strict: bool = False
-) -> dict[str, Any]:
-    """Check the names of a tool's arguments, and return those that are set; all must be ``known``.
+class Arguments(dict[str, Any]):
+    """The arguments of a tool's call that are set, by name. A method reads the value of one of them.
 
-    An empty text, list or object counts as left out, and never as everything: some language models write something for
-    every argument. Arguments in ``keeping`` may be empty. Unless it is ``strict``, synonyms such as ``orderBy`` or
-    ``where`` are understood, and a limit of 0 rows counts as left out.
+    The methods raise ``ToolError`` for a value that the argument does not take.
     """
-    known = list(known)
-    unknown = _unknown_names(arguments, known)
-    if len(unknown) > MAX_UNKNOWN:
-        first = ", ".join(repr(name[:60]) for name in unknown[:FIRST_UNKNOWN])
-        more = len(unknown) - FIRST_UNKNOWN
-        raise ToolError(f"Unknown arguments: {first} and {more} more. {alternatives(None, known)}")
-    if not strict:
-        arguments = understood_names(arguments, known)
-    for name in arguments:
-        if name not in known and name not in IGNORED:
-            raise _unknown_argument(name, known)
 
-    # Leave out what is empty, and a limit of 0.
-    found: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if value is None or name in IGNORED:
-            continue
-        if name not in keeping and _is_left_out(name, value):
-            continue
-        if not strict and name in BOUNDS and str(value) == "0":
-            continue
-        found[name] = value
-    return found
+    # Maximum number of characters and of words of a text to search for.
+    MAX_SEARCH: ClassVar = 200
+    MAX_SEARCH_WORDS: ClassVar = 12
+
+    @classmethod
+    def read(
+        cls, arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = (), strict: bool = False
+    ) -> "Arguments":
+        """Return the arguments of a call, all of which must be ``known``, without those that are not set.
+
+        An empty text, list or object counts as left out, and never as everything: some language models write something
+        for every argument. Arguments in ``keeping`` may be empty. Unless it is ``strict``, synonyms such as ``orderBy``
+        or ``where`` are understood, and a limit of 0 rows counts as left out.
+
+        Raises ``ToolError``, with the argument that may be meant, for an unknown one.
+        """
+        known = list(known)
+        unknown = _unknown_names(arguments, known)
+        if len(unknown) > MAX_UNKNOWN:
+            first = ", ".join(repr(name[:60]) for name in unknown[:FIRST_UNKNOWN])
+            more = len(unknown) - FIRST_UNKNOWN
+            raise ToolError(f"Unknown arguments: {first} and {more} more. {alternatives(None, known)}")
+        if not strict:
+            arguments = cls.understood(arguments, known)
+        for name in arguments:
+            if name not in known and name not in IGNORED:
+                raise _unknown_argument(name, known)
+
+        # Leave out what is empty, and a limit of 0.
+        found = cls()
+        for name, value in arguments.items():
+            if value is None or name in IGNORED:
+                continue
+            if name not in keeping and _is_left_out(name, value):
+                continue
+            if not strict and name in BOUNDS and str(value) == "0":
+                continue
+            found[name] = value
+        return found
+
+    @classmethod
+    def of_write(
+        cls,
+        arguments: Mapping[str, Any],
+        known: Iterable[str],
+        required: Collection[str] = (),
+        keeping: Collection[str] = (),
+    ) -> "Arguments":
+        """Return the arguments of a call that writes. Synonyms are not understood, and only arguments in ``required``
+        or ``keeping`` may be empty. Raises ``ToolError`` for an unknown argument, and without a required one."""
+        names = list(known)
+        found = cls.read(arguments, names, keeping={*required, *keeping}, strict=True)
+        missing = [name for name in required if name not in found]
+        if missing:
+            raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
+        return found
+
+    @staticmethod
+    def understood(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
+        """Return the arguments, the misnamed ones by their ``known`` names where there is no doubt."""
+        if not 0 < len(_unknown_names(arguments, known)) <= MAX_UNKNOWN:
+            # With very many unknown names, none is looked up: each is compared with all synonyms.
+            return arguments
+        found: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if "cursor" in known and starts_at_the_beginning(name, value):
+                continue
+            if name not in known and name not in IGNORED:
+                meant, is_sure = argument_meant(name, known)
+                if meant is not None and is_sure and meant not in arguments:
+                    name = meant
+            found[name] = value
+        return found
+
+    def model(self, request: MCPRequest, fits: Callable[[str], bool] = lambda label: False) -> ModelAccess:
+        """Return the caller's access to the model that ``model`` names.
+
+        An error can name the models that the rest of the call ``fits``.
+        """
+        access = access_of(request)
+        label = self.get("model")
+        try:
+            model = access.get_model(label)
+        except NotFound:
+            raise _no_model(access, label, fits) from None
+        request.mcp.record.model = model.exposure.label
+        return model
+
+    def names(self, name: str, most: int = MAX_NAMES) -> list[str]:
+        """Return the names in a list of at most ``most``, or in one text with commas."""
+        value = json_or_text(self.get(name))
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > most:
+            raise ToolError(f"{name} must be a list of at most {most} names.")
+        return [item for item in value if item]
+
+    def limit(self, default: int, most: int | None = None, name: str = "limit") -> int:
+        """Return a number of rows, at most ``most`` (the setting ``MAX_PAGE_SIZE``)."""
+        value = self.get(name)
+        most = settings.MAX_PAGE_SIZE if most is None else most
+        if value is None:
+            return max(1, min(default, most))
+        return min(_whole_number(value, most), most)
+
+    def limit_hint(self, most: int | None = None, name: str = "limit") -> Iterator[str]:
+        """Yield a hint if a number of rows is above its maximum."""
+        value = self.get(name)
+        most = settings.MAX_PAGE_SIZE if most is None else most
+        if value is not None and _whole_number(value, most) > most:
+            yield f"{name} is at most {most}"
+
+    def flag(self, name: str) -> bool:
+        """Return a value that is true or false, false for none."""
+        value = self.get(name)
+        if isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.lower(), value)
+        if value is not None and not isinstance(value, bool):
+            meant = TRUTH.get(str(value).lower())
+            repair = with_argument(name, meant) if meant is not None else None
+            raise ToolError(f"{name} must be true or false.", repair=repair)
+        return bool(value)
+
+    def object(self, name: str) -> dict[str, Any]:
+        """Return a JSON object, an empty one for none."""
+        value = self.get(name)
+        if not isinstance(value, dict):
+            value = {} if value is None else json_or_text(value)
+        if isinstance(value, list) and name == "values":
+            raise ToolError("values is an object: write one row a call, or name rows that get the same values by pks.")
+        if not isinstance(value, dict):
+            raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
+        return value
+
+    def pks(self) -> list[str | int]:
+        """Return the list of primary keys ``pks``."""
+        value = json_or_text(self.get("pks"))
+        most = settings.MAX_BULK_ROWS
+        if not isinstance(value, list) or not 1 <= len(value) <= most:
+            raise ToolError(f"pks must be a list of 1 to {most} primary keys, as query_records shows them.")
+        if not all(isinstance(item, (str, int, list)) and not isinstance(item, bool) for item in value):
+            raise ToolError("Each of pks must be a string or an integer, as query_records shows it.")
+        return value
 
 
 def _unknown_argument(name: str, known: Sequence[str]) -> ToolError:
@@ -112,41 +227,10 @@ def _unknown_names(arguments: Mapping[str, Any], known: Collection[str]) -> list
     return [name for name in arguments if name not in known and name not in IGNORED]
 
 
-def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
-    """Return the arguments, the misnamed ones by their ``known`` names where there is no doubt."""
-    if not 0 < len(_unknown_names(arguments, known)) <= MAX_UNKNOWN:
-        # With very many unknown names, none is looked up: each is compared with all synonyms.
-        return arguments
-    found: dict[str, Any] = {}
-    for name, value in arguments.items():
-        if "cursor" in known and starts_at_the_beginning(name, value):
-            continue
-        if name not in known and name not in IGNORED:
-            meant, is_sure = argument_meant(name, known)
-            if meant is not None and is_sure and meant not in arguments:
-                name = meant
-        found[name] = value
-    return found
-
-
 def _is_left_out(name: str, value: Any) -> bool:
     holds_json = name not in SEARCHED and (not isinstance(value, str) or len(value) <= MAX_EMPTY)
     found = json_or_text(value) if holds_json else value
     return not found and is_empty(found)
-
-
-def model_argument(request: MCPRequest, label: Any, fits: Callable[[str], bool] = lambda label: False) -> ModelAccess:
-    """Read the tool argument ``model``: return the caller's access to the model that it names.
-
-    An error can name the models that the rest of the call ``fits``.
-    """
-    access = access_of(request)
-    try:
-        model = access.get_model(label)
-    except NotFound:
-        raise _no_model(access, label, fits) from None
-    request.mcp.record.model = model.exposure.label
-    return model
 
 
 def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolError:
@@ -175,31 +259,6 @@ def _no_model(access: Access, label: Any, fits: Callable[[str], bool]) -> ToolEr
     return error
 
 
-def names_argument(value: Any, what: str, most: int) -> list[str]:
-    """Return the names in a list of at most ``most``, or in one text with commas. Raises ``ToolError`` for others."""
-    value = json_or_text(value)
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > most:
-        raise ToolError(f"{what} must be a list of at most {most} names.")
-    return [item for item in value if item]
-
-
-def limit_argument(value: Any, default: int, most: int | None = None) -> int:
-    """Read the tool argument ``limit``: a number of rows, at most ``most`` (the setting ``MAX_PAGE_SIZE``)."""
-    most = settings.MAX_PAGE_SIZE if most is None else most
-    if value is None:
-        return max(1, min(default, most))
-    return min(_whole_number(value, most), most)
-
-
-def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
-    """Yield a hint if a number, such as ``limit``, is above its maximum."""
-    most = settings.MAX_PAGE_SIZE if most is None else most
-    if value is not None and _whole_number(value, most) > most:
-        yield f"{what} is at most {most}"
-
-
 def _whole_number(value: Any, most: int) -> int:
     is_integer_of_json = isinstance(value, float) and value.is_integer()
     if is_integer_of_json or (isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20):
@@ -209,17 +268,6 @@ def _whole_number(value: Any, most: int) -> int:
     return value
 
 
-def flag_argument(value: Any, name: str) -> bool:
-    """Read a tool argument that is true or false."""
-    if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower(), value)
-    if value is not None and not isinstance(value, bool):
-        meant = TRUTH.get(str(value).lower())
-        repair = with_argument(name, meant) if meant is not None else None
-        raise ToolError(f"{name} must be true or false.", repair=repair)
-    return bool(value)
-
-
 class RowArguments:
     """Reads the arguments that tools for rows share: filters, search, ordering, readable fields."""
 
@@ -227,7 +275,7 @@ class RowArguments:
         self.model = model
         self.request = model.request
         self.exposure = model.exposure
-        self.given = given
+        self.given = Arguments(given)
         # Whether ordering() gave the exposure's own without a part of it.
         self.leaves_out_order = False
 
@@ -238,11 +286,10 @@ class RowArguments:
     def columns(self) -> tuple[Column, ...]:
         """Read the tool argument ``fields``: columns, the primary key first; by default those of the list."""
         exposure = self.exposure
-        value = self.given.get("fields")
-        if value is None:
+        if self.given.get("fields") is None:
             return columns_of(exposure, self.model.page_fields)
         found = [*columns_of(exposure, self.model.fields[:1])]
-        for text in names_argument(value, "fields", MAX_FIELDS):
+        for text in self.given.names("fields"):
             column = self._column(text)
             if column is None:
                 raise self._no_field(text)
@@ -288,7 +335,9 @@ class RowArguments:
     def ordering(self) -> tuple[OrderKey, ...]:
         """Read the tool argument ``ordering``, made total by the primary key; by default the exposure's own."""
         value = self.given.get("ordering")
-        names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
+        names = []
+        if value is not None:
+            names = Arguments(ordering=order_texts(value)).names("ordering", MAX_ORDER)
         if not names:
             order = default_order(self.model)
             self.leaves_out_order = order.leaves_out
@@ -337,44 +386,9 @@ class RowArguments:
         value = self.given.get("search")
         if value is None or value == "":
             return ""
-        if not is_short_text(value, MAX_SEARCH) or len(value.split()) > MAX_SEARCH_WORDS:
-            raise ToolError(f"search must be a text of at most {MAX_SEARCH} characters and {MAX_SEARCH_WORDS} words.")
+        most = Arguments.MAX_SEARCH
+        most_words = Arguments.MAX_SEARCH_WORDS
+        if not is_short_text(value, most) or len(value.split()) > most_words:
+            raise ToolError(f"search must be a text of at most {most} characters and {most_words} words.")
         check_searchable(self.model)
         return str(value.strip())
-
-
-# Arguments of tools that write
-
-
-def given_arguments(
-    arguments: Mapping[str, Any], known: Iterable[str], required: Collection[str] = (), keeping: Collection[str] = ()
-) -> dict[str, Any]:
-    """Check the arguments that a writing tool was given; only those in ``required`` or ``keeping`` can be empty."""
-    names = list(known)
-    found = check_names(arguments, names, keeping={*required, *keeping}, strict=True)
-    missing = [name for name in required if name not in found]
-    if missing:
-        raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
-    return found
-
-
-def as_object(value: Any, name: str) -> dict[str, Any]:
-    """Read a tool argument that is a JSON object; null is an empty one."""
-    if not isinstance(value, dict):
-        value = {} if value is None else json_or_text(value)
-    if isinstance(value, list) and name == "values":
-        raise ToolError("values is an object: write one row a call, or name rows that get the same values by pks.")
-    if not isinstance(value, dict):
-        raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
-    return value
-
-
-def as_pks(value: Any) -> list[str | int]:
-    """Read the tool argument ``pks``, a list of primary keys."""
-    value = json_or_text(value)
-    most = settings.MAX_BULK_ROWS
-    if not isinstance(value, list) or not 1 <= len(value) <= most:
-        raise ToolError(f"pks must be a list of 1 to {most} primary keys, as query_records shows them.")
-    if not all(isinstance(item, (str, int, list)) and not isinstance(item, bool) for item in value):
-        raise ToolError("Each of pks must be a string or an integer, as query_records shows it.")
-    return value

@@ -21,7 +21,7 @@ from ..exceptions import NotFound, ToolError
 from ..orm.alternative_spellings import json_or_text
 from ..orm.conditions import is_pattern_lookup, matches_here
 from ..orm.nearest_names import alternatives
-from ..orm.tool_arguments import check_names
+from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import field_schema, serializer_schema, writable_fields
 from ..schema.value_types import FREE_OBJECT, is_empty, key_type, types_of
 from .routes import Route
@@ -72,7 +72,7 @@ class Inputs:
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Raise ``ToolError`` if an argument is unknown, or a required one is missing."""
-        check_names(arguments, self.properties, strict=True)
+        Arguments.read(arguments, self.properties, strict=True)
         if missing := [name for name in self.required if name not in arguments]:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
 

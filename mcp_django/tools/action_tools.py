@@ -20,7 +20,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.nearest_names import Misnamed
 from ..orm.suggestions import with_argument
-from ..orm.tool_arguments import as_object, given_arguments, model_argument
+from ..orm.tool_arguments import Arguments
 from ..schema.form_schemas import is_required
 from ..schema.value_types import FREE_OBJECT
 from ..scopes import READ, WRITE
@@ -119,7 +119,7 @@ class ActionTool(Tool):
         # An action can ask without having declared it, so accept answers with any token.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
         known = {**EVERYTHING, **self.input_schema["properties"], **asked}
-        given = given_arguments(arguments, known, keeping=self.parameters)
+        given = Arguments.of_write(arguments, known, keeping=self.parameters)
         action = _find_action(access_of(request)[self.action.exposure], self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
         return ActionCall(request, action, common, given).run()
@@ -238,13 +238,13 @@ class RunAction(Tool):
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         try:
-            model = model_argument(request, arguments.get("model"))
+            model = Arguments(arguments).model(request)
             return _find_action(model, arguments.get("action")).atomic
         except ToolError:
             return True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        given = given_arguments(arguments, self.input_schema["properties"], required=["model", "action"])
-        action = _find_action(model_argument(request, given["model"]), given["action"])
-        own = as_object(given.get("arguments"), "arguments")
+        given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "action"])
+        action = _find_action(given.model(request), given["action"])
+        own = given.object("arguments")
         return ActionCall(request, action, given, own).run()

@@ -39,7 +39,6 @@ from ..orm.conditions import Filter, opening_hint
 from ..orm.empty_results import empty_hints
 from ..orm.pagination import narrowed
 from ..orm.suggestions import naming
-from ..orm.tool_arguments import flag_argument, limit_argument, limit_hint
 from ..orm.undecodable_values import UNDECODABLE, is_out_of_range, is_undecodable, salvaged_tuples
 from ..schema.value_types import FREE_OBJECT, any_of
 from .base import RecordTool
@@ -231,8 +230,8 @@ class Question:
         stretches = [group for group in groups if group.period in STRETCHES]
         if any(measure.function == "change" for measure in measures) and len(stretches) != 1:
             raise ToolError('"change" needs one period in group_by, such as "created:month".')
-        top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
-        limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
+        top = given.limit(MAX_TOP, MAX_TOP, "top") if "top" in given else None
+        limit = given.limit(DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
         order = _order_of(terms, given.get("ordering"))
         rank = next(((term, way) for term, way in order if isinstance(term, Measure)), (measures[0], DOWN))
         if per is not None:
@@ -248,7 +247,7 @@ class Question:
         total: dict[str, Way] = {}
         for term, way in (*order, *((group, UP) for group in groups)):
             total.setdefault(term.alias, way)
-        fill = flag_argument(given.get("fill"), "fill")
+        fill = given.flag("fill")
         having = having_of(measures, given.get("having"))
         is_stretch = len(groups) == 1 and groups[0].period in STRETCHES
         if fill and (not is_stretch or next(iter(total)) != groups[0].alias or having):
@@ -559,7 +558,7 @@ class AggregateRecords(RecordTool):
             if not is_out_of_range(error):
                 raise
             raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
-        bounds = [*limit_hint(given.get("limit"), MAX_GROUPS), *limit_hint(given.get("top"), MAX_TOP, "top")]
+        bounds = [*given.limit_hint(MAX_GROUPS), *given.limit_hint(MAX_TOP, "top")]
         notes = [*opening_hint(conditions), *(f"{text}." for text in bounds)]
         if answer.rows:
             columns = list(zip(*answer.rows, strict=True))[: len(question.groups)]

@@ -19,7 +19,8 @@ from ..orm.access import ModelAccess, access_of
 from ..orm.alternative_spellings import is_short_text
 from ..orm.labels import label_of
 from ..orm.pagination import narrowed
-from ..orm.tool_arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
+from ..orm.row_finder import RowFinder
+from ..orm.tool_arguments import Arguments
 from ..orm.undecodable_values import all_readable
 from ..orm.uris import Address
 from .base import RecordTool
@@ -57,9 +58,9 @@ class Search(RecordTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Run ChatGPT's ``search``: rows of all models, first of those that the query names."""
-        query = check_names(arguments, self.input_schema["properties"]).get("query")
-        if not is_short_text(query, MAX_SEARCH) or not str(query).strip():
-            raise ToolError(f"query must be a text of at most {MAX_SEARCH} characters.")
+        query = Arguments.read(arguments, self.input_schema["properties"]).get("query")
+        if not is_short_text(query, Arguments.MAX_SEARCH) or not str(query).strip():
+            raise ToolError(f"query must be a text of at most {Arguments.MAX_SEARCH} characters.")
         text = str(query).strip()
         models = [model for model in access_of(request).models if model.exposure.options.has_search(request)]
         best = found_models(models, text)
@@ -91,12 +92,12 @@ def _rows(model: ModelAccess, text: str) -> list[Model]:
 
 def _terms(exposure: ModelExposure, text: str) -> Iterator[str]:
     words = text.split()
-    if len(words) <= MAX_SEARCH_WORDS:
+    if len(words) <= Arguments.MAX_SEARCH_WORDS:
         yield text
     opts = exposure.opts
     named = {stem(word) for word in telling_words(f"{opts.verbose_name} {opts.verbose_name_plural} {opts.object_name}")}
     telling = [word.strip(",.;:!?\"'()") for word in words if any(stem(w) not in named for w in telling_words(word))]
-    if telling and telling != words and len(telling) <= MAX_SEARCH_WORDS:
+    if telling and telling != words and len(telling) <= Arguments.MAX_SEARCH_WORDS:
         yield " ".join(telling)
 
 
@@ -123,11 +124,11 @@ class Fetch(RecordTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""
-        uri = check_names(arguments, self.input_schema["properties"]).get("id")
+        uri = Arguments.read(arguments, self.input_schema["properties"]).get("id")
         try:
             model, found = find_row_by_uri(request, uri)
         except NotFound:
-            raise ToolError(f"{RECORD_NOT_FOUND} id is one that search gave.") from None
+            raise ToolError(f"{RowFinder.NOT_FOUND} id is one that search gave.") from None
         request.mcp.record.model = model.exposure.label
         payload = Record(model, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}

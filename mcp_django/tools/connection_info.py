@@ -12,7 +12,7 @@ from ..context.tool_results import ToolResult
 from ..models import Switch
 from ..operating.daily_budgets import Budgets
 from ..orm.access import access_of
-from ..orm.tool_arguments import check_names
+from ..orm.tool_arguments import Arguments
 from .base import Tool
 from .model_overview import may_write
 
@@ -32,7 +32,7 @@ class ConnectionInfo(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return who the caller is, what it may do, what is switched off, and what is left of its budget."""
-        check_names(arguments, self.input_schema["properties"])
+        Arguments.read(arguments, self.input_schema["properties"])
         context = request.mcp
         record = request.mcp.record
         found: dict[str, Any] = {

@@ -31,7 +31,7 @@ from ..orm.database_writes import one_transaction, plan_deletion, refusals
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import find_row, whole_row
-from ..orm.tool_arguments import RECORD_NOT_FOUND, as_object, check_names, given_arguments, model_argument
+from ..orm.tool_arguments import Arguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from ..scopes import WRITE
 from .base import IDEMPOTENCY_KEY, Tool
@@ -78,7 +78,7 @@ class WriteTool(Tool):
                 return self.allows(model)
             pk = bare_pk(exposure, arguments["pk"])
             go_to(request, exposure, "change", pk)
-            [row] = RowFinder(model).rows([pk], RECORD_NOT_FOUND)
+            [row] = RowFinder(model).rows([pk], RowFinder.NOT_FOUND)
             return self.allows(model, row)
         except (NotFound, ToolError):
             return False
@@ -93,7 +93,7 @@ class WriteTool(Tool):
             what = f"{'this row' if obj else 'rows'} of {model.exposure.label}"
             raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
 
-    def bulk(self, model: ModelAccess, given: Mapping[str, Any]) -> BulkWrite | None:
+    def bulk(self, model: ModelAccess, given: Arguments) -> BulkWrite | None:
         """Return the write of many rows by ``update_record`` or ``delete_record``, None if ``pk`` names one row."""
         many = [name for name in QUERY if name in given]
         if many and "pk" in given:
@@ -115,7 +115,7 @@ class WriteTool(Tool):
         try:
             row = self._locked(model, pk)
         except NotFound:
-            pk = RowFinder(model).key(pk, RECORD_NOT_FOUND)
+            pk = RowFinder(model).key(pk, RowFinder.NOT_FOUND)
             go_to(request, exposure, self.permission, pk)
             row = self._locked(model, pk)
         self.check_allowed(model, row)
@@ -139,7 +139,7 @@ class WriteTool(Tool):
             try:
                 row = whole_row(model, pk)
             except NotFound:
-                raise ToolError(RECORD_NOT_FOUND) from None
+                raise ToolError(RowFinder.NOT_FOUND) from None
         return row
 
     def saved(self, saving: Saving, done: str) -> ToolResult:
@@ -183,12 +183,12 @@ class CreateRecord(WriteTool):
     destructive = False
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        given = given_arguments(arguments, self.input_schema["properties"], required=["model", "values"])
-        model = model_argument(request, given["model"])
+        given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "values"])
+        model = given.model(request)
         exposure = model.exposure
         go_to(request, exposure, "add")
         self.check_allowed(model)
-        values = as_object(given["values"], "values")
+        values = given.object("values")
         with write_refusals(model), one_transaction(exposure.model, request):
             return self.saved(Saving.of(model, None, values, self.name), "created")
 
@@ -217,12 +217,13 @@ class UpdateRecord(WriteTool):
     permission = "change"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
-        model = model_argument(request, given["model"])
+        known = {**self.input_schema["properties"], **QUERY}
+        given = Arguments.of_write(arguments, known, required=["model", "values"])
+        model = given.model(request)
         exposure = model.exposure
         if many := self.bulk(model, given):
             return many.update()
-        values = as_object(given["values"], "values")
+        values = given.object("values")
         with write_refusals(model), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
             return self.saved(Saving.of(model, row, values, self.name), "updated")
@@ -252,8 +253,9 @@ class DeleteRecord(WriteTool):
     permission = "delete"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        given = given_arguments(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
-        model = model_argument(request, given["model"])
+        known = {**self.input_schema["properties"], **QUERY}
+        given = Arguments.of_write(arguments, known, required=["model"])
+        model = given.model(request)
         exposure = model.exposure
         if many := self.bulk(model, given):
             return many.delete()
@@ -313,7 +315,7 @@ class CreateUpload(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the URL and the handle."""
-        check_names(arguments, self.input_schema["properties"])
+        Arguments.read(arguments, self.input_schema["properties"])
         handle = new_handle()
         name = name_of_upload(request, handle)
         assert name is not None

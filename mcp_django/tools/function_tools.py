@@ -30,7 +30,7 @@ from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..functions.asked_parameters import RESERVED, Ask, finished
 from ..functions.declared_functions import check_tool_name, signature_of
 from ..functions.project_function import ProjectFunction, result_annotation
-from ..orm.tool_arguments import as_object
+from ..orm.tool_arguments import Arguments
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
@@ -225,7 +225,7 @@ def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapp
     own = {name: value for name, value in arguments.items() if name not in tool.reserved}
     reserved = {name: value for name, value in arguments.items() if name in tool.reserved}
     token = reserved.get("confirm_token")
-    given = as_object(reserved.get("answers") or None, "answers")
+    given = Arguments(answers=reserved.get("answers") or None).object("answers")
     if not token:
         if given:
             then = "the result has the questions and a confirm_token to send with the answers"

@@ -31,16 +31,7 @@ from ..orm.path import guarded_values
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import NO_LABELS, FoundRow, find_row, read_page, show_rows
 from ..orm.suggestions import with_argument, with_field
-from ..orm.tool_arguments import (
-    MAX_FIELDS,
-    RECORD_NOT_FOUND,
-    RowArguments,
-    check_names,
-    flag_argument,
-    limit_argument,
-    model_argument,
-    names_argument,
-)
+from ..orm.tool_arguments import Arguments, RowArguments
 from ..orm.uris import Address, ParsedURI
 from ..protocol.content import Text
 from ..schema.secrets import clean_text
@@ -147,14 +138,14 @@ class Record:
                 names.append(name)
         return self.full(names, named, is_brief=True)
 
-    def chosen(self, value: Any) -> dict[str, Any]:
-        """Return the record for ``get_record`` with only the fields in ``value``, also of related rows and inlines."""
-        if value is None:
+    def chosen(self, given: Arguments) -> dict[str, Any]:
+        """Return the record for ``get_record`` with only the fields in ``fields``, also of related rows and inlines."""
+        if given.get("fields") is None:
             return self.full()
         exposure = self.exposure
         row = self.row
         shown = self.model.fields_of(row)
-        names = names_argument(value, "fields", MAX_FIELDS)
+        names = given.names("fields")
         # The admin URL is always in the result.
         wanted = [name for name in names if name != Address.ADMIN_URL or name in shown]
         inlines = {inline.name for inline in PageInlines(self.model, row).all}
@@ -174,17 +165,17 @@ class Record:
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
 
-    def related(self, value: Any) -> dict[str, Any]:
+    def related(self, given: Arguments) -> dict[str, Any]:
         """Return the first related rows of the record for each relation in ``related``, with their number."""
         found = dict[str, Any]()
-        for text in names_argument(value, "related", MAX_RELATIONS):
+        for text in given.names("related", MAX_RELATIONS):
             name, _, number = text.partition(":")
             link = self.model.link(name)
             if link is None:
                 known = [link.name for link in self.model.links]
                 message = f"{self.exposure.label} has no relation {name[:60]!r}."
                 raise Misnamed(message, name, known, partial(with_field, name, within=("related",)))
-            limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
+            limit = Arguments(limit=number or None).limit(DEFAULT_RELATED, MAX_RELATED)
             columns = RowArguments(link.related, {}).columns()
             order = default_ordering(link.related)
             rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
@@ -237,19 +228,19 @@ class GetRecord(RecordTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""
-        given = check_names(arguments, (*self.input_schema["properties"], "uri"))
+        given = Arguments.read(arguments, (*self.input_schema["properties"], "uri"))
         if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
             # The URI is that of a text or file, not of a record.
             try:
                 text = text_of(request, uri)
             except NotFound:
-                raise ToolError(RECORD_NOT_FOUND) from None
+                raise ToolError(RowFinder.NOT_FOUND) from None
             if isinstance(text.body, bytes):
                 return ToolResult(content=[text])
             return ToolResult(content=[Text(clean_text(text.body, request.mcp.result_chars))])
         model, found = self._find(request, given)
         record = Record(model, found.row, found.labels)
-        payload = record.chosen(given.get("fields"))
+        payload = record.chosen(given)
         # Add a download URL for each file, if the site has such URLs.
         links = {
             name: url
@@ -260,12 +251,12 @@ class GetRecord(RecordTool):
         if links:
             payload["downloads"] = {"expires_in": MAX_AGE, **links}
         if given.get("related") is not None:
-            payload["related"] = record.related(given["related"])
-        if flag_argument(given.get("history"), "history"):
+            payload["related"] = record.related(given)
+        if given.flag("history"):
             payload["history"] = HistoryReader(model, found.row).entries()
         return ToolResult(structured=payload)
 
-    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelAccess, FoundRow]:
+    def _find(self, request: MCPRequest, given: Arguments) -> tuple[ModelAccess, FoundRow]:
         key = given.get("pk")
         uri = given.get("uri")
         if "model" not in given and isinstance(key, str) and key.startswith(ParsedURI.SCHEME):
@@ -274,10 +265,10 @@ class GetRecord(RecordTool):
             try:
                 return find_row_by_uri(request, uri)
             except NotFound:
-                raise ToolError(RECORD_NOT_FOUND) from None
+                raise ToolError(RowFinder.NOT_FOUND) from None
         if key is None:
             raise ToolError("Name the record by model and pk, or by its uri as pk.")
-        model = model_argument(request, given.get("model"))
+        model = given.model(request)
         exposure = model.exposure
         key = bare_pk(exposure, key)
         go_to(request, exposure, "change", key)
@@ -285,7 +276,7 @@ class GetRecord(RecordTool):
             return model, find_row(model, key)
         except NotFound:
             pass
-        key = RowFinder(model).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
+        key = RowFinder(model).key(key, RowFinder.NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
         return model, find_row(model, key)
 

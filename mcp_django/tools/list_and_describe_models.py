@@ -26,7 +26,7 @@ from ..orm.named_filters import named_filters_of
 from ..orm.ordering import COMPUTED, OrderKey, default_order, names_in
 from ..orm.path import computed_word
 from ..orm.search import unsearched
-from ..orm.tool_arguments import check_names, flag_argument, model_argument
+from ..orm.tool_arguments import Arguments
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
 from ..schema.value_types import texts_of
@@ -83,7 +83,7 @@ class ListModels(RecordTool):
         access = access_of(request)
         if refused := access.refusal:
             raise ToolError(refused)
-        query = check_names(arguments, self.input_schema["properties"]).get("query") or ""
+        query = Arguments.read(arguments, self.input_schema["properties"]).get("query") or ""
         if not isinstance(query, str):
             raise ToolError("query must be a text.")
         found = found_models(access.models, query[:MAX_QUERY]) if query.strip() else []
@@ -389,7 +389,7 @@ class DescribeModel(RecordTool):
 
     def _read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[list[ModelAccess], bool]:
         """Read the arguments of ``describe_model``: the models, each once, and whether they are described in full."""
-        given = check_names(arguments, self.input_schema["properties"])
+        given = Arguments.read(arguments, self.input_schema["properties"])
         labels = json_or_text(given.get("model"))
         if isinstance(labels, str):
             labels = [part.strip() for part in labels.split(",")]
@@ -401,11 +401,11 @@ class DescribeModel(RecordTool):
         for number, label in enumerate(labels, 1):
             # With several names, the error says which of them is wrong.
             try:
-                models.append(model_argument(request, label))
+                models.append(Arguments(model=label).model(request))
             except ToolError as error:
                 which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
                 raise ToolError(f"{which}{error.message}", repair=error.repair) from None
-        return list(dict.fromkeys(models)), flag_argument(given.get("detail"), "detail")
+        return list(dict.fromkeys(models)), given.flag("detail")
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the description of the model, or those of several models as ``models``."""

@@ -28,16 +28,7 @@ from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
 from ..orm.row_reading import Page, read_page
 from ..orm.search import unsearched
-from ..orm.tool_arguments import (
-    MAX_FIELDS,
-    RowArguments,
-    check_names,
-    flag_argument,
-    limit_argument,
-    limit_hint,
-    model_argument,
-    names_argument,
-)
+from ..orm.tool_arguments import Arguments, RowArguments
 from ..orm.trigram_search import similar_query
 from ..orm.uris import Address
 from ..schema.secrets import clean_text
@@ -74,7 +65,7 @@ class RecordCall(RowArguments):
     @classmethod
     def read(cls, request: MCPRequest, tool: RecordTool, arguments: Mapping[str, Any]) -> "RecordCall":
         """Read the arguments of ``query_records``, or of a tool with its filters; each must be known."""
-        given = check_names(arguments, tool.input_schema["properties"])
+        given = Arguments.read(arguments, tool.input_schema["properties"])
 
         def fits(label: str) -> bool:
             try:
@@ -83,7 +74,7 @@ class RecordCall(RowArguments):
                 return False
             return True
 
-        return cls(model_argument(request, given.get("model"), fits), given)
+        return cls(given.model(request, fits), given)
 
     def query(self) -> PageQuery:
         """Return the page query of ``query_records`` from fields, filters, search, ordering, limit and cursor."""
@@ -95,7 +86,7 @@ class RecordCall(RowArguments):
             model=self.model,
             columns=columns,
             ordering=self.ordering(),
-            limit=limit_argument(given.get("limit"), self.exposure.get_list_per_page(self.request)),
+            limit=given.limit(self.exposure.get_list_per_page(self.request)),
             conditions=conditions,
             moment=clock() if is_moving(conditions) else None,
             search=self.search(),
@@ -260,7 +251,7 @@ class QueryRecords(RecordTool):
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
         call = RecordCall.read(request, self, arguments)
-        flag_argument(call.given.get("count"), "count")
+        call.given.flag("count")
         call.query()
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
@@ -269,15 +260,15 @@ class QueryRecords(RecordTool):
         given = call.given
         exposure = call.exposure
         go_to(request, exposure, "changelist")
-        count = flag_argument(given.get("count"), "count")
+        count = given.flag("count")
         with_urls = False
         if "fields" in given and call.model.field_named(Address.ADMIN_URL) is None:
-            names = names_argument(given["fields"], "fields", MAX_FIELDS)
+            names = given.names("fields")
             others = [name for name in names if name != Address.ADMIN_URL]
             with_urls = len(others) < len(names)
-            call.given = {**given, "fields": others or ["pk"]}
+            call.given = Arguments(given, fields=others or ["pk"])
         query = call.query()
-        notes = list(limit_hint(given.get("limit")))
+        notes = list(given.limit_hint())
         if call.leaves_out_order:
             notes.append(UNORDERED)
         payload = page_payload(query, count=count, notes=notes)

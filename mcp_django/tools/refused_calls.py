@@ -15,7 +15,7 @@ from ..context.tool_results import MAX_ERROR, error_result
 from ..exceptions import ToolError
 from ..functions.project_function import IGNORED
 from ..orm.query_limits import OutcomeUnknown, read_limits
-from ..orm.tool_arguments import understood_names
+from ..orm.tool_arguments import Arguments
 from .base import RecordTool, Tool
 
 logger = logging.getLogger("mcp_django.tools")
@@ -57,7 +57,9 @@ def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], erro
 
     In a call that writes, only the spelling of one name is repaired. A call that reads can be wrong in several places.
     """
-    given = understood_names(arguments, tool.input_schema["properties"]) if isinstance(tool, RecordTool) else arguments
+    given = arguments
+    if isinstance(tool, RecordTool):
+        given = Arguments.understood(arguments, tool.input_schema["properties"])
     refused: ToolError | None = error
     for _ in range(MAX_REPAIRS):
         repair = refused.repair if refused is not None else None

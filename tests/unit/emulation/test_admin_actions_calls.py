@@ -24,7 +24,7 @@ from mcp_django.context.confirmation import CHANGED, REFUSED
 from mcp_django.context.questions import Answers
 from mcp_django.emulation.page_requests import UNREADABLE
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
+from mcp_django.orm.row_finder import RowFinder
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.schema.consent import ConsentForm
 from mcp_django.testing import MCPClient
@@ -295,7 +295,7 @@ def test_an_action_that_only_takes_the_view_permission_is_not_in_the_history(roo
 def test_G124_a_row_that_is_not_there_for_the_caller_stops_all(root):
     pks = authors()
     for extra in (10**9, "x", f"0{pks[0]}", f"{pks[0]} "):
-        assert refused(root, "shout", [*pks, extra]) == RECORD_NOT_FOUND
+        assert refused(root, "shout", [*pks, extra]) == RowFinder.NOT_FOUND
     assert not LogEntry.objects.exists()
 
 
@@ -751,7 +751,7 @@ def test_H144_no_markup_token_or_address_of_a_page_reaches_the_client(root):
 def test_rows_of_another_model_are_not_picked_by_their_key(root):
     Tag.objects.create(name="x")
     assert not Book.objects.exists()
-    assert refused(root, "shout", [Tag.objects.get().pk + 10**6]) == RECORD_NOT_FOUND
+    assert refused(root, "shout", [Tag.objects.get().pk + 10**6]) == RowFinder.NOT_FOUND
 
 
 def test_a_selection_on_the_page_beyond_the_picked_rows_is_not_followed(root, monkeypatch):

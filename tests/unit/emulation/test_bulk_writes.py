@@ -12,7 +12,7 @@ from django.utils import timezone
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context.confirmation import CHANGED
 from mcp_django.exceptions import Cancelled
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
+from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient
 from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -197,8 +197,8 @@ def test_H121_rows_that_the_caller_does_not_see_are_not_touched():
     user = seller()
     mine, theirs = make_book("Mine", owner=user), make_book("Theirs", owner=make_superuser())
     request = request_of(user)
-    assert refusal(UPDATE, request, **BOOK, pks=[mine.pk, theirs.pk], values={"pages": 1}) == RECORD_NOT_FOUND
-    assert refusal(DELETE, request, **BOOK, pks=[theirs.pk]) == RECORD_NOT_FOUND
+    assert refusal(UPDATE, request, **BOOK, pks=[mine.pk, theirs.pk], values={"pages": 1}) == RowFinder.NOT_FOUND
+    assert refusal(DELETE, request, **BOOK, pks=[theirs.pk]) == RowFinder.NOT_FOUND
     assert confirmed(UPDATE, request, **BOOK, filters={"pages": 0}, values={"pages": 1})["objects"] == ["Mine"]
     assert Book.objects.get(pk=theirs.pk).pages == 0
 

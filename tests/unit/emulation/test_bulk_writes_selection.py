@@ -3,7 +3,7 @@ import pytest
 from mcp_django import ToolError, site
 from mcp_django.emulation.bulk_writes import Selection
 from mcp_django.orm.access import access_of
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
+from mcp_django.orm.row_finder import RowFinder
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
 from tests.testapp.models import Author, Book
@@ -65,7 +65,7 @@ def test_H121_all_rows_are_those_that_the_caller_may_see():
     seller = request_of(user)
     assert titles(seller, all=True) == titles(seller, filters={"pages": 0}) == ["Mine"]
     assert refused(seller, search="Theirs").startswith("No rows")
-    assert refused(seller, pks=[theirs.pk]) == refused(seller, pks=[0]) == RECORD_NOT_FOUND
+    assert refused(seller, pks=[theirs.pk]) == refused(seller, pks=[0]) == RowFinder.NOT_FOUND
 
 
 def test_H121_a_row_that_only_its_own_permission_hides_is_left_out_of_a_query(root, monkeypatch):
@@ -78,7 +78,7 @@ def test_H121_a_row_that_only_its_own_permission_hides_is_left_out_of_a_query(ro
         lambda self, request, obj=None: may_view(self, request, obj) and getattr(obj, "title", "") != "Secret",
     )
     assert titles(root, all=True) == ["Open"]
-    assert refused(root, pks=[secret.pk]) == RECORD_NOT_FOUND
+    assert refused(root, pks=[secret.pk]) == RowFinder.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_H121_a_row_that_only_its_own_permission_hides_is_left_out_of_a_query(ro
 def test_G123_a_key_that_no_row_can_have_stops_all(root, key):
     good = make_book().pk
     text = refused(root, pks=[good, key])
-    assert text == RECORD_NOT_FOUND or text.startswith("Each of pks must be")
+    assert text == RowFinder.NOT_FOUND or text.startswith("Each of pks must be")
 
 
 def test_a_selection_beyond_the_cap_is_refused_with_what_to_do(root, settings, django_assert_max_num_queries):

@@ -15,8 +15,8 @@ from mcp_django.emulation.saving import CHANGED
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
 from mcp_django.orm.column_values import pk_text
+from mcp_django.orm.row_finder import RowFinder
 from mcp_django.orm.row_reading import find_row
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord, Record
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -195,7 +195,7 @@ def test_H150_of_two_deletions_one_succeeds_and_one_finds_nothing() -> None:
         return "deleted"
 
     with ThreadPoolExecutor(2) as pool:
-        assert sorted(pool.map(delete, tokens)) == sorted([RECORD_NOT_FOUND, "deleted"])
+        assert sorted(pool.map(delete, tokens)) == sorted([RowFinder.NOT_FOUND, "deleted"])
     assert LogEntry.objects.count() == 1
 
 

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import DataError, IntegrityError, OperationalError, connection, transaction
@@ -12,7 +10,6 @@ from mcp_django.orm.access import access_of
 from mcp_django.orm.alternative_spellings import json_or_text
 from mcp_django.orm.database_writes import one_transaction, refusals
 from mcp_django.orm.row_finder import RowFinder
-from mcp_django.orm.tool_arguments import as_object, as_pks, given_arguments
 from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Book, Shelf
 from tests.tool_calls import request_of
@@ -24,12 +21,6 @@ def error_of(function, *args):
     with pytest.raises(ToolError) as error:
         function(*args)
     return error.value.message
-
-
-def test_D85_arguments_are_known_and_set():
-    assert given_arguments({"a": 1, "b": None, "wait_for_previous": True}, ["a", "b"], ["a"]) == {"a": 1}
-    assert error_of(given_arguments, {"aa": 1}, ["a", "b"]).startswith("Unknown argument 'aa'.")
-    assert error_of(given_arguments, {"a": None}, ["a", "b"], ["a"]).startswith("Missing argument: a.")
 
 
 @pytest.mark.parametrize(
@@ -47,22 +38,6 @@ def test_D85_arguments_are_known_and_set():
 )
 def test_the_text_of_an_object_or_array_is_read(value, read):
     assert json_or_text(value) == read
-
-
-def test_an_object_may_be_left_out_but_not_be_something_else():
-    assert as_object(None, "form") == {}
-    assert as_object('{"a": 1}', "form") == {"a": 1}
-    wrong: list[Any] = ["x", 5, [], True]
-    for value in wrong:
-        assert "form must be an object" in error_of(as_object, value, "form")
-    assert "one row a call" in error_of(as_object, [{"name": "a"}, {"name": "b"}], "values")
-
-
-def test_keys_are_a_list_of_texts_and_integers():
-    assert as_pks('[1, "a"]') == [1, "a"]
-    wrong: list[Any] = [None, "1", 5, [], [True], [1.5], [{}], [1] * 1001]
-    for value in wrong:
-        assert "pks" in error_of(as_pks, value)
 
 
 @pytest.mark.django_db

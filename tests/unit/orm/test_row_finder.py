@@ -12,7 +12,6 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import Unreadable
 from mcp_django.orm.access import access_of
 from mcp_django.orm.row_finder import RowFinder
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient
 from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
@@ -59,14 +58,14 @@ def test_a_record_is_read_by_a_unique_field_or_its_label(root: MCPRequest) -> No
 def test_what_names_several_rows_is_answered_with_their_keys(root: MCPRequest) -> None:
     first, second = make_book("Solaris"), make_book("Solaris")
     message = refusal(GET, root, **BOOK, pk="solaris")
-    assert message.startswith(RECORD_NOT_FOUND)
+    assert message.startswith(RowFinder.NOT_FOUND)
     assert f"are named 'solaris', by key: {first.pk}: Solaris; {second.pk}: Solaris. Give the key." in message
     message = refusal(GET, root, **BOOK, pk="Solar")
     assert f"may be meant by 'Solar', by key: {first.pk}: Solaris" in message
     for _ in range(10):
         make_book("Solaris")
     assert refusal(GET, root, **BOOK, pk="Solaris").count("Solaris") == 6
-    assert refusal(GET, root, **BOOK, pk="Nothing so") == RECORD_NOT_FOUND
+    assert refusal(GET, root, **BOOK, pk="Nothing so") == RowFinder.NOT_FOUND
 
 
 def test_what_could_be_a_key_is_told_and_never_taken(root: MCPRequest) -> None:
@@ -147,7 +146,7 @@ def test_G124_hidden_rows_and_fields_name_nothing() -> None:
     # The hidden row of the same label does not make it ambiguous.
     assert call(GET, request, **BOOK, pk="Solaris")["pk"] == mine.pk
     for pk in ("Fiasco", "978-2", str(hidden.uuid), "Fias", hidden.pk, "978-3"):
-        assert refusal(GET, request, **BOOK, pk=pk) == refusal(GET, request, **BOOK, pk="nono") == RECORD_NOT_FOUND
+        assert refusal(GET, request, **BOOK, pk=pk) == refusal(GET, request, **BOOK, pk="nono") == RowFinder.NOT_FOUND
     due = {"borrower": "Ann", "due": "2030-01-02T03:04:05Z"}
     texts = {
         refusal(CREATE, request, model="testapp.loan", values={**due, "book": pk}) for pk in ("Fiasco", "978-2", "nono")
@@ -159,7 +158,7 @@ def test_G124_hidden_rows_and_fields_name_nothing() -> None:
         {"filter_fields": {"title": ["exact"]}},
         {"filter_fields": {"isbn": ["in"]}},
     ):
-        assert refusal(GET, own_books(user, **options), **BOOK, pk="978-1") == RECORD_NOT_FOUND
+        assert refusal(GET, own_books(user, **options), **BOOK, pk="978-1") == RowFinder.NOT_FOUND
 
 
 def test_a_label_of_rows_of_a_model_that_is_not_the_callers_names_nothing() -> None:
@@ -224,7 +223,7 @@ def test_more_rows_than_can_be_compared_have_no_names(root: MCPRequest, monkeypa
         Profile.objects.create(author=make_author(name))
     assert "fields" in call(GET, root, model="testapp.profile", pk="profile of lem")
     monkeypatch.setattr("mcp_django.orm.row_finder.MAX_COMPARED", 1)
-    assert refusal(GET, root, model="testapp.profile", pk="profile of lem") == RECORD_NOT_FOUND
+    assert refusal(GET, root, model="testapp.profile", pk="profile of lem") == RowFinder.NOT_FOUND
 
 
 def test_rows_that_cannot_be_read_have_no_names(root: MCPRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +232,7 @@ def test_rows_that_cannot_be_read_have_no_names(root: MCPRequest, monkeypatch: p
 
     make_book("Solaris")
     monkeypatch.setattr("mcp_django.orm.row_finder.RowFinder._read", unreadable)
-    assert refusal(GET, root, **BOOK, pk="Solaris") == RECORD_NOT_FOUND
+    assert refusal(GET, root, **BOOK, pk="Solaris") == RowFinder.NOT_FOUND
 
 
 def test_a_unique_field_that_the_project_does_not_let_them_look_up_is_no_name() -> None:
@@ -248,17 +247,20 @@ def test_a_unique_field_that_the_project_does_not_let_them_look_up_is_no_name() 
     request = reader(make_superuser(), own)
     book = make_book("Solaris", isbn="978-1")
     assert call(GET, request, **BOOK, pk=str(book.uuid))["pk"] == book.pk
-    assert refusal(GET, request, **BOOK, pk="978-1") == RECORD_NOT_FOUND
+    assert refusal(GET, request, **BOOK, pk="978-1") == RowFinder.NOT_FOUND
 
 
 def test_a_text_with_a_hidden_part_names_nothing(root: MCPRequest) -> None:
     make_book("https://ann:s3cret@shop.example")
-    assert refusal(GET, root, **BOOK, pk="https://ann:s3cret@shop.example") == RECORD_NOT_FOUND
+    assert refusal(GET, root, **BOOK, pk="https://ann:s3cret@shop.example") == RowFinder.NOT_FOUND
 
 
 def test_a_part_of_a_label_that_code_makes_is_searched_for() -> None:
     profile = Profile.objects.create(author=make_author("Stanislaw Lem"))
-    for searched, expected in ((["author__name"], f"{profile.pk}: Profile of Stanislaw Lem"), ([], RECORD_NOT_FOUND)):
+    for searched, expected in (
+        (["author__name"], f"{profile.pk}: Profile of Stanislaw Lem"),
+        ([], RowFinder.NOT_FOUND),
+    ):
         own = site_with(Author)
         own.register(Profile, ModelExposure, fields="__all__", search_fields=searched)
         request = reader(make_superuser(f"root{len(searched)}"), own)

@@ -8,13 +8,7 @@ import pytest
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.tool_arguments import (
-    RowArguments,
-    check_names,
-    flag_argument,
-    limit_argument,
-    model_argument,
-)
+from mcp_django.orm.tool_arguments import Arguments, RowArguments
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 from tests.library import reader, site_with
@@ -62,30 +56,32 @@ def test_a_relation_to_several_rows_as_a_field_says_what_reads_them(book: Any) -
 
 
 def test_an_unknown_argument_names_the_nearest() -> None:
-    assert "Did you mean limit?" in refused(check_names, {"limts": 5}, ["model", "limit"])
-    assert check_names({"wait_for_previous": True, "model": "x", "limit": None}, ["model", "limit"]) == {"model": "x"}
+    assert "Did you mean limit?" in refused(Arguments.read, {"limts": 5}, ["model", "limit"])
+    assert Arguments.read({"wait_for_previous": True, "model": "x", "limit": None}, ["model", "limit"]) == {
+        "model": "x"
+    }
 
 
 @pytest.mark.parametrize("name", ["pageSize", "page_size", "LIMIT", "limits", "maxResults", "take"])
 def test_another_name_of_an_argument_is_understood_where_nothing_is_written(name: str) -> None:
-    assert check_names({name: 5}, ["model", "limit"]) == {"limit": 5}
-    assert "Did you mean limit?" in refused(lambda: check_names({name: 5}, ["model", "limit"], strict=True))
+    assert Arguments.read({name: 5}, ["model", "limit"]) == {"limit": 5}
+    assert "Did you mean limit?" in refused(lambda: Arguments.read({name: 5}, ["model", "limit"], strict=True))
     # What is named twice is not chosen between.
-    assert "Did you mean limit?" in refused(check_names, {name: 5, "limit": 6}, ["model", "limit"])
+    assert "Did you mean limit?" in refused(Arguments.read, {name: 5, "limit": 6}, ["model", "limit"])
 
 
 def test_a_name_that_can_mean_two_arguments_is_asked_about() -> None:
-    assert "Did you mean search?" in refused(check_names, {"query": "x"}, ["search"])
-    assert check_names({"offset": 0, "page": "1", "skip": 0}, ["model", "cursor"]) == {}
-    assert "next_cursor" in refused(check_names, {"page": 2}, ["model", "cursor"])
+    assert "Did you mean search?" in refused(Arguments.read, {"query": "x"}, ["search"])
+    assert Arguments.read({"offset": 0, "page": "1", "skip": 0}, ["model", "cursor"]) == {}
+    assert "next_cursor" in refused(Arguments.read, {"page": 2}, ["model", "cursor"])
 
 
 def test_row_125_a_hidden_model_is_refused_like_a_missing_one(db: None) -> None:
     site = site_with(Author, Book)
     request = reader(make_user("u", "testapp.view_author"), site)
-    hidden = refused(model_argument, request, "testapp.book")
+    hidden = refused(Arguments(model="testapp.book").model, request)
     site.unregister(Book)
-    missing = refused(model_argument, reader(request.user, site), "testapp.book")
+    missing = refused(Arguments(model="testapp.book").model, reader(request.user, site))
     assert hidden == missing
     assert "testapp.author" in hidden
     assert "book" not in hidden
@@ -128,22 +124,22 @@ def test_row_116_an_order_outside_the_list_is_refused(book: Any, given: Any) -> 
 
 @pytest.mark.parametrize(("given", "found"), [(None, 20), (5, 5), ("50", 50), (5.0, 5), (10**9, 200), (10**400, 200)])
 def test_row_71_a_limit_is_clamped(given: Any, found: int) -> None:
-    assert limit_argument(given, 20) == found
+    assert Arguments(limit=given).limit(20) == found
 
 
 @pytest.mark.parametrize("given", [0, -1, 1.5, True, "many", "-5", [], {}, "٥", "9" * 5000])
 def test_row_71_what_is_no_limit_is_refused(given: Any) -> None:
-    assert refused(limit_argument, given, 20) == "limit must be a whole number from 1 to 200."
+    assert refused(Arguments(limit=given).limit, 20) == "limit must be a whole number from 1 to 200."
 
 
 @pytest.mark.parametrize(("given", "found"), [(None, False), (True, True), ("TRUE", True), ("false", False)])
 def test_flags_are_read(given: Any, found: bool) -> None:
-    assert flag_argument(given, "count") is found
+    assert Arguments(count=given).flag("count") is found
 
 
 @pytest.mark.parametrize("given", [1, 0, "yes", [], {}])
 def test_other_flags_are_refused(given: Any) -> None:
-    refused(flag_argument, given, "count")
+    refused(Arguments(count=given).flag, "count")
 
 
 @pytest.mark.parametrize("given", ["x" * 201, "a\0b", "a " * 13, 5, ["a"]])
@@ -180,3 +176,25 @@ def test_very_many_conditions_are_refused_before_they_are_read(db: None) -> None
             result = client.call("query_records", model="testapp.book", filters=filters)
             assert result.text == "filters takes at most 20 conditions."
     unknown.assert_not_called()
+
+
+def test_D85_arguments_are_known_and_set() -> None:
+    assert Arguments.of_write({"a": 1, "b": None, "wait_for_previous": True}, ["a", "b"], ["a"]) == {"a": 1}
+    assert refused(Arguments.of_write, {"aa": 1}, ["a", "b"]).startswith("Unknown argument 'aa'.")
+    assert refused(Arguments.of_write, {"a": None}, ["a", "b"], ["a"]).startswith("Missing argument: a.")
+
+
+def test_an_object_may_be_left_out_but_not_be_something_else() -> None:
+    assert Arguments(form=None).object("form") == {}
+    assert Arguments(form='{"a": 1}').object("form") == {"a": 1}
+    wrong: list[Any] = ["x", 5, [], True]
+    for value in wrong:
+        assert "form must be an object" in refused(Arguments(form=value).object, "form")
+    assert "one row a call" in refused(Arguments(values=[{"name": "a"}, {"name": "b"}]).object, "values")
+
+
+def test_keys_are_a_list_of_texts_and_integers() -> None:
+    assert Arguments(pks='[1, "a"]').pks() == [1, "a"]
+    wrong: list[Any] = [None, "1", 5, [], [True], [1.5], [{}], [1] * 1001]
+    for value in wrong:
+        assert "pks" in refused(Arguments(pks=value).pks)

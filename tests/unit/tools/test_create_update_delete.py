@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.confirmation import REFUSED
 from mcp_django.context.request import Client
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
+from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
@@ -293,7 +293,7 @@ def test_a_row_that_is_hidden_is_not_there():
     pks = (hidden.pk, 10**9, "x", f"0{hidden.pk}")
     texts = {refusal(UPDATE, request, **BOOK, pk=pk, values={"pages": 1}) for pk in pks}
     texts |= {refusal(DELETE, request, **BOOK, pk=pk) for pk in (hidden.pk, 10**9)}
-    assert texts == {RECORD_NOT_FOUND}
+    assert texts == {RowFinder.NOT_FOUND}
 
 
 def test_a_model_that_is_hidden_is_not_there():
@@ -486,7 +486,7 @@ def test_H150_of_two_deletions_one_finds_nothing(root):
     book = make_book()
     tokens = [call(DELETE, root, **BOOK, pk=book.pk)["confirm_token"] for _ in range(2)]
     call(DELETE, root, **BOOK, pk=book.pk, confirm_token=tokens[0])
-    assert refusal(DELETE, root, **BOOK, pk=book.pk, confirm_token=tokens[1]) == RECORD_NOT_FOUND
+    assert refusal(DELETE, root, **BOOK, pk=book.pk, confirm_token=tokens[1]) == RowFinder.NOT_FOUND
     assert LogEntry.objects.count() == 1
 
 

@@ -10,7 +10,7 @@ from django.test import override_settings
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
-from mcp_django.orm.tool_arguments import RECORD_NOT_FOUND
+from mcp_django.orm.row_finder import RowFinder
 from mcp_django.tools.get_record import GetRecord, Record
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader, site_with
@@ -60,7 +60,7 @@ def test_row_121_missing_hidden_and_forbidden_are_one_answer() -> None:
         refusal(GET, request, uri="file:///etc/passwd"),
         refusal(GET, request, uri=5),
     }
-    assert answers == {RECORD_NOT_FOUND}
+    assert answers == {RowFinder.NOT_FOUND}
     assert call(GET, reader(owner, site), model="testapp.book", pk=book.pk)["pk"] == book.pk
 
 
