@@ -20,7 +20,7 @@ from django.db import connections
 from django.urls import set_script_prefix
 
 from .conf import settings
-from .routing import ENDPOINT, endpoint_match
+from .routing import ENDPOINTS
 
 Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -69,8 +69,8 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             prefix, path = split_path(scope)
-            match = endpoint_match(path)
-            mounted: MCPSite | None = getattr(match and match.func, ENDPOINT, None)
+            match = ENDPOINTS.match(path)
+            mounted: MCPSite | None = getattr(match and match.func, "mcp_site", None)
             if mounted is not None and not (mounted.needs_middleware or is_visit(scope)):
                 set_script_prefix(f"{prefix}/")
                 exchange = partial(StreamableExchange, mounted, attributes={"resolver_match": match})

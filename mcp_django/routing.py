@@ -8,7 +8,7 @@ A mount has one path, or one for each value of the parameters in its prefix (``t
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.apps import apps
 from django.conf import settings as django_settings
@@ -21,9 +21,6 @@ from .conf import settings
 if TYPE_CHECKING:
     from .sites import MCPSite
 
-# Attributes by which the views of endpoints are found.
-ENDPOINT = "mcp_site"
-SSE = "mcp_sse_site"
 # The patterns of a route from left to right, that of the view at the end.
 Route = tuple[Any, ...]
 
@@ -51,10 +48,6 @@ def known_urlconfs() -> list[Any]:
     return list(dict.fromkeys([django_settings.ROOT_URLCONF, *settings.URLCONFS]))
 
 
-def _known_routes(attribute: str) -> "list[tuple[Route, MCPSite]]":
-    return [found for urlconf in known_urlconfs() for found in _routes(urlconf, attribute)]
-
-
 @lru_cache(maxsize=64)
 def _routes(urlconf: Any, attribute: str) -> "tuple[tuple[Route, MCPSite], ...]":
     return tuple(_walk(get_resolver(urlconf).url_patterns, attribute))
@@ -69,52 +62,68 @@ def _prefix(route: Route) -> str:
     return "/" + "".join(map(str, route[:-1]))
 
 
-def mounted_endpoints() -> "dict[str, MCPSite]":
-    """Return the endpoints that are mounted at a fixed path: the path without a trailing slash, and the site."""
-    return _fixed(ENDPOINT)
+class Mounts:
+    """The mounts of one transport, found by the ``attribute`` of their views, which is the site."""
+
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
+
+    def by_path(self) -> "dict[str, MCPSite]":
+        """Return the sites that are mounted at a fixed path, by their path without a trailing slash."""
+        # The first URLconf that has a path takes precedence.
+        found = [_by_path(urlconf, self._attribute) for urlconf in known_urlconfs()]
+        if found[1:]:
+            return {path: site for paths in reversed(found) for path, site in paths.items()}
+        return found[0]
+
+    def prefixes(self) -> list[str]:
+        """Return the paths of the mounts as the URLconf spells them, with parameters."""
+        return list(dict.fromkeys(_prefix(route) for route, _ in self._known_routes()))
+
+    def _known_routes(self) -> "list[tuple[Route, MCPSite]]":
+        return [found for urlconf in known_urlconfs() for found in _routes(urlconf, self._attribute)]
+
+    def has_parameters(self) -> bool:
+        """Return whether the route of a mount has parameters, and therefore many paths."""
+        return any(not _is_fixed(route) for route, _ in self._known_routes())
+
+    def match(self, path: str) -> ResolverMatch | None:
+        """Return Django's match of the mount at ``path``, with or without a trailing slash, None for none.
+
+        The site is its ``func.mcp_site``, or ``func.mcp_sse_site``.
+        """
+        urlconf = _urlconf()
+        attribute = self._attribute
+        if path.removesuffix("/") in _by_path(urlconf, attribute):
+            return _fixed_match(urlconf, path, attribute)
+        # Resolving a path takes Django long, so do it only for a path that could be one of these.
+        if any(not _is_fixed(route) and _fits(route, path) for route, _ in _routes(urlconf, attribute)):
+            return _match(urlconf, path, attribute)
+        return None
+
+    def shadowed(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each mount that another route shadows: the URLconf, the path, and the other URL pattern."""
+        for urlconf in known_urlconfs():
+            for mounted in _by_path(urlconf, self._attribute):
+                for path in (mounted, f"{mounted}/"):
+                    try:
+                        match = resolve(path, urlconf)
+                    except Resolver404:
+                        continue
+                    if not hasattr(match.func, self._attribute):
+                        yield str(getattr(urlconf, "__name__", urlconf)), path, match.route
+                        break
 
 
-def mounted_sse() -> "dict[str, MCPSite]":
-    """Return the mounts of the older transport: the path without a trailing slash, and the site."""
-    return _fixed(SSE)
-
-
-def _fixed(attribute: str) -> "dict[str, MCPSite]":
-    # The first URLconf that has a path takes precedence.
-    found = [_by_path(urlconf, attribute) for urlconf in known_urlconfs()]
-    if found[1:]:
-        return {path: site for paths in reversed(found) for path, site in paths.items()}
-    return found[0]
-
-
-def mounted_prefixes() -> list[str]:
-    """Return the paths of mounted endpoints as the URLconf spells them, with parameters."""
-    return list(dict.fromkeys(_prefix(route) for route, _ in _known_routes(ENDPOINT)))
+ENDPOINTS: Final = Mounts("mcp_site")
+# Those of the older transport, HTTP with SSE.
+SSE_ENDPOINTS: Final = Mounts("mcp_sse_site")
 
 
 def mounted_sites() -> "list[MCPSite]":
     """Return each site that is mounted, at one path or at many, once."""
-    routes = (*_known_routes(ENDPOINT), *_known_routes(SSE))
+    routes = (*ENDPOINTS._known_routes(), *SSE_ENDPOINTS._known_routes())
     return list(dict.fromkeys(site for _, site in routes))
-
-
-def has_parameters() -> bool:
-    """Return whether the route of a mounted endpoint has parameters, and therefore many paths."""
-    return any(not _is_fixed(route) for route, _ in _known_routes(ENDPOINT))
-
-
-def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None:
-    """Return Django's match of the endpoint mounted at ``path``, with or without a trailing slash, None for none.
-
-    The site is its ``func.mcp_site``; ``attribute`` "mcp_sse_site" asks for a mount of HTTP with SSE.
-    """
-    urlconf = _urlconf()
-    if path.removesuffix("/") in _by_path(urlconf, attribute):
-        return _fixed_match(urlconf, path, attribute)
-    # Resolving a path takes Django long, so do it only for a path that could be one of these.
-    if any(not _is_fixed(route) and _fits(route, path) for route, _ in _routes(urlconf, attribute)):
-        return _match(urlconf, path, attribute)
-    return None
 
 
 def _fits(route: Route, path: str) -> bool:
@@ -138,20 +147,6 @@ def _match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
 
 # Cache only fixed paths: there are no more of them than endpoints.
 _fixed_match = lru_cache(maxsize=256)(_match)
-
-
-def shadowed() -> Iterator[tuple[str, str, str]]:
-    """Yield each endpoint that another route shadows: the URLconf, the path, and the other URL pattern."""
-    for urlconf in known_urlconfs():
-        for mounted in _by_path(urlconf, ENDPOINT):
-            for path in (mounted, f"{mounted}/"):
-                try:
-                    match = resolve(path, urlconf)
-                except Resolver404:
-                    continue
-                if not hasattr(match.func, ENDPOINT):
-                    yield str(getattr(urlconf, "__name__", urlconf)), path, match.route
-                    break
 
 
 @lru_cache(maxsize=128)

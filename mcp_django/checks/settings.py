@@ -25,7 +25,7 @@ from ..conf.tested_versions import TESTED_DJANGO, is_newer_than_tested
 from ..context.call_middleware import load_middleware
 from ..emulation.admin_exposure import AdminExposure
 from ..emulation.uploaded_files import upload_storage
-from ..routing import known_urlconfs, mounted_prefixes, shadowed
+from ..routing import ENDPOINTS, known_urlconfs
 from ..runtime.middleware_source import missing_attributes, reads, traits_of_name
 from .check_rules import Check, Rule, broken, check, problem
 from .declarations import CHECKS as DECLARATION_CHECKS
@@ -205,7 +205,7 @@ def check_news() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_mounts() -> Iterator[CheckMessage]:
-    for prefix in mounted_prefixes():
+    for prefix in ENDPOINTS.prefixes():
         if prefix != "/" and prefix.endswith("/"):
             text = f"An MCP endpoint is mounted below {prefix!r}: clients that leave out the slash do not find it."
             yield problem("W004", text, 'Write path("mcp", site.urls), without a trailing slash; it answers both.')
@@ -213,7 +213,7 @@ def check_mounts() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_shadows() -> Iterator[CheckMessage]:
-    for urlconf, path, pattern in shadowed():
+    for urlconf, path, pattern in ENDPOINTS.shadowed():
         yield problem(
             "E009",
             f"The endpoint at {path!r} is never reached: {pattern!r}, which comes before it in {urlconf}, answers.",

@@ -33,7 +33,7 @@ from ..oauth import client_documents
 from ..oauth.client_documents import takes_documents
 from ..oauth.cors_and_refusals import NOT_RESTORED, comes_from_proxy
 from ..oauth.resource_urls import resource_url, uses_oauth
-from ..routing import mounted_endpoints
+from ..routing import ENDPOINTS
 from ..runtime.cache_and_rate_limits import cache
 from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened
 from ..schema.secrets import without_secrets
@@ -73,7 +73,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     # Missing tables are the first of the errors: they explain the others.
     findings: list[CheckResult] = list(of_parts())
     ends = time.monotonic() + PATIENCE
-    for path in mounted_endpoints():
+    for path in ENDPOINTS.by_path():
         url = resource_url(request, path) if settings.BASE_URL else path
         doctor = Doctor(url, origins=settings.ALLOWED_ORIGINS)
         doctor.agent.ends = ends

@@ -24,7 +24,7 @@ from ..context.untrusted_text import plain
 from ..models import CallEntry, Session, Stream
 from ..oauth.resource_urls import resource_url
 from ..oauth.stored_tokens import live
-from ..routing import mounted_endpoints
+from ..routing import ENDPOINTS
 from ..server.sessions import end_session
 from ..server.stored_streams import DEAD_AFTER
 from ..subscriptions.bus import shared_layer
@@ -111,7 +111,7 @@ def _access(page: Page, request: HttpRequest) -> dict[str, Any]:
 def set_up(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Render the page that shows how to connect a client; a POST checks the endpoint."""
     context: dict[str, Any] = {"endpoints": [], "fault": ""}
-    for path in mounted_endpoints():
+    for path in ENDPOINTS.by_path():
         try:
             url = resource_url(request, path)
         except ImproperlyConfigured as error:

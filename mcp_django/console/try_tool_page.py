@@ -24,7 +24,7 @@ from ..protocol.client_requests import ELICITATION
 from ..protocol.eras import client_meta
 from ..protocol.headers import encode_value, param_headers
 from ..protocol.versions import Revisions
-from ..routing import mounted_endpoints
+from ..routing import ENDPOINTS
 from ..signin import keep
 from ..tools.generic import GENERIC_TOOLS
 from ..tools.model_overview import Overview, Writing
@@ -503,7 +503,7 @@ class TryIt:
     def _url(self) -> str:
         """The URL of the endpoint of the site."""
         site = self.form.cleaned_data["site"]
-        path = next((path for path, mounted in mounted_endpoints().items() if mounted.name == site), "/mcp")
+        path = next((path for path, mounted in ENDPOINTS.by_path().items() if mounted.name == site), "/mcp")
         return resource_url(self.request, path)
 
     def _curl(self, tool: Mapping[str, Any], given: dict[str, Any]) -> str:

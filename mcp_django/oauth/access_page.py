@@ -12,7 +12,7 @@ from django.views.generic import TemplateView
 from ..conf import settings
 from ..context.request import MCPRequest, local_request
 from ..orm.access import access_of
-from ..routing import mounted_endpoints
+from ..routing import ENDPOINTS
 from ..scopes import default_scopes, expand
 from ..signin import act_as, keep
 from ..tools.model_overview import may_words
@@ -34,7 +34,7 @@ class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the context of the page: the tools and models of each endpoint."""
         endpoints = []
-        for path, site in mounted_endpoints().items():
+        for path, site in ENDPOINTS.by_path().items():
             if view := seen_by(self.request, site):
                 endpoints.append({"url": resource_url(self.request, path), **view})
         return super().get_context_data(endpoints=endpoints, page="access", **kwargs)

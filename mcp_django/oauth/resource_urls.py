@@ -17,9 +17,9 @@ from django.http import HttpRequest
 from django.urls import get_script_prefix
 from django.utils.module_loading import import_string
 
-from .. import routing
 from ..conf import settings
 from ..context.call_restrictions import NARROWING
+from ..routing import ENDPOINTS, SSE_ENDPOINTS
 
 if TYPE_CHECKING:
     from ..sites import MCPSite
@@ -147,7 +147,7 @@ def _normalise(url: str) -> Parts | None:
 
 def endpoints() -> "dict[str, MCPSite]":
     """Return the sites of the mounted endpoints by path, those of the older SSE transport last."""
-    mounted = {**routing.mounted_endpoints(), **routing.mounted_sse()}
+    mounted = {**ENDPOINTS.by_path(), **SSE_ENDPOINTS.by_path()}
     return {path.removesuffix("/"): site for path, site in mounted.items()}
 
 
@@ -180,13 +180,13 @@ def named_resource(name: str) -> str | None:
 
 def is_endpoint(path: str) -> bool:
     """Return whether a path is that of a mounted endpoint, of either transport."""
-    return any(routing.endpoint_match(path, kind) is not None for kind in (routing.ENDPOINT, routing.SSE))
+    return any(mounts.match(path) is not None for mounts in (ENDPOINTS, SSE_ENDPOINTS))
 
 
 def default_resource(request: HttpRequest | None) -> str | None:
     """Return the URL for clients that name no resource: the only endpoint's, None if there are several."""
-    paths = list(routing.mounted_endpoints())
-    if len(paths) == 1 and not routing.has_parameters():
+    paths = list(ENDPOINTS.by_path())
+    if len(paths) == 1 and not ENDPOINTS.has_parameters():
         return resource_url(request, paths[0])
     return None
 

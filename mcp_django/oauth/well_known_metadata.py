@@ -14,7 +14,7 @@ from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
 from ..problems import NO_DOCUMENT, Problem
-from ..routing import mounted_endpoints, mounted_sites
+from ..routing import ENDPOINTS, mounted_sites
 from ..scopes import default_scopes, join
 from .assertions_and_keys import KINDS
 from .client_documents import SIGNED, announces_documents
@@ -123,7 +123,7 @@ def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
         status = 405 if settings.SERVER["card"] else 404
         return JsonResponse({"error": "not_found" if status == 404 else "method_not_allowed"}, status=status)
     host = urlsplit(origin(request)).hostname
-    paths = [path for path in endpoints() if path in mounted_endpoints()]
+    paths = [path for path in endpoints() if path in ENDPOINTS.by_path()]
     entries = [
         {
             "identifier": f"urn:air:{host}:mcp:{path.strip('/').replace('/', '-') or 'mcp'}",

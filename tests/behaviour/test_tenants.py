@@ -13,7 +13,7 @@ from django.test import Client
 
 from mcp_django import asgi
 from mcp_django.oauth.resource_urls import canonical, default_resource
-from mcp_django.routing import endpoint_match
+from mcp_django.routing import ENDPOINTS
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
@@ -367,8 +367,8 @@ async def test_the_fast_road_gives_the_argument_too_and_does_not_ask_the_project
 
 
 def test_what_stands_before_the_tenants_in_urls_py_is_not_taken_for_one():
-    assert endpoint_match("/t/closed/mcp") is None
-    assert endpoint_match("/t/acme/mcp").kwargs == {"tenant": "acme"}
+    assert ENDPOINTS.match("/t/closed/mcp") is None
+    assert ENDPOINTS.match("/t/acme/mcp").kwargs == {"tenant": "acme"}
 
 
 async def test_the_plain_road_gives_the_argument_in_an_asgi_server_too(headers, monkeypatch):

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...oauth.document_fetcher import is_public
 from ...oauth.resource_urls import resource_url
-from ...routing import mounted_endpoints
+from ...routing import ENDPOINTS
 from ...server.methods.lifecycle_and_subscriptions import described
 
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
@@ -40,7 +40,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, name: str, path: str | None, **options: Any) -> None:
         if name and not NAME.fullmatch(name):
             raise CommandError(f"{name!r} is not a name for the registry: write a reversed domain, a slash and a name.")
-        paths = [paths.removesuffix("/") for paths in mounted_endpoints()]
+        paths = [paths.removesuffix("/") for paths in ENDPOINTS.by_path()]
         if path is None and len(paths) != 1:
             which = ", ".join(paths) or "none"
             raise CommandError(f"Name the endpoint with --path. There is {which}.")

@@ -32,7 +32,7 @@ from mcp_django.checks.settings import (
     check_writers,
 )
 from mcp_django.conf import settings as app_settings
-from mcp_django.routing import endpoint_match
+from mcp_django.routing import ENDPOINTS
 from tests.configured import configured
 from tests.sitesapp.admin import front_admin
 from tests.sqlite_file import ALIAS, sqlite_file
@@ -418,13 +418,13 @@ def test_a_pattern_before_the_endpoint_is_an_error_and_the_fast_road_leaves_the_
     settings.ROOT_URLCONF = (first, path("mcp", site.urls))
     (message,) = check_shadows()
     assert (message.id, f"{first.pattern}" in message.msg) == ("mcp_django.E009", True)
-    assert endpoint_match("/mcp") is None
+    assert ENDPOINTS.match("/mcp") is None
 
 
 def test_a_pattern_behind_the_endpoint_is_no_matter(settings):
     settings.ROOT_URLCONF = (path("mcp", site.urls), re_path("^.*$", view))
     assert check_shadows() == []
-    assert endpoint_match("/mcp") is not None
+    assert ENDPOINTS.match("/mcp") is not None
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_without_the_setting_the_request_decides_while_developing_only(settings:
 
 
 def test_endpoints_have_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp/": "a", "/x": "b"})
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", lambda: {"/mcp/": "a", "/x": "b"})
     assert dict[str, object](endpoints()) == {"/mcp": "a", "/x": "b"}
     assert canonical(None, "HTTP://testserver/mcp/") == "http://testserver/mcp"
     assert canonical(None, "http://testserver/y") is None
@@ -94,7 +94,7 @@ def test_endpoints_have_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
     for foreign in ("?x", "?models=a&x=1", "?read%20only=1"):
         assert canonical(None, f"http://testserver/mcp{foreign}") is None
     assert default_resource(None) is None
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp": "a"})
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", lambda: {"/mcp": "a"})
     assert default_resource(None) == "http://testserver/mcp"
 
 

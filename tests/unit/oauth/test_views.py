@@ -413,7 +413,7 @@ def test_a_slash_a_port_or_case_is_no_other_resource(flow: Flow) -> None:
 
 
 def test_with_several_endpoints_the_client_must_say_which(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp": None, "/mcp/admin": None})
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", lambda: {"/mcp": None, "/mcp/admin": None})
     assert redirected(flow.ask(resource=None))["error"] == "invalid_target"
     tokens = flow.tokens()
     assert flow.refresh(tokens["refresh_token"], resource=RESOURCE + "/admin").json()["error"] == "invalid_target"

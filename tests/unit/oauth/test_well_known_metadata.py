@@ -143,19 +143,19 @@ def test_a_read_only_site_offers_reading(settings: Any) -> None:
 
 
 def test_each_of_several_endpoints_has_its_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp": None, "/staff/mcp": None})
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", lambda: {"/mcp": None, "/staff/mcp": None})
     assert Client().get(f"{PRM}/staff/mcp").json()["resource"] == f"{ORIGIN}/staff/mcp"
     assert Client().get(f"/staff/mcp{PRM}").json()["resource"] == f"{ORIGIN}/staff/mcp"
     assert Client().get(PRM).json()["resource"] == RESOURCE
 
 
 def test_without_an_endpoint_there_is_no_document_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", dict)
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", dict)
     assert Client().get(PRM).status_code == 404
 
 
 def test_an_endpoint_at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"": None})
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", lambda: {"": None})
     assert Client().get(PRM).json()["resource"] == ORIGIN
     assert Client().get(PRM + "/").json()["resource"] == ORIGIN + "/"
 

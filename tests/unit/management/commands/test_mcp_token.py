@@ -55,7 +55,7 @@ def test_the_token_is_stored_hashed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_all_endpoints_unless_one_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp": None, "/staff/mcp": None})
+    monkeypatch.setattr("mcp_django.routing.ENDPOINTS.by_path", lambda: {"/mcp": None, "/staff/mcp": None})
     both = run(capsys)
     assert verify(both, RESOURCE)
     assert verify(both, ORIGIN + "/staff/mcp")

@@ -17,7 +17,7 @@ from django.urls import clear_script_prefix, set_script_prefix
 
 from mcp_django import site
 from mcp_django.asgi import get_asgi_application
-from mcp_django.routing import mounted_endpoints
+from mcp_django.routing import ENDPOINTS
 from mcp_django.testing import MCPClient
 from mcp_django.transports.client_configs import CLIENTS
 from mcp_django.transports.http.http_exchange import Exchange
@@ -196,7 +196,7 @@ def test_below_a_prefix_links_and_script_have_it():
 
 def test_each_of_several_endpoints_has_its_own_address(settings):
     settings.ROOT_URLCONF = "tests.two_sites"
-    seen = {path: browse(path).text for path in mounted_endpoints()}
+    seen = {path: browse(path).text for path in ENDPOINTS.by_path()}
     assert len(seen) > 1
     for path, text in seen.items():
         assert f'aria-label="http://testserver{path}"' in text
