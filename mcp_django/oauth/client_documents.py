@@ -34,7 +34,7 @@ from ..context.databases import writing
 from ..context.untrusted_text import plain
 from ..models import ClientHost, ClientKeys
 from ..problems import Problem
-from ..runtime.cache_and_rate_limits import cache, hit, times_as_many
+from ..runtime.cache_and_rate_limits import RateLimit, cache
 from .assertions_and_keys import MAX_ID, PAUSE, FetchedLately, InvalidKeys, KeySource, keys_of, read_keys
 from .client_registration import NO_CACHE, URI, ClientMetadata, are_texts, is_acceptable, left_out
 from .cors_and_refusals import note
@@ -434,7 +434,9 @@ class Document:
         rate = settings.RATES["documents"]
         address = self.request.META.get("REMOTE_ADDR", "")
         try:
-            wait = hit("documents", address, rate) or hit("document_hosts", self.host, times_as_many(rate, 5))
+            wait = RateLimit("documents", rate).hit(address)
+            if wait is None:
+                wait = RateLimit("document_hosts", rate).times(5).hit(self.host)
         except DatabaseError:
             raise
         except Exception:  # whatever the cache's client library raises

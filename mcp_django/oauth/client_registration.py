@@ -27,7 +27,7 @@ from ..context.request import MCPContext
 from ..context.untrusted_text import plain
 from ..exceptions import AuthenticationFailed
 from ..problems import Problem
-from ..runtime.cache_and_rate_limits import cache, hit
+from ..runtime.cache_and_rate_limits import RateLimit, cache
 from .bearer import BearerAuthentication
 from .cors_and_refusals import cors, logged, note
 from .document_fetcher import HOST
@@ -237,12 +237,12 @@ class Registration:
                 self.client = model._default_manager.filter(client_id=client_id, **mine).first()
             if self.client is not None:
                 return None
-            wait = hit(
-                "registration", self.address if client_id is None else self._who, settings.RATES["registrations"]
-            )
+            rates = settings.RATES
+            who = self.address if client_id is None else self._who
+            wait = RateLimit("registration", rates["registrations"]).hit(who)
             if wait is not None:
                 return wait
-            return hit("registrations", "", settings.RATES["registrations_total"])
+            return RateLimit("registrations", rates["registrations_total"]).hit("")
         except DatabaseError:
             raise
         except Exception:  # whatever the cache's client library raises

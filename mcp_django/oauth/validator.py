@@ -27,7 +27,7 @@ from oauthlib.oauth2.rfc6749 import errors
 
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
-from ..runtime.cache_and_rate_limits import give_back, hit_if_counted
+from ..runtime.cache_and_rate_limits import RateLimit
 from ..scopes import expand, join
 from ..signals import client_connected
 from ..signin import credential_of, is_current
@@ -60,7 +60,7 @@ from .stored_tokens import (
 BEGAN: Final = "mcp_django.began"
 # Rate at which secrets of one client, from all addresses, are compared with a slow hash; and the number of characters
 # from which on a secret counts as random and needs no slow hash.
-SLOW_RATE: Final = "30/m"
+SLOW_RATE: Final = RateLimit("secrets", "30/m")
 RANDOM: Final = 32
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
 # A code challenge is a SHA-256 in base64url, made from a code verifier (RFC 7636, sections 4.1 and 4.2).
@@ -185,11 +185,11 @@ class MCPValidator(OAuth2Validator):
         """
         if is_hashed_here(stored_secret):
             return same_secret(provided_secret, stored_secret)
-        if hit_if_counted("secrets", stored_secret, SLOW_RATE) is not None:
+        if SLOW_RATE.hit_if_counted(stored_secret) is not None:
             return False
         if not super()._check_secret(provided_secret, stored_secret):
             return False
-        give_back("secrets", stored_secret, SLOW_RATE)
+        SLOW_RATE.give_back(stored_secret)
         if len(provided_secret) >= RANDOM and provided_secret != stored_secret:
             rows = get_application_model()._default_manager.filter(client_secret=stored_secret)
             rows.update(client_secret=hashed_secret(provided_secret), hash_client_secret=False)

@@ -43,7 +43,7 @@ from ..conf import settings
 from ..context.call_restrictions import LABEL, MAX_LABELS
 from ..context.untrusted_text import plain
 from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN, Problem
-from ..runtime.cache_and_rate_limits import cache, give_back, hit_if_counted, times_as_many
+from ..runtime.cache_and_rate_limits import RateLimit, cache
 from ..runtime.missing_migrations import log_missing_migrations
 from ..scopes import ADMIN, WRITE, expand
 from ..signin import answered, keep, questions_for, would_admit
@@ -415,9 +415,11 @@ class ProgramMixin:
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         address = request.META.get("REMOTE_ADDR", "")
-        rate = settings.RATES["refusals"]
-        limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
-        waits = [hit_if_counted("refusals", who, limit) for who, limit in limits]
+        of_client = RateLimit("refusals", settings.RATES["refusals"])
+        limits: list[tuple[str, RateLimit]] = []
+        if of_client.rate is not None:
+            limits = [(f"{address} {client_id(request)}", of_client), (address, of_client.times(5))]
+        waits = [limit.hit_if_counted(who) for who, limit in limits]
         longest = max((wait for wait in waits if wait is not None), default=None)
         try:
             if longest is not None and not has_credential(request):
@@ -443,7 +445,7 @@ class ProgramMixin:
             return _unavailable(503, RETRY_AFTER)
         if response.status_code < 400:
             for who, limit in limits:
-                give_back("refusals", who, limit)
+                limit.give_back(who)
             remember_credential(request)
         return response
 

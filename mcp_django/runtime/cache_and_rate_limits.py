@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.core.cache import DEFAULT_CACHE_ALIAS, caches
 from django.core.cache.backends.base import BaseCache
@@ -108,14 +109,6 @@ logger = logging.getLogger("mcp_django")
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def caller_of(request: HttpRequest) -> str:
-    """Return the caller for rate limits: the user, or the client's address for anonymous users."""
-    pk = request.user.pk
-    if pk is not None:
-        return f"user:{pk}"
-    return f"addr:{request.META.get('REMOTE_ADDR', '')}"
-
-
 @lru_cache(maxsize=32)
 def parse_rate(rate: str) -> tuple[int, int]:
     """Return number of uses and seconds of a rate limit, "number/period"."""
@@ -125,49 +118,58 @@ def parse_rate(rate: str) -> tuple[int, int]:
     return int(match[1]), PERIODS[match[2]]
 
 
-def hit(name: str, who: str, rate: str | None) -> int | None:
-    """Count one use against a rate limit in the cache; return None, or the seconds to wait when the limit is used up.
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A limit of uses in a period, counted in the cache: ``rate`` is "number/period", or None for no limit.
 
-    ``who`` is hashed, so that keys stay valid and addresses are not stored. Errors of the cache are raised.
+    Uses of another ``name`` count apart. ``who`` has the uses: it is hashed, so that keys of the cache stay valid and
+    addresses are not stored.
     """
-    if rate is None:
-        return None
-    number, period = parse_rate(rate)
-    now = int(time.time())
-    key = _key(name, who, period)
-    try:
-        used = cache.incr(key)
-    except ValueError:
-        used = 1
-        if not cache.add(key, 1, timeout=period):
-            # Another call was the first of the period: count this one too, unless the key was evicted meanwhile.
-            with suppress(ValueError):
-                used = cache.incr(key)
-    return None if used <= number else period - now % period
 
+    name: str
+    rate: str | None
 
-def times_as_many(rate: str | None, factor: int) -> str | None:
-    """Return a rate limit with ``factor`` times as many uses in the same period."""
-    if rate is None:
-        return None
-    number, _, period = rate.partition("/")
-    return f"{int(number) * factor}/{period}"
+    def hit(self, who: str) -> int | None:
+        """Count one use; return None, or the seconds to wait when the limit is used up.
 
+        Errors of the cache are raised.
+        """
+        if self.rate is None:
+            return None
+        number, period = parse_rate(self.rate)
+        now = int(time.time())
+        key = _key(self.name, who, period)
+        try:
+            used = cache.incr(key)
+        except ValueError:
+            used = 1
+            if not cache.add(key, 1, timeout=period):
+                # Another call was the first of the period: count this one too, unless the key was evicted meanwhile.
+                with suppress(ValueError):
+                    used = cache.incr(key)
+        return None if used <= number else period - now % period
 
-def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
-    """Count one use against a rate limit; if the cache does not work, nothing is limited."""
-    try:
-        return hit(name, who, rate)
-    except Exception as error:
-        logger.warning("%s are not counted: the cache does not answer (%s)", name.capitalize(), type(error).__name__)
-        return None
+    def hit_if_counted(self, who: str) -> int | None:
+        """Count one use like :meth:`hit`; if the cache does not work, nothing is limited."""
+        try:
+            return self.hit(who)
+        except Exception as error:
+            name = self.name.capitalize()
+            logger.warning("%s are not counted: the cache does not answer (%s)", name, type(error).__name__)
+            return None
 
+    def give_back(self, who: str) -> None:
+        """Subtract one use that :meth:`hit` has counted."""
+        if self.rate is not None:
+            with suppress(Exception):
+                cache.decr(_key(self.name, who, parse_rate(self.rate)[1]))
 
-def give_back(name: str, who: str, rate: str | None) -> None:
-    """Subtract one use that :func:`hit` has counted against a rate limit."""
-    if rate is not None:
-        with suppress(Exception):
-            cache.decr(_key(name, who, parse_rate(rate)[1]))
+    def times(self, factor: int) -> "RateLimit":
+        """Return a limit with ``factor`` times as many uses in the same period."""
+        if self.rate is None:
+            return self
+        number, _, period = self.rate.partition("/")
+        return RateLimit(self.name, f"{int(number) * factor}/{period}")
 
 
 def _key(name: str, who: str, period: int) -> str:
@@ -187,18 +189,13 @@ class LimitExceeded(Exception):
         self.remedy = remedy
 
 
-def count_call(who: str) -> None:
-    """Count one call of a caller against the rate limit of calls.
-
-    If the cache does not work, nothing is limited: tokens and permissions are checked anyway.
-    """
-    retry_after = hit_if_counted("calls", who, settings.RATES["calls"])
-    if retry_after is not None:
-        raise LimitExceeded("Raise RATES['calls'] if this is fair use.", retry_after)
-
-
 class Held:
     """A place within a caller's limit (running call, open stream, body), held until given back or its block ends."""
+
+    # How much each caller holds now, by kind.
+    running_calls: ClassVar[dict[str, int]] = {}
+    open_streams: ClassVar[dict[str, int]] = {}
+    long_bodies: ClassVar[dict[str, int]] = {}
 
     __slots__ = ("amount", "held", "who")
 
@@ -221,37 +218,58 @@ class Held:
         self.give_back()
 
 
-running_calls: dict[str, int] = {}
-open_streams: dict[str, int] = {}
-held_bodies: dict[str, int] = {}
 _lock = threading.Lock()
 
 
-def concurrent(who: str) -> Held:
-    """Limit a caller's running calls: hold one of ``MAX_CONCURRENT_CALLS`` places here, or raise LimitExceeded."""
-    with _lock:
-        if running_calls.get(who, 0) >= settings.MAX_CONCURRENT_CALLS:
-            raise LimitExceeded(f"A user has at most {settings.MAX_CONCURRENT_CALLS} calls at a time in one worker.")
-        return Held(running_calls, who)
+class Caller(str):
+    """The caller of a request, against whose limits it counts: the user, or the address of an anonymous client."""
 
+    __slots__ = ()
 
-def streaming(who: str) -> Held:
-    """Hold a place for a caller's stream: ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS`` apply beside the rate limits."""
-    with _lock:
-        if open_streams.get(who, 0) >= settings.MAX_STREAMS:
-            raise LimitExceeded(f"A user has at most {settings.MAX_STREAMS} open streams in one worker.")
-        if sum(open_streams.values()) >= settings.MAX_WORKER_STREAMS:
-            raise LimitExceeded(f"A worker has at most {settings.MAX_WORKER_STREAMS} open streams. Run more workers.")
-        return Held(open_streams, who)
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Caller":
+        """Return the caller of a request."""
+        pk = request.user.pk
+        if pk is not None:
+            return cls(f"user:{pk}")
+        return cls(f"addr:{request.META.get('REMOTE_ADDR', '')}")
 
+    def count_call(self) -> None:
+        """Count one call against the rate limit of calls, or raise LimitExceeded.
 
-def body_room(who: str, size: int) -> Held:
-    """Hold room for a caller's long body within limits that apply beside the rate limits, or raise LimitExceeded."""
-    total = settings.MAX_WORKER_BODY_BYTES
-    with _lock:
-        own = held_bodies.get(who, 0)
-        if sum(held_bodies.values()) + size > total or (own and own + size > total // 4):
-            raise LimitExceeded(
-                f"A worker holds {total} bytes of long bodies, a quarter of them of one user. Run more workers."
-            )
-        return Held(held_bodies, who, size)
+        If the cache does not work, nothing is limited: tokens and permissions are checked anyway.
+        """
+        retry_after = RateLimit("calls", settings.RATES["calls"]).hit_if_counted(self)
+        if retry_after is not None:
+            raise LimitExceeded("Raise RATES['calls'] if this is fair use.", retry_after)
+
+    def hold_call(self) -> Held:
+        """Hold one of the caller's ``MAX_CONCURRENT_CALLS`` places in this worker, or raise LimitExceeded."""
+        limit = settings.MAX_CONCURRENT_CALLS
+        with _lock:
+            if Held.running_calls.get(self, 0) >= limit:
+                raise LimitExceeded(f"A user has at most {limit} calls at a time in one worker.")
+            return Held(Held.running_calls, self)
+
+    def hold_stream(self) -> Held:
+        """Hold a place for a stream within ``MAX_STREAMS`` and ``MAX_WORKER_STREAMS``, or raise LimitExceeded."""
+        streams = Held.open_streams
+        with _lock:
+            if streams.get(self, 0) >= settings.MAX_STREAMS:
+                raise LimitExceeded(f"A user has at most {settings.MAX_STREAMS} open streams in one worker.")
+            if sum(streams.values()) >= settings.MAX_WORKER_STREAMS:
+                text = f"A worker has at most {settings.MAX_WORKER_STREAMS} open streams. Run more workers."
+                raise LimitExceeded(text)
+            return Held(streams, self)
+
+    def hold_body(self, size: int) -> Held:
+        """Hold room for a long body within ``MAX_WORKER_BODY_BYTES``, or raise LimitExceeded."""
+        total = settings.MAX_WORKER_BODY_BYTES
+        bodies = Held.long_bodies
+        with _lock:
+            own = bodies.get(self, 0)
+            if sum(bodies.values()) + size > total or (own and own + size > total // 4):
+                raise LimitExceeded(
+                    f"A worker holds {total} bytes of long bodies, a quarter of them of one user. Run more workers."
+                )
+            return Held(bodies, self, size)

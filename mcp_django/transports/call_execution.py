@@ -16,7 +16,7 @@ from ..orm.permission_queries import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
 from ..protocol.messages import encode, error_response
-from ..runtime.cache_and_rate_limits import caller_of
+from ..runtime.cache_and_rate_limits import Caller
 from ..runtime.thread_pools import BUSY, Busy, LaneName, give_up, in_background, in_thread
 from ..server.kernel import Kernel, Reply
 from ..server.methods.handler_interface import Asked, Later, Listen
@@ -68,7 +68,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
 
     sensitive = request.mcp.site.needs_middleware
     try:
-        return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
+        return await in_thread("slow", work, owner=Caller.of(request), thread_sensitive=sensitive)
     except Busy:
         RecordedCall(request).refuse(503, BUSY)
         return Reply(encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern)), 503)

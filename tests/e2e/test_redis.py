@@ -12,7 +12,7 @@ from django.core.cache.backends.redis import RedisCacheClient
 from mcp_django import MCPSite, ToolError
 from mcp_django.context.confirmation import Confirmation
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.runtime.cache_and_rate_limits import LimitExceeded, count_call
+from mcp_django.runtime.cache_and_rate_limits import Caller, LimitExceeded
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_H153_calls_are_counted_together_whichever_connection_counts(settings: A
 
     def call(_: int) -> bool:
         try:
-            count_call("user:1")
+            Caller("user:1").count_call()
         except LimitExceeded:
             return False
         return True

@@ -11,7 +11,7 @@ from ...orm.query_limits import read_limits
 from ...protocol.errors import InternalError, InvalidParams, ResourceNotFound
 from ...resources.completions import ModelTemplate
 from ...resources.model_resources import Resources
-from ...runtime.cache_and_rate_limits import caller_of, hit_if_counted
+from ...runtime.cache_and_rate_limits import Caller, RateLimit
 from ...scopes import READ
 from .handler_interface import Later
 
@@ -83,7 +83,7 @@ def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any
     """Handle ``completion/complete``: values for one argument of a prompt or a resource template."""
     request.mcp.require_scopes([READ])
     # Without a working cache there is no limit, like for the rate of calls in the transport.
-    retry_after = hit_if_counted("completions", caller_of(request), settings.RATES["completions"])
+    retry_after = RateLimit("completions", settings.RATES["completions"]).hit_if_counted(Caller.of(request))
     if retry_after is not None:
         raise InternalError("Too many completions: try again later", data={"retryAfter": retry_after})
     name = params["argument"]["name"]

@@ -40,7 +40,7 @@ from ...orm.uris import ParsedURI
 from ...problems import Problem
 from ...protocol.headers import body_length
 from ...resources.model_resources import RowFile
-from ...runtime.cache_and_rate_limits import LimitExceeded, caller_of, count_call, hit
+from ...runtime.cache_and_rate_limits import Caller, LimitExceeded, RateLimit
 from ...scopes import READ, WRITE, expand
 from ...server.methods.handler_interface import log_failure
 from ...signin import is_current, restore
@@ -164,7 +164,7 @@ def _as_caller(
         raise _gone(TOKEN_ENDED)
     restore(request)
     context.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
-    count_call(caller_of(request))
+    Caller.of(request).count_call()
     off = switches.board.current()
     context.off = off
     if off is not None:
@@ -213,7 +213,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     if was_sent(name) or storage.exists(name):
         raise Refused(409, TAKEN, ASK_ANEW)
     try:
-        wait = hit("uploads", caller_of(request), settings.RATES["uploads"])
+        wait = RateLimit("uploads", settings.RATES["uploads"]).hit(Caller.of(request))
     except Exception as error:
         text = "The server cannot take files at the moment. Send it again in a few seconds."
         problem = f"the cache does not count them: {type(error).__name__}"

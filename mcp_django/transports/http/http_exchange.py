@@ -42,15 +42,7 @@ from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ...protocol.headers import EVENTS, JSON, accepts, allowed_methods, body_length, is_json, origin_allowed
 from ...protocol.messages import decode, encode, error_response, readable_id
-from ...runtime.cache_and_rate_limits import (
-    Held,
-    LimitExceeded,
-    body_room,
-    caller_of,
-    concurrent,
-    count_call,
-    streaming,
-)
+from ...runtime.cache_and_rate_limits import Caller, Held, LimitExceeded
 from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
 from ...server.kernel import Reply, rejection
@@ -196,9 +188,9 @@ class Exchange:
         return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
 
     @cached_property
-    def caller(self) -> str:
+    def caller(self) -> Caller:
         """The caller against whose limits the request counts."""
-        return caller_of(self.request)
+        return Caller.of(self.request)
 
     def close(self) -> None:
         """Give back the caller's place among running calls or open streams."""
@@ -223,7 +215,7 @@ class Exchange:
         if registry.is_closing:
             raise Refused(503, "The server is about to stop", "Clients come back.", {"Retry-After": "1"})
         try:
-            self._hold(streaming(self.caller))
+            self._hold(self.caller.hold_stream())
         except LimitExceeded as limit:
             raise self._over(limit, "Too many open streams") from None
 
@@ -282,7 +274,7 @@ class Exchange:
         if self.request.method != "POST":
             raise self.not_allowed()
         length = self.header("content-length")
-        self._hold(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
+        self._hold(self.caller.hold_body(settings.MAX_BODY_BYTES if length is None else int(length)))
         self.check_types()
 
     def answer(self, body: bytes) -> Any:
@@ -329,8 +321,8 @@ class Exchange:
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
         restore(request)
-        count_call(self.caller)
-        self._hold(concurrent(self.caller))
+        self.caller.count_call()
+        self._hold(self.caller.hold_call())
 
     # Messages of both transports
 

@@ -34,7 +34,7 @@ from ...context.untrusted_text import plain
 from ...operating.call_log_storage import drain
 from ...operating.gauges import gauge
 from ...operating.recorded_calls import RecordedCall
-from ...runtime.cache_and_rate_limits import open_streams, running_calls
+from ...runtime.cache_and_rate_limits import Held
 from ...server.sessions import ClientSession
 from ...subscriptions.bus import bus, shared_layer
 
@@ -345,5 +345,5 @@ class Registry:
 
 
 registry: Final = Registry()
-gauge("running_calls", "Calls that run now.", lambda: sum(running_calls.values()))
-gauge("open_streams", "Streams of changes that are open now.", lambda: sum(open_streams.values()))
+gauge("running_calls", "Calls that run now.", lambda: sum(Held.running_calls.values()))
+gauge("open_streams", "Streams of changes that are open now.", lambda: sum(Held.open_streams.values()))

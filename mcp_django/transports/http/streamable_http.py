@@ -16,7 +16,6 @@ from ...protocol.headers import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER
 from ...protocol.messages import ClientResponse
 from ...protocol.server_sent_events import EventId
 from ...protocol.versions import Revisions
-from ...runtime.cache_and_rate_limits import count_call
 from ...runtime.thread_pools import Handover
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Later, Listen
@@ -82,7 +81,7 @@ class StreamableExchange(Exchange):
             case Batch() as batch:
                 # Count the whole batch before any of it runs; the request itself counted as the first call.
                 for _ in batch.items[1:]:
-                    count_call(self.caller)
+                    self.caller.count_call()
                 return BatchCall(self, batch)
             case Call(id=None) as notification:
                 self.take_notification(notification)

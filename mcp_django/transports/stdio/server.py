@@ -27,7 +27,7 @@ from ...protocol import listen_messages
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
 from ...protocol.messages import ClientResponse, Id, decode, encode, error_response, notification, request
-from ...runtime.cache_and_rate_limits import LimitExceeded, concurrent, count_call, streaming
+from ...runtime.cache_and_rate_limits import Caller, LimitExceeded
 from ...runtime.thread_pools import in_thread
 from ...server.kernel import Reply, rejection
 from ...server.methods.handler_interface import Asked, Later, Listen, log_failure
@@ -102,7 +102,7 @@ class StdioServer:
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str], streams: tuple[int, int]) -> None:
         self.user = LocalUser(site, user, scopes)
-        self.caller = f"user:{user.pk}"
+        self.caller = Caller(f"user:{user.pk}")
         self.descriptors = streams
         self.session: MemorySession | None = None
         self.output: Output
@@ -245,7 +245,7 @@ class StdioServer:
         """Run the messages of a batch, one after the other, and answer in one line (2025-03-26)."""
         bodies: list[bytes | None] = []
         try:
-            with concurrent(self.caller):
+            with self.caller.hold_call():
                 for item in batch.items:
                     match item:
                         case Rejected():
@@ -391,7 +391,7 @@ class StdioCall:
         in_turn = self.session is not None and self.call.method in IN_TURN
         try:
             async with self.session.turn if self.session is not None and in_turn else contextlib.nullcontext():
-                with contextlib.nullcontext() if self.has_place else concurrent(self.server.caller):
+                with contextlib.nullcontext() if self.has_place else self.server.caller.hold_call():
                     outcome = await self._round(None)
                     while isinstance(outcome, Asked):
                         outcome = await self._round(await self._ask(outcome))
@@ -441,7 +441,7 @@ class StdioCall:
 
     def _begin(self) -> Reply | Later | Asked | Listen:
         self.server.user.authorize(self.request)
-        count_call(self.server.caller)
+        self.server.caller.count_call()
         return begin(self.request, self.call)
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -485,7 +485,7 @@ class StdioCall:
         """Send changes for ``subscriptions/listen``; return the answer that ends the stream."""
         assert self.call.id is not None
         identifier = self.call.id
-        with streaming(self.server.caller):
+        with self.server.caller.hold_stream():
             mailbox = Mailbox()
             self.mailbox = mailbox
             subscription = await mailbox.subscribed(self.request, uris=wanted.uris, lists=wanted.lists)

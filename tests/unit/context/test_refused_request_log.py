@@ -20,7 +20,7 @@ from rest_framework.exceptions import AuthenticationFailed as NotAuthenticated
 from mcp_django import asgi
 from mcp_django.context import refused_request_log
 from mcp_django.oauth.stored_tokens import issue_token
-from mcp_django.runtime.cache_and_rate_limits import concurrent
+from mcp_django.runtime.cache_and_rate_limits import Caller
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.configured import configured
@@ -339,7 +339,7 @@ def test_a_limit_is_named_in_the_log_alone(limit, remedy, ask, token, log):
     with configured(**limit):
         ask(token)
         # A call that runs at the same time.
-        with concurrent(f"user:{user.pk}"):
+        with Caller(f"user:{user.pk}").hold_call():
             status, headers, body = ask(token)
     assert status == 429
     assert message(body) == f"Too many calls. Try again in {headers['retry-after']} s"

@@ -216,7 +216,7 @@ def test_L209_without_its_cache_registration_is_refused(monkeypatch: pytest.Monk
     def down(*args: Any) -> None:
         raise ConnectionError("cache")
 
-    monkeypatch.setattr("mcp_django.oauth.client_registration.hit", down)
+    monkeypatch.setattr("mcp_django.oauth.client_registration.RateLimit.hit", down)
     response = register()
     assert response.status_code == 503
     assert response["Retry-After"] == "30"

@@ -21,7 +21,7 @@ from mcp_django.exceptions import CallRefused
 from mcp_django.models import Session, Stream
 from mcp_django.operating import metrics
 from mcp_django.operating import recorded_calls as operating_calls
-from mcp_django.runtime.cache_and_rate_limits import concurrent, streaming
+from mcp_django.runtime.cache_and_rate_limits import Caller
 from mcp_django.signals import call_started
 from mcp_django.subscriptions.bus import bus
 from mcp_django.testing import MCPClient, MCPError
@@ -186,7 +186,7 @@ def test_methods_and_reasons_are_bounded(monkeypatch, added):
 
 def test_what_is_there_now_is_asked_at_the_time(monkeypatch):
     before = {name: families()[f"mcp_django_{name}"].samples[0].value for name in ("running_calls", "open_streams")}
-    with concurrent("someone"), streaming("someone"), streaming("someone"):
+    with Caller("someone").hold_call(), Caller("someone").hold_stream(), Caller("someone").hold_stream():
         found = families()
         assert found["mcp_django_running_calls"].samples[0].value == before["running_calls"] + 1
         assert found["mcp_django_open_streams"].samples[0].value == before["open_streams"] + 2

@@ -184,7 +184,7 @@ def test_a_cache_that_is_out_of_order_limits_nothing(monkeypatch, caplog):
     def broken(*args):
         raise ConnectionError("no cache")
 
-    monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits.hit", broken)
+    monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits.RateLimit.hit", broken)
     assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp", "admin"]
     assert "not counted" in caplog.text
 

@@ -181,7 +181,7 @@ def test_without_the_cache_a_file_is_refused_in_a_line(uploads: Any, monkeypatch
         raise ConnectionError("redis://secret@cache")
 
     monkeypatch.setattr("mcp_django.runtime.cache_and_rate_limits.cache", SimpleNamespace(incr=down))
-    monkeypatch.setattr("mcp_django.transports.http.file_links.count_call", lambda who: None)
+    monkeypatch.setattr("mcp_django.transports.http.file_links.Caller.count_call", lambda caller: None)
     refused = put(url)
     assert (refused.status_code, refused["Content-Type"]) == (503, "text/plain; charset=utf-8")
     assert b"Send it again" in refused.content

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.runtime import cache_and_rate_limits
+from mcp_django.runtime.cache_and_rate_limits import Held
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http import asgi_consumer, streamable_http
 from mcp_django.transports.http.http_exchange import SHORT_BODY, Response
@@ -192,7 +192,7 @@ async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_l
 async def reading(size):
     """Wait until long bodies of this size are being read."""
     async with asyncio.timeout(PATIENCE):
-        while sum(cache_and_rate_limits.held_bodies.values()) != size:
+        while sum(Held.long_bodies.values()) != size:
             await asyncio.sleep(0.01)
 
 
