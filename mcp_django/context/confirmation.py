@@ -34,7 +34,7 @@ from ..schema.consent import ConsentForm
 from ..schema.secrets import escaped
 from .questions import CLOCK_SKEW, STATE_ERROR, UNATTENDED, Question, answer_schema, declined, use_up
 from .request import MCPRequest
-from .signing import seal, unseal
+from .signing import Seal
 from .tool_results import ToolResult
 
 logger = logging.getLogger("mcp_django.context.confirmation")
@@ -51,20 +51,11 @@ MAX_STATE_CHARS: Final = 64 * 1024
 # Members of ``params`` that a state is not bound to, because they differ from round to round.
 UNBOUND: Final = frozenset({"_meta", "inputResponses", "requestState"})
 MAX_MESSAGE: Final = 4_000
-# Maximum number of rows that a question names, and of characters of each quoted value.
-MAX_LABELS: Final = 20
+# Maximum number of characters of a quoted value.
 MAX_QUOTED: Final = 100
 CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 QUOTES: Final = str.maketrans("“”„«»", "'''''")
-# What every preview says of the next step, with the arguments that the repeated call needs besides those of this call.
-REPEAT: Final = (
-    "Nothing has been changed yet. Show this to the user. After their yes, call again with the same arguments and {}."
-)
 NOT_FILLED_IN: Final = "Nobody filled in the form that was shown to confirm this. Nothing was changed."
-CHANGED: Final = (
-    "Nothing was changed: the call would no longer do what was shown, or confirm_token was used, has expired or "
-    "belongs to another call. This is what it would do now."
-)
 
 
 class Confirmation:
@@ -76,6 +67,15 @@ class Confirmation:
     """
 
     KEY: Final = ConsentForm.FIELD
+    # What every preview says of the next step, with the arguments that the repeated call needs besides those of this.
+    NEXT: Final = (
+        "Nothing has been changed yet. Show this to the user. "
+        "After their yes, call again with the same arguments and {}."
+    )
+    CHANGED: Final = (
+        "Nothing was changed: the call would no longer do what was shown, or confirm_token was used, has expired or "
+        "belongs to another call. This is what it would do now."
+    )
 
     def __init__(self, request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> None:
         self.request = request
@@ -125,7 +125,19 @@ class Confirmation:
 
     def ask(self, message: str) -> None:
         """Return once the client's user has confirmed the call."""
-        settle(self.request, self.question(self.KEY, message))
+        self.settle(self.question(self.KEY, message))
+
+    def settle(self, question: Question) -> dict[str, Any]:
+        """Return what the user entered into the form of a question; raise ``Declined`` if they did not say yes."""
+
+        def read(content: dict[str, Any]) -> dict[str, Any]:
+            if ConsentForm(question.params["requestedSchema"]).is_refused(content):
+                raise declined("decline")
+            return {name: value for name, value in content.items() if name != self.KEY}
+
+        mcp = self.request.mcp
+        answer: dict[str, Any] = mcp.answers.settle(question, mcp.version, read)
+        return answer
 
     def confirm(
         self, token: Any, message: str, told: str, shown: Mapping[str, Any], *, again: bool = False
@@ -142,10 +154,10 @@ class Confirmation:
             except ToolError:
                 if not again:
                     raise
-                errors = {"errors": [CHANGED]}
+                errors = {"errors": [self.CHANGED]}
             else:
                 return None
-        if can_ask(self.request):
+        if self.request.mcp.can("elicitation"):
             self.ask(told)
             return None
         return self.preview(message, {**errors, **shown})
@@ -157,7 +169,7 @@ class Confirmation:
             "confirmation_required": True,
             "message": message,
             **shown,
-            "next": REPEAT.format(needed),
+            "next": self.NEXT.format(needed),
             "confirm_token": self.token(),
             "expires_in": settings.CONFIRMATION_MAX_AGE,
             **more,
@@ -178,12 +190,7 @@ def _caller(request: MCPRequest) -> list[Any]:
     user = request.user
     owner = [user._meta.label, str(user.pk)] if isinstance(user, Model) else ["anonymous"]
     # A token that needed no user is worth nothing to a client that can ask one.
-    return [owner, mcp.client_id, mcp.site.name, mcp.resource, can_ask(request)]
-
-
-def identify(objects: Iterable[Any]) -> str:
-    """Return a digest of the objects that a confirmation covers, in any order: see :class:`Confirmation`."""
-    return _digest(sorted(map(_named, objects)))
+    return [owner, mcp.client_id, mcp.site.name, mcp.resource, mcp.can("elicitation")]
 
 
 def _named(item: Any) -> str:
@@ -203,29 +210,38 @@ def _canonical(value: Any) -> str:
 # States
 
 
-def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Seal the state of a call that waits for confirmation or another answer, as the next round's ``requestState``."""
-    return seal(_state_salt(request, method, params), orjson.dumps(state), unique=True)
+class CallState:
+    """The state of a call of ``method`` that waits for confirmation or another answer: the next ``requestState``."""
 
+    def __init__(self, request: MCPRequest, method: str, params: Mapping[str, Any]) -> None:
+        self.method = method
+        bound = {name: value for name, value in params.items() if name not in UNBOUND}
+        self._seal = Seal(f"mcp_django.context.confirmation.state.{_digest([*_caller(request), method, bound])}")
 
-def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Read the ``requestState`` of a call that comes back after its confirmation, as :func:`seal_state` made it."""
-    data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
-    if data is None or _is_from_the_future(text):
-        logger.info("State of %s refused: %s", method, "not for this call, or too old" if data is None else CLOCKS)
-        raise InvalidParams(STATE_ERROR)
-    state: dict[str, Any] = orjson.loads(data)
-    return state
+    def seal(self, state: Mapping[str, Any]) -> str:
+        """Return the state as a text for the client."""
+        return self._seal.seal(orjson.dumps(state), unique=True)
 
+    def open(self, text: Any) -> dict[str, Any]:
+        """Read the text that came back; raise ``InvalidParams`` for any other."""
+        data = self._seal.open(text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
+        if data is None or _is_from_the_future(text):
+            reason = "not for this call, or too old" if data is None else CLOCKS
+            logger.info("State of %s refused: %s", self.method, reason)
+            raise InvalidParams(STATE_ERROR)
+        state: dict[str, Any] = orjson.loads(data)
+        return state
 
-def _state_salt(request: MCPRequest, method: str, params: Mapping[str, Any]) -> str:
-    bound = {name: value for name, value in params.items() if name not in UNBOUND}
-    return f"mcp_django.context.confirmation.state.{_digest([*_caller(request), method, bound])}"
-
-
-def can_ask(request: MCPRequest) -> bool:
-    """Return whether the client can ask its user to confirm."""
-    return request.mcp.can("elicitation")
+    def redeem(self, token: Any) -> dict[str, Any]:
+        """Read the state that came back as a ``confirm_token``, which counts once; raise ``NotConfirmed`` for no such
+        token."""
+        try:
+            state = self.open(token)
+        except InvalidParams:
+            raise NotConfirmed(REFUSED) from None
+        if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
+            raise NotConfirmed(REFUSED)
+        return state
 
 
 def one_line(text: str) -> str:
@@ -239,57 +255,39 @@ def quoted(value: Any, limit: int = MAX_QUOTED) -> str:
     return f"“{text if len(text) <= limit else f'{text[:limit]}…'}”"
 
 
-def listed(labels: Sequence[str], total: int) -> str:
-    """List the labels of rows in a confirmation, each quoted, and how many more there are."""
-    more = f" and {total - len(labels)} more" if total > len(labels) else ""
-    return f"{'; '.join(map(quoted, labels))}{more}"
-
-
-def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
-    """Return what the user entered into the form of a confirmation; raise ``Declined`` if they did not say yes."""
-
-    def read(content: dict[str, Any]) -> dict[str, Any]:
-        if ConsentForm(question.params["requestedSchema"]).is_refused(content):
-            raise declined("decline")
-        return {name: value for name, value in content.items() if name != ConsentForm.FIELD}
-
-    answer: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, read)
-    return answer
-
-
-def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether the client has to confirm, or answer, by arguments of the next call, because it shows no forms.
+class DirectAnswers:
+    """The answers to a call's ``questions`` that come as arguments of the next call, from a client that shows no forms.
 
     These are clients that cannot ask their user, and clients that have answered without showing a form.
     """
-    forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
-    return forms and (not can_ask(request) or any(question.by_result for question in questions))
 
+    def __init__(self, request: MCPRequest, questions: Sequence[Question]) -> None:
+        self.asks = request.mcp.can("elicitation")
+        self.asked = questions
+        # All that a confirmation has to repeat, by key: the questions of the call so far and these.
+        self.questions = {question.key: question for question in (*request.mcp.answers.seen, *questions)}
 
-def check_asked(request: MCPRequest, asked: Sequence[Question] = ()) -> None:
-    """Raise ``NotConfirmed`` if the client can ask its user, but has accepted a form that nobody filled in, or with
-    values that no form has.
+    @property
+    def suit(self) -> bool:
+        """Whether the client has to confirm, or answer, in this way."""
+        forms = all(item.method == ELICITATION and "requestedSchema" in item.params for item in self.asked)
+        return forms and (not self.asks or any(item.by_result for item in self.asked))
 
-    A call that may destroy something is not confirmed by the client's model in place of its user.
-    """
-    if can_ask(request):
-        misfits = [question.reason for question in asked if question.is_misfit]
-        if misfits:
-            raise NotConfirmed(f"The client's answer is not valid. {' '.join(misfits)} Nothing was changed.")
-        logger.info("Not confirmed: the client accepted a form unfilled. %s", UNATTENDED)
-        raise NotConfirmed(NOT_FILLED_IN)
+    def check(self) -> None:
+        """Raise ``NotConfirmed`` if the client can ask its user, but has accepted a form that nobody filled in, or with
+        values that no form has.
 
+        A call that may destroy something is not confirmed by the client's model in place of its user.
+        """
+        if self.asks:
+            misfits = [question.reason for question in self.asked if question.is_misfit]
+            if misfits:
+                raise NotConfirmed(f"The client's answer is not valid. {' '.join(misfits)} Nothing was changed.")
+            logger.info("Not confirmed: the client accepted a form unfilled. %s", UNATTENDED)
+            raise NotConfirmed(NOT_FILLED_IN)
 
-def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the argument by which a client without forms confirms a call, or gives other answers.
-
-    The question with the key ``without`` is left out.
-    """
-    questions = {key: question for key, question in repeated(request, asked).items() if key != without}
-    properties = {key: answer_schema(question) for key, question in questions.items()}
-    return {"type": "object", "properties": properties, "required": list(questions)}
-
-
-def repeated(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Question]:
-    """Return all questions that a confirmation has to repeat, by key: those of the call so far and these."""
-    return {question.key: question for question in (*request.mcp.answers.seen, *asked)}
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the argument with the answers; the consent has an argument of its own."""
+        questions = {key: question for key, question in self.questions.items() if key != Confirmation.KEY}
+        properties = {key: answer_schema(question) for key, question in questions.items()}
+        return {"type": "object", "properties": properties, "required": list(questions)}

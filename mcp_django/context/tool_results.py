@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import orjson
 
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
-
-# Maximum characters of an error, about 300 tokens of an AI model.
-MAX_ERROR: Final = 1_050
 
 
 @dataclass(slots=True)
@@ -22,6 +19,15 @@ class ToolResult:
     content: list[Content] = field(default_factory=list)
     is_error: bool = False
 
+    # Maximum characters of an error, about 300 tokens of an AI model.
+    MAX_ERROR: ClassVar[int] = 1_050
+
+    @classmethod
+    def of_error(cls, error: ToolError, last: str = "") -> "ToolResult":
+        """Return the tool result that tells the AI model an error; ``last`` ends its text, however long the error
+        is."""
+        return cls(content=[Text(error.message[: cls.MAX_ERROR - len(last)] + last)], is_error=True)
+
     def to_wire(self) -> dict[str, Any]:
         """Return the tool result as JSON (``CallToolResult``); structured content is serialised once, for both."""
         wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
@@ -32,8 +38,3 @@ class ToolResult:
         if self.is_error:
             wire["isError"] = True
         return wire
-
-
-def error_result(error: ToolError, last: str = "") -> ToolResult:
-    """Return the tool result that tells the AI model an error; ``last`` ends its text, however long the error is."""
-    return ToolResult(content=[Text(error.message[: MAX_ERROR - len(last)] + last)], is_error=True)

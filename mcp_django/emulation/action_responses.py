@@ -4,6 +4,8 @@ HTML with its tokens, cookies and the addresses of pages are never passed on. A 
 see looks like a redirect to any other page.
 """
 
+import hashlib
+import json
 import logging
 import re
 import secrets
@@ -20,14 +22,13 @@ from asgiref.sync import async_to_sync
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Model
 from django.forms import BaseForm, Field, FileField, ModelChoiceField
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import Resolver404, get_script_prefix, resolve
 
 from ..conf import settings
-from ..context.confirmation import identify
 from ..context.request import MCPRequest
-from ..context.signing import MAX_AGE
 from ..exceptions import NotFound, ToolError
 from ..orm.access import access_of
 from ..orm.column_values import pk_text, render
@@ -46,8 +47,10 @@ LIST: Final = "_changelist"
 # Endings of the URL names of the admin's own views, which have tools of their own.
 DJANGOS: Final = frozenset({"_add", "_change", "_changelist", "_delete", "_history"})
 ELSEWHERE: Final = "The action redirected to another admin page, which was not opened."
-# Scheme of the URIs of files that are kept in the cache for MAX_AGE seconds.
+# Scheme of the URIs of files that are kept in the cache.
 SCHEME: Final = "attachment:"
+# Seconds for which they are kept.
+MAX_AGE: Final = 600
 # Maximum characters of text, or bytes of another file, that a result contains itself.
 SHOWN: Final = 2_000
 NOTE: Final = "Read the uri as a resource, or give it to get_record as pk."
@@ -113,7 +116,10 @@ def kept(request: MCPRequest, uri: str) -> EmbeddedResource:
 
 
 def _key(request: MCPRequest, uri: str) -> str:
-    return f"mcp_django:attachment:{identify([request.user, request.mcp.client_id, request.mcp.site.name, uri])}"
+    user = request.user
+    owner = [user._meta.label, str(user.pk)] if isinstance(user, Model) else []
+    told = json.dumps([owner, request.mcp.client_id, request.mcp.site.name, uri])
+    return f"mcp_django:attachment:{hashlib.sha256(told.encode()).hexdigest()}"
 
 
 # Intermediate pages

@@ -28,17 +28,7 @@ from django.utils.text import capfirst
 from django.utils.translation import override
 
 from ..context.admin_page_and_language import go_to
-from ..context.confirmation import (
-    CHANGED,
-    Confirmation,
-    answers_schema,
-    can_ask,
-    can_be_direct,
-    check_asked,
-    listed,
-    quoted,
-    settle,
-)
+from ..context.confirmation import Confirmation, DirectAnswers, quoted
 from ..context.databases import Mode
 from ..context.questions import Answers, Question, answered_together
 from ..context.request import MCPRequest
@@ -63,7 +53,7 @@ from ..schema.secrets import clean_text, is_sensitive
 from ..schema.value_types import is_empty
 from ..signals import rows_changed
 from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
-from .bulk_writes import EVERYTHING, Selection, labels_of, refusal
+from .bulk_writes import EVERYTHING, Selection, labels_of, listed, refusal
 from .form_filling import changing_choices, field_entries, visible_choices
 from .hidden_values import HiddenValues
 from .history import Journal, has_history
@@ -266,16 +256,17 @@ class ActionCall:
         try:
             return self._run()
         except InputRequired as asked:
-            if not can_be_direct(request, asked.questions):
+            direct = DirectAnswers(request, asked.questions)
+            if not direct.suit:
                 raise
             if action.destructive:
-                check_asked(request, asked.questions)
-            return self._ask_directly(asked.questions)
+                direct.check()
+            return self._ask_directly(direct)
 
     def _run(self) -> ToolResult:
         request = self.request
         values, entries = self.action.validate(request, self.arguments)
-        asks_user = can_ask(request)
+        asks_user = request.mcp.can("elicitation")
         is_confirmed = self.confirm_token is not None and self._redeem()
         steps: list[Callable[[], Any]] = [lambda: self.action.answers(request, values)]
         if asks_user and not is_confirmed:
@@ -290,7 +281,7 @@ class ActionCall:
         # A client that cannot ask shows to its user what it has to confirm.
         if not is_confirmed and not asks_user:
             if self.confirm_token is not None:
-                return self._ask(self._consent, errors=[CHANGED])
+                return self._ask(self._consent, errors=[Confirmation.CHANGED])
             is_filled_in = bool(self.form and request.mcp.answers.seen)
             if self.confirms or is_filled_in:
                 if self.form:
@@ -488,14 +479,14 @@ class ActionCall:
         labels = labels_of(self.exposure, self.rows)
         return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
 
-    def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
+    def _ask_directly(self, direct: DirectAnswers) -> ToolResult:
         """Return what an admin action asks before it runs, for the client to answer and confirm in its next call."""
-        asked = [question for question in asked if question.key != Confirmation.KEY]
+        asked = [question for question in direct.asked if question.key != Confirmation.KEY]
         consent = [self._consent] if self.confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
         failed = [question.reason for question in asked if question.reason]
         more = {"errors": failed} if failed else {}
-        return self._ask(message, **more, form=answers_schema(self.request, asked, without=Confirmation.KEY))
+        return self._ask(message, **more, form=direct.schema())
 
     def _page_message(self, page: ActionPage) -> str:
         """Return the question of the admin action's page: the server's sentence, then what the page says, quoted."""
@@ -509,18 +500,19 @@ class ActionCall:
             if wrong:
                 return self._page_result(page, wrong)
             return self._ask_filled_in(self._page_message(page))
-        schema = page.question(self.request) if can_ask(self.request) else None
+        schema = page.question(self.request) if self.request.mcp.can("elicitation") else None
         if schema is None:
             return self._page_result(page)
         self.asked = self.confirmation.question("_form", self._shown(self._page_message(page)), schema)
         try:
-            self.form = settle(self.request, self.asked)
+            self.form = self.confirmation.settle(self.asked)
         except InputRequired as unanswered:
             [question] = unanswered.questions
-            if not can_be_direct(self.request, [question]):
+            direct = DirectAnswers(self.request, [question])
+            if not direct.suit:
                 raise
             if self.action.destructive:
-                check_asked(self.request, [question])
+                direct.check()
             self.asked = None
             return self._page_result(page, [question.reason])
         return self._answer(page, values)

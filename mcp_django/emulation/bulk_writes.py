@@ -14,7 +14,7 @@ from django.db.models import Model, QuerySet
 
 from ..conf import settings
 from ..context.admin_page_and_language import go_to
-from ..context.confirmation import MAX_LABELS, Confirmation, listed, quoted
+from ..context.confirmation import Confirmation, quoted
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.model_exposure import ModelExposure
@@ -28,7 +28,7 @@ from ..orm.tool_arguments import Arguments, RowArguments
 from ..schema.value_types import FREE_OBJECT, KEY
 from .history import Journal
 from .page_requests import as_page, changelist_entries, has_failed, recording, said
-from .saving import NOT_SAVED, Saving
+from .saving import MAX_LABELS, NOT_SAVED, Saving
 from .validation_errors import write_refusals
 
 SEARCH: Final[Mapping[str, Any]] = {"type": "string", "description": "Free text"}
@@ -94,6 +94,12 @@ class Selection:
     def queryset(self, rows: Iterable[Model]) -> QuerySet[Any]:
         """Return some of the rows picked for a bulk write as a queryset, as an admin action gets them."""
         return self.model.exposure.get_queryset(self.model.request).filter(pk__in=[row.pk for row in rows])
+
+
+def listed(labels: Sequence[str], total: int) -> str:
+    """List the labels of rows of a bulk write in its question, each quoted, and how many more there are."""
+    more = f" and {total - len(labels)} more" if total > len(labels) else ""
+    return f"{'; '.join(map(quoted, labels))}{more}"
 
 
 def labels_of(exposure: ModelExposure, rows: Iterable[Model]) -> list[str]:

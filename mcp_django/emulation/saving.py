@@ -19,7 +19,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
-from ..context.confirmation import MAX_LABELS, quoted
+from ..context.confirmation import quoted
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess, columns_of
@@ -49,6 +49,8 @@ NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 # Salt of the digest that is a row's version, and how many of its bytes are kept.
 SALT: Final = "mcp_django.emulation.versions"
 LENGTH: Final = 12
+# Maximum number of rows that a question names.
+MAX_LABELS: Final = 20
 CHANGED: Final = (
     "The row has changed since you read it; nothing was written. Read it again with get_record, and repeat the call "
     "with the new version if it is still right."

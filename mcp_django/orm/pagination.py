@@ -25,7 +25,7 @@ from django.db.models.lookups import Exact, GreaterThan, IsNull, LessThan
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.signing import SEPARATOR, seal_briefly, unseal_brief
+from ..context.signing import BriefSeal
 from ..exceptions import ToolError
 from ..exposures.model_exposure import Listing
 from ..protocol.errors import InvalidParams
@@ -360,7 +360,7 @@ class Cursor:
     def __init__(self, request: MCPRequest, purpose: str) -> None:
         site = request.mcp.site.name
         resource = request.mcp.resource.removesuffix("/")
-        self.salt = SEPARATOR.join([SALT, site, resource, str(request.user.pk), purpose])
+        self.seal = BriefSeal(SALT, site, resource, str(request.user.pk), purpose)
 
     def write(self, values: Sequence[Any]) -> str:
         """Return the cursor after the row with these sort values; the text differs only by the time.
@@ -373,7 +373,7 @@ class Cursor:
             raise ToolError("This order ends at a value that cannot be read. Choose another ordering.") from None
         if len(data) > MAX_KEY_BYTES:
             raise ToolError("This order cannot be paged: its texts are too long. Choose another ordering.")
-        return seal_briefly(self.salt, data)
+        return self.seal.seal(data)
 
     def read(self, text: Any, number: int) -> tuple[Any, ...]:
         """Return the sort values of a cursor, of which there have to be this ``number``.
@@ -388,7 +388,7 @@ class Cursor:
 
     def write_name(self, last: str) -> str:
         """Return the cursor to the next page of a list, after the entry named ``last``."""
-        return seal_briefly(self.salt, last.encode())
+        return self.seal.seal(last.encode())
 
     def read_name(self, text: Any) -> str:
         """Return the name of the entry after which the page starts.
@@ -401,7 +401,7 @@ class Cursor:
         return data.decode()
 
     def _opened(self, text: Any) -> bytes | None:
-        return unseal_brief(self.salt, text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
+        return self.seal.open(text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
 
 
 def _plain(value: Any) -> Any:

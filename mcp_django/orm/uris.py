@@ -15,7 +15,7 @@ from django.contrib.admin.sites import all_sites
 
 from ..conf import settings
 from ..context.admin_page_and_language import admin_path
-from ..context.signing import can_link, ticket_url
+from ..context.tickets import Ticket
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
 from ..runtime.failing_hooks import call_hook
@@ -88,9 +88,9 @@ class ParsedURI:
 
         The URL leads to this server, which checks the caller's access again, and never to the storage itself.
         """
-        if not can_link(request) or self.pk is None or self.field_name is None:
+        if not Ticket.suits(request) or self.pk is None or self.field_name is None:
             return None
-        return ticket_url(request, self.DOWNLOADS, self.label, self.pk, self.field_name)
+        return Ticket.url(request, self.DOWNLOADS, self.label, self.pk, self.field_name)
 
 
 class Address:

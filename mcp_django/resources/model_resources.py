@@ -19,7 +19,7 @@ from django.core.files.utils import validate_file_name
 from ..conf import settings
 from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
-from ..context.signing import MAX_AGE
+from ..context.tickets import Ticket
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.columns import is_file
@@ -239,7 +239,7 @@ class RowFile:
 
     def _too_long(self, text: str) -> InvalidParams:
         url = self.address.download_url(self.request)
-        elsewhere = "" if url is None else f" It can be downloaded for {MAX_AGE // 60} minutes from {url}"
+        elsewhere = "" if url is None else f" It can be downloaded for {Ticket.MAX_AGE // 60} minutes from {url}"
         return InvalidParams(f"The file is too long: {text}{elsewhere}")
 
 

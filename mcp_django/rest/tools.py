@@ -16,7 +16,7 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 from rest_framework.viewsets import ViewSetMixin
 
-from ..context.confirmation import Confirmation, can_ask, one_line
+from ..context.confirmation import Confirmation, one_line
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
@@ -137,7 +137,7 @@ class ViewSetTool(Tool):
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
         """Return the preview that has to be confirmed, None if it is confirmed."""
         token = given.get("confirm_token")
-        check_object(request, self.route, kwargs, throttled=token is None and not can_ask(request))
+        check_object(request, self.route, kwargs, throttled=token is None and not request.mcp.can("elicitation"))
         # A caller who may delete the row need not be allowed to see it.
         shown: dict[str, Any] = {name: clean_text(str(value), 200) for name, value in kwargs.items()}
         row = show_object(request, self.shown_by, kwargs) if self.shown_by is not None else None

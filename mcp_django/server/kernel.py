@@ -19,10 +19,10 @@ from django.core.exceptions import PermissionDenied
 from ..conf import settings
 from ..context.admin_page_and_language import activate_language, own_locale, own_place
 from ..context.call_middleware import through, through_async
-from ..context.confirmation import open_state, seal_state
+from ..context.confirmation import CallState
 from ..context.questions import Answers, Question, untangled
 from ..context.request import SESSION, MCPRequest
-from ..context.tool_results import error_result
+from ..context.tool_results import ToolResult
 from ..exceptions import (
     CallRefused,
     Cancelled,
@@ -127,7 +127,7 @@ class Kernel:
             mcp.live = True
             state = None
             if call.request_state is not None:
-                state = open_state(request, call.method, call.params, call.request_state)
+                state = CallState(request, call.method, call.params).open(call.request_state)
             if state is not None or call.input_responses is not None:
                 mcp.answers = Answers(call.input_responses, state)
         return handler(request, call.params)
@@ -156,7 +156,7 @@ class Kernel:
         except ToolError as error:
             if call.method != "tools/call":
                 raise
-            return error_result(error).to_wire()
+            return ToolResult.of_error(error).to_wire()
         as_text = not limits_of(mcp.client.name).shows_numbers
         questions = [replace(question, as_text=as_text) for question in questions]
         if not call.era.modern:
@@ -165,7 +165,7 @@ class Kernel:
         return {
             "resultType": "input_required",
             "inputRequests": {question.key: question.to_wire(call.version) for question in questions},
-            "requestState": seal_state(self.request, call.method, call.params, state),
+            "requestState": CallState(self.request, call.method, call.params).seal(state),
         }
 
     def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
@@ -249,7 +249,7 @@ class Kernel:
             case CallRefused():
                 record.settle(f"refused:{error.reason}", error.message)
                 if call.method == "tools/call":
-                    return self._reply(error_result(ToolError(error.message)).to_wire())
+                    return self._reply(ToolResult.of_error(ToolError(error.message)).to_wire())
                 mapped = InvalidRequest(error.message)
             case ProtocolError():
                 mapped = error
@@ -265,7 +265,7 @@ class Kernel:
                 identifier = log_failure(call.method, error, record)
                 if call.method == "tools/call":
                     text = f"{error.told} Tell the operator the error id {identifier}."
-                    return self._reply(error_result(ToolError(text)).to_wire())
+                    return self._reply(ToolResult.of_error(ToolError(text)).to_wire())
                 mapped = InternalError(error.told, data={"errorId": identifier})
             case _:
                 mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.signing import SEPARATOR, seal, unseal
+from ..context.signing import Seal
 from ..exceptions import NotFound
 from ..models import Session, Stream
 from ..orm.own_tables import OwnTable
@@ -173,7 +173,7 @@ def open_session(request: MCPRequest, call: Call | None = None) -> str:
     version, client, capabilities = _agreed(call) if call is not None else (Revisions.LEGACY[0], {}, {})
     now = int(timezone.now().timestamp())
     data = [secrets.token_hex(16), now, Revisions.LEGACY.index(version), client, capabilities]
-    return seal(_salt(request), orjson.dumps(data), unique=True)
+    return _seal(request).seal(orjson.dumps(data), unique=True)
 
 
 def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
@@ -188,14 +188,14 @@ def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
     return Revisions.negotiate(call.params.get("protocolVersion")), client, used
 
 
-def _salt(request: MCPRequest) -> str:
+def _seal(request: MCPRequest) -> Seal:
     mcp = request.mcp
-    return SEPARATOR.join([SALT, mcp.site.name, mcp.resource, str(request.user.pk), mcp.client_id])
+    return Seal(SALT, mcp.site.name, mcp.resource, str(request.user.pk), mcp.client_id)
 
 
 def find_session(request: MCPRequest, text: str) -> ClientSession:
     """Return the caller's session of this id."""
-    data = unseal(_salt(request), text, FOREVER, MAX_ID_CHARS)
+    data = _seal(request).open(text, FOREVER, MAX_ID_CHARS)
     if data is None:
         raise NotFound
     identifier, issued, version, client, capabilities = orjson.loads(data)

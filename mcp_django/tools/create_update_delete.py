@@ -16,7 +16,7 @@ from ..conf import settings
 from ..context.admin_page_and_language import go_to
 from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
-from ..context.signing import MAX_AGE, can_link, ticket_url
+from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite, check_deleted, deletion_warning
 from ..emulation.history import Journal
@@ -304,7 +304,7 @@ class CreateUpload(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether ``create_record`` or ``update_record`` could take a file from the caller."""
-        if settings.READ_ONLY or upload_storage() is None or not can_link(request):
+        if settings.READ_ONLY or upload_storage() is None or not Ticket.suits(request):
             return False
         for model in access_of(request).models:
             owners = [model.exposure.model, *(inline.model for inline in model.exposure.model_admin.inlines)]
@@ -322,9 +322,9 @@ class CreateUpload(Tool):
         result: Mapping[str, Any] = {
             "upload": handle,
             "method": "PUT",
-            "url": ticket_url(request, UPLOADS, name),
+            "url": Ticket.url(request, UPLOADS, name),
             "max_bytes": settings.MAX_FILE_BYTES,
-            "expires_in": MAX_AGE,
+            "expires_in": Ticket.MAX_AGE,
             "next": SEND,
         }
         return ToolResult(structured=result)

@@ -11,28 +11,16 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
-from ..context.confirmation import (
-    REFUSED,
-    REPEAT,
-    Confirmation,
-    answers_schema,
-    can_be_direct,
-    check_asked,
-    open_state,
-    quoted,
-    repeated,
-    seal_state,
-)
-from ..context.questions import Answers, use_up
+from ..context.confirmation import CallState, Confirmation, DirectAnswers, quoted
+from ..context.questions import Answers
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..exceptions import InputRequired, NotConfirmed, ToolError
+from ..exceptions import InputRequired, ToolError
 from ..functions.asked_parameters import RESERVED, Ask, finished
 from ..functions.declared_functions import check_tool_name, signature_of
 from ..functions.project_function import ProjectFunction, result_annotation
 from ..orm.tool_arguments import Arguments
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from ..protocol.errors import InvalidParams
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
@@ -231,12 +219,7 @@ def take_direct_answers(request: MCPRequest, tool: FunctionTool, arguments: Mapp
             then = "the result has the questions and a confirm_token to send with the answers"
             raise ToolError(f'Call without "answers" first; {then}.')
         return own
-    try:
-        state = open_state(request, METHOD, {"name": tool.name, "arguments": own}, token)
-    except InvalidParams:
-        raise NotConfirmed(REFUSED) from None
-    if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
-        raise NotConfirmed(REFUSED)
+    state = CallState(request, METHOD, {"name": tool.name, "arguments": own}).redeem(token)
     if Confirmation.KEY in state["asked"]:
         # The token itself confirms the call.
         given = {**given, Confirmation.KEY: True}
@@ -249,24 +232,26 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
 
     Raises ``NotConfirmed`` if such a client answers for its user and the tool may destroy something.
     """
-    if not isinstance(tool, FunctionTool) or not can_be_direct(request, asked.questions):
+    direct = DirectAnswers(request, asked.questions)
+    if not isinstance(tool, FunctionTool) or not direct.suit:
         raise asked
-    schema = answers_schema(request, asked.questions, without=Confirmation.KEY)
+    schema = direct.schema()
     needed = {"answers", "confirm_token"} if schema["properties"] else {"confirm_token"}
     if not needed <= tool.reserved:
         raise asked
     if tool.confirms:
-        check_asked(request, asked.questions)
+        direct.check()
     failed = [question.reason for question in asked.questions if question.reason]
     request.mcp.record.settle("asked")
-    state = request.mcp.answers.state(repeated(request, asked.questions).values())
+    state = request.mcp.answers.state(direct.questions.values())
+    waiting = CallState(request, METHOD, {"name": tool.name, "arguments": dict(arguments)})
     result = {
         **({"input_required": True} if schema["properties"] else {"confirmation_required": True}),
         "message": "\n".join(str(question.params["message"]) for question in asked.questions),
         **({"errors": failed} if failed else {}),
         **({"answers": schema} if schema["properties"] else {}),
-        "next": REPEAT.format(ANSWERS if schema["properties"] else "confirm_token"),
-        "confirm_token": seal_state(request, METHOD, {"name": tool.name, "arguments": dict(arguments)}, state),
+        "next": Confirmation.NEXT.format(ANSWERS if schema["properties"] else "confirm_token"),
+        "confirm_token": waiting.seal(state),
         "expires_in": settings.QUESTION_TIMEOUT,
     }
     if tool.output_schema is None:

@@ -11,7 +11,7 @@ from django.db.models import Model
 from ..conf import settings
 from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
-from ..context.signing import MAX_AGE
+from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
 from ..emulation.history import HistoryReader
 from ..emulation.inline_rows import PageInlines
@@ -249,7 +249,7 @@ class GetRecord(RecordTool):
             if (url := replace(ParsedURI.read(payload["uri"]), field_name=name).download_url(request)) is not None
         }
         if links:
-            payload["downloads"] = {"expires_in": MAX_AGE, **links}
+            payload["downloads"] = {"expires_in": Ticket.MAX_AGE, **links}
         if given.get("related") is not None:
             payload["related"] = record.related(given)
         if given.flag("history"):

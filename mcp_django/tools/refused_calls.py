@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from ..context.request import MCPRequest
-from ..context.tool_results import MAX_ERROR, error_result
+from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..functions.project_function import IGNORED
 from ..orm.query_limits import OutcomeUnknown, read_limits
@@ -44,9 +44,9 @@ def refusal_of(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], er
         logger.warning("No call could be proposed for one of %s", tool.name, exc_info=True)
         call = None
     if call is None:
-        return error_result(error).to_wire()
-    wire = error_result(error, f"\nnext: {orjson.dumps(call).decode()}").to_wire()
-    structured = {"structuredContent": {"error": error.message[:MAX_ERROR], "next": call}}
+        return ToolResult.of_error(error).to_wire()
+    wire = ToolResult.of_error(error, f"\nnext: {orjson.dumps(call).decode()}").to_wire()
+    structured = {"structuredContent": {"error": error.message[: ToolResult.MAX_ERROR], "next": call}}
     if tool.output_schema is None:
         return {**wire, **structured}
     return wire

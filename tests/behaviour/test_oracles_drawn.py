@@ -18,7 +18,7 @@ from django.db import connection
 from mcp_django import MCPSite
 from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing, narrow
 from mcp_django.context.request import MCPRequest
-from mcp_django.context.tool_results import error_result
+from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.orm import trigram_search
 from mcp_django.resources.completions import complete_field
@@ -518,7 +518,7 @@ def answer(caller: Caller, name: str, arguments: dict[str, Any]) -> str:
     except ToolError as error:
         return json.dumps(refusal_of(request, TOOLS[name], arguments, error), default=str)
     except NotFound:
-        return json.dumps(error_result(ToolError("Not found.")).to_wire())
+        return json.dumps(ToolResult.of_error(ToolError("Not found.")).to_wire())
 
 
 @dataclass(frozen=True, slots=True)

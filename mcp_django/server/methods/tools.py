@@ -16,7 +16,7 @@ from django.db import Error as DatabaseUnavailable
 from ...context.databases import heed_writes, trouble_of
 from ...context.questions import untangled
 from ...context.request import MCPRequest
-from ...context.tool_results import ToolResult, error_result
+from ...context.tool_results import ToolResult
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
 from ...functions.asked_parameters import RESERVED
 from ...operating.daily_budgets import Budgets
@@ -203,4 +203,4 @@ class ToolCall:
                     text = f"The tool failed: {trouble.cause}. Look at the data before you repeat the call."
                 else:
                     text = f"The tool failed. Tell the operator the error id {identifier}."
-        return error_result(ToolError(text)).to_wire()
+        return ToolResult.of_error(ToolError(text)).to_wire()

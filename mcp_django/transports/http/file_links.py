@@ -27,7 +27,7 @@ from ...conf import settings
 from ...context.databases import trouble_of
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
-from ...context.signing import MAX_AGE, TICKET, read_ticket
+from ...context.tickets import Ticket
 from ...emulation.uploaded_files import remember_sent, upload_storage, was_sent
 from ...exceptions import CallRefused, NotFound, ToolError
 from ...oauth.bearer import Token
@@ -52,7 +52,7 @@ NOTHING: Final = "There is nothing here, or no longer."
 # Seconds for which an expired link is still recognised, so that the log can say that it is too old.
 LONG_AGO: Final = 30 * 24 * 3600
 # Reasons why a link does not work; only the log may tell them.
-TOO_OLD: Final = Problem(f"it is older than {MAX_AGE // 60} minutes", "The client has to ask for another one.")
+TOO_OLD: Final = Problem(f"it is older than {Ticket.MAX_AGE // 60} minutes", "The client has to ask for another one.")
 NOT_MADE_HERE: Final = Problem(
     "it was not made here", "Do all workers, those before a deployment too, share SECRET_KEY or its fallbacks?"
 )
@@ -139,17 +139,17 @@ def _as_caller(
     original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
 ) -> tuple[MCPRequest, tuple[str, ...]]:
     """Return a request of the user who got the link, counted as a call, and the ticket's ``about``."""
-    ticket = read_ticket(site.name, use, text)
+    ticket = Ticket.read(site.name, use, text)
     scopes = expand([scope])
     if ticket is None:
-        is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
+        is_old = Ticket.read(site.name, use, text, max_age=LONG_AGO) is not None
         raise _gone(TOO_OLD if is_old else NOT_MADE_HERE)
     user: Any = get_user_model()._default_manager.filter(pk=ticket.owner).first() if ticket.owner is not None else None
     if ticket.owner is None and not settings.AUTHENTICATION_CLASSES:
         user = AnonymousUser()
     elif user is None or not user.is_active:
         raise _gone(NO_USER)
-    expires = timezone.now() + timedelta(seconds=MAX_AGE)
+    expires = timezone.now() + timedelta(seconds=Ticket.MAX_AGE)
     if ticket.checksum and not Token.still_good([Token(scopes, "", expires, ticket.checksum)]):
         raise _gone(TOKEN_ENDED)
     facts = scope_from_wsgi(original)
@@ -190,8 +190,8 @@ def file_urls(site: MCPSite) -> list[URLPattern]:
     take = ticketed(site, UPLOADS, "PUT", WRITE, _take)
     give = ticketed(site, ParsedURI.DOWNLOADS, "GET", READ, _give)
     return [
-        re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{TICKET})$", take, name="upload"),
-        re_path(rf"^(?:/)?{ParsedURI.DOWNLOADS}/(?P<ticket>{TICKET})$", give, name="file"),
+        re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{Ticket.PATTERN})$", take, name="upload"),
+        re_path(rf"^(?:/)?{ParsedURI.DOWNLOADS}/(?P<ticket>{Ticket.PATTERN})$", give, name="file"),
     ]
 
 

@@ -13,11 +13,8 @@ from django.test import override_settings
 from mcp_django import Declined, MCPSite, ToolError
 from mcp_django.context.confirmation import (
     REFUSED,
+    CallState,
     Confirmation,
-    identify,
-    open_state,
-    seal_state,
-    settle,
 )
 from mcp_django.context.questions import STATE_ERROR
 from mcp_django.protocol.errors import InvalidParams
@@ -180,25 +177,25 @@ STATE = {"nonce": "n", "asked": {"carrier": "0" * 32}, "kept": {"email": ["1", {
 
 def unopened(request, params=CALL, text=None, method="tools/call"):
     with pytest.raises(InvalidParams) as error:
-        open_state(request, method, params, text)
+        CallState(request, method, params).open(text)
     return error.value.message == STATE_ERROR
 
 
 def test_a_state_comes_back_with_the_same_call(request_):
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     later = {**CALL, "_meta": {"x": 1}, "inputResponses": {}, "requestState": text}
-    assert open_state(request_, "tools/call", dict(reversed(later.items())), text) == STATE
+    assert CallState(request_, "tools/call", dict(reversed(later.items()))).open(text) == STATE
 
 
 def test_80_a_state_tells_its_bearer_nothing(request_):
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     raw = base64.urlsafe_b64decode(text.split(":")[0] + "===")
     assert not any(word in raw + text.encode() for word in (b"carrier", b"ada@", b"book", b"asked"))
-    assert seal_state(request_, "tools/call", CALL, STATE).split(":")[0] != text.split(":")[0]
+    assert CallState(request_, "tools/call", CALL).seal(STATE).split(":")[0] != text.split(":")[0]
 
 
 def test_73_a_state_with_any_byte_changed_is_refused(request_):
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     flipped = [text[:place] + chr(ord(char) ^ 1) + text[place + 1 :] for place, char in enumerate(text)]
     others = [text[:-1], text[1:], text + "A", f"{text}-TAMPERED", text.replace(":", "::"), "", "x", None, 7, [text]]
     repacked = text.replace(text.split(":")[0], base64.b64encode(b"{}").decode())
@@ -211,7 +208,7 @@ def test_73_a_confirmation_token_is_no_state(request_):
 
 
 def test_74_a_state_fits_no_other_call(request_):
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     assert unopened(request_, {**CALL, "name": "other"}, text)
     assert unopened(request_, {**CALL, "arguments": {"order": "7"}}, text)
     assert unopened(request_, {**CALL, "arguments": {"order": 7, "more": None}}, text)
@@ -220,7 +217,7 @@ def test_74_a_state_fits_no_other_call(request_):
 
 
 def test_74_a_state_fits_no_other_user_client_site_or_server(request_):
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     for other in (
         request_of(make_user("bob")),
         request_of(AnonymousUser()),
@@ -233,19 +230,19 @@ def test_74_a_state_fits_no_other_user_client_site_or_server(request_):
 
 def test_74_a_state_expires_and_none_comes_from_the_future(request_, monkeypatch):
     now = time.time()
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     for moment, opens in ((now + 590, True), (now + 601, False), (now - 80, True), (now - 100, False)):
         monkeypatch.setattr(time, "time", lambda moment=moment: moment)
         if opens:
-            assert open_state(request_, "tools/call", CALL, text) == STATE
+            assert CallState(request_, "tools/call", CALL).open(text) == STATE
         else:
             assert unopened(request_, text=text)
 
 
 def test_79_a_former_key_opens_a_state_and_a_foreign_one_does_not(request_):
-    text = seal_state(request_, "tools/call", CALL, STATE)
+    text = CallState(request_, "tools/call", CALL).seal(STATE)
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
-        assert open_state(request_, "tools/call", CALL, text) == STATE
+        assert CallState(request_, "tools/call", CALL).open(text) == STATE
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[]):
         assert unopened(request_, text=text)
 
@@ -254,12 +251,6 @@ def test_73_the_cause_of_a_refusal_is_in_the_log_alone(request_, caplog):
     with caplog.at_level(logging.INFO, "mcp_django"):
         assert unopened(request_, text="x")
     assert "not for this call, or too old" in caplog.text
-
-
-def test_objects_are_identified_in_any_order():
-    one, two = make_author(), make_author()
-    assert identify([one, two, "x"]) == identify(["x", two, one])
-    assert len({identify([]), identify([one]), identify([two]), identify([one, two]), identify([str(one.pk)])}) == 5
 
 
 # The answer of a person
@@ -271,10 +262,12 @@ def answering(content):
 
 def test_only_a_yes_confirms():
     user = make_user("ann")
-    question = Confirmation(request_of(user), "delete", ARGUMENTS, [1]).question("sure", "Delete it?")
-    assert settle(request_of(user, answers=answering({"_confirm": "yes", "reason": "old"})), question) == {
-        "reason": "old"
-    }
+
+    def settle(content):
+        confirmation = Confirmation(request_of(user, answers=answering(content)), "delete", ARGUMENTS, [1])
+        return confirmation.settle(confirmation.question("sure", "Delete it?"))
+
+    assert settle({"_confirm": "yes", "reason": "old"}) == {"reason": "old"}
     for content in ({"_confirm": "no"}, {}):
         with pytest.raises(Declined):
-            settle(request_of(user, answers=answering(content)), question)
+            settle(content)

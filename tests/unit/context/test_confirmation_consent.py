@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.context.confirmation import Confirmation, can_ask, check_asked, listed, quoted, settle
+from mcp_django.context.confirmation import Confirmation, DirectAnswers, quoted
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Declined, InputRequired, NotConfirmed
 from tests.factories import make_author, make_user
@@ -23,16 +23,11 @@ def asker(user, answers=None, **options):
 
 
 def test_77_only_who_can_ask_its_user_is_asked(user):
-    assert can_ask(asker(user))
-    assert not can_ask(asker(user, capabilities={}))
-    assert not can_ask(asker(user, capabilities={"elicitation": {"url": {}}}))
-    assert not can_ask(asker(user, version="2025-03-26"))
-    assert not can_ask(asker(user, live=False))
-
-
-def test_rows_are_named_up_to_a_number():
-    assert listed(["a", "b"], 2) == "“a”; “b”"
-    assert listed(["a", "b"], 5) == "“a”; “b” and 3 more"
+    assert asker(user).mcp.can("elicitation")
+    assert not asker(user, capabilities={}).mcp.can("elicitation")
+    assert not asker(user, capabilities={"elicitation": {"url": {}}}).mcp.can("elicitation")
+    assert not asker(user, version="2025-03-26").mcp.can("elicitation")
+    assert not asker(user, live=False).mcp.can("elicitation")
 
 
 @pytest.mark.parametrize(
@@ -91,13 +86,13 @@ def test_78_consent_is_given_or_not(user):
 def test_what_was_entered_is_the_answer(user):
     question = rows_question([], "?", {"type": "object", "properties": {"a": {"type": "string"}}})
     answers = Answers({"k": accept(a="x", _confirm="yes")}, Answers().state([question]))
-    assert settle(asker(user, answers), question) == {"a": "x"}
+    assert Confirmation(asker(user, answers), "tool", {}, []).settle(question) == {"a": "x"}
 
 
 def test_a_form_that_nobody_filled_in_confirms_nothing_where_a_person_can_be_asked(user):
-    check_asked(asker(user, capabilities={}))
+    DirectAnswers(asker(user, capabilities={}), []).check()
     with pytest.raises(NotConfirmed) as error:
-        check_asked(asker(user))
+        DirectAnswers(asker(user), []).check()
     assert "Nobody filled in the form" in error.value.message
 
 
@@ -106,4 +101,4 @@ def test_an_answer_with_values_that_no_form_has_is_no_yes_of_the_model(user):
     question = Confirmation(request, "delete", {}, []).question("sure", "Delete it?")
     misfit = question.because("Confirm: Give one value.", is_misfit=True)
     with pytest.raises(NotConfirmed, match=r"not valid\. Confirm: Give one value\. Nothing was changed\."):
-        check_asked(request, [misfit])
+        DirectAnswers(request, [misfit]).check()

@@ -7,33 +7,31 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from mcp_django.context.signing import seal, seal_briefly, unseal, unseal_brief
+from mcp_django.context.signing import BriefSeal, Seal
 
 DATA = b'["what a client carries", 1]'
 HOUR = 3600
-FORMS = pytest.mark.parametrize(
-    ("seal", "unseal"), [(seal, unseal), (seal_briefly, unseal_brief)], ids=["long", "brief"]
-)
+FORMS = pytest.mark.parametrize("form", [Seal, BriefSeal], ids=["long", "brief"])
 
 
 @FORMS
-def test_a_sealed_text_is_opened_with_its_salt(seal: Any, unseal: Any) -> None:
-    assert unseal("a", seal("a", DATA), HOUR) == DATA
+def test_a_sealed_text_is_opened_with_its_salt(form: Any) -> None:
+    assert form("a").open(form("a").seal(DATA), HOUR) == DATA
 
 
 def test_equal_data_give_equal_texts_unless_they_are_to_be_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
-    assert seal("a", DATA) == seal("a", DATA)
-    assert len({seal("a", DATA, unique=True) for _ in range(20)}) == 20
+    assert Seal("a").seal(DATA) == Seal("a").seal(DATA)
+    assert len({Seal("a").seal(DATA, unique=True) for _ in range(20)}) == 20
 
 
 def test_88_a_sealed_text_is_visible_ascii() -> None:
-    assert all(0x21 <= ord(character) <= 0x7E for character in seal("a", bytes(range(256)), unique=True))
+    assert all(0x21 <= ord(character) <= 0x7E for character in Seal("a").seal(bytes(range(256)), unique=True))
 
 
 def test_80_a_sealed_text_shows_nothing_of_its_data() -> None:
-    body = seal("a", DATA).split(":")[0]
+    body = Seal("a").seal(DATA).split(":")[0]
     assert DATA not in base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
 
 
@@ -41,69 +39,69 @@ def test_80_a_sealed_text_shows_nothing_of_its_data() -> None:
 def test_80_each_byte_of_the_data_is_encrypted(length: int) -> None:
     found = set()
     for _ in range(40):
-        body = seal("a", b"x" * length, unique=True).split(":")[0]
+        body = Seal("a").seal(b"x" * length, unique=True).split(":")[0]
         found.add(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))[-length:])
     assert all(len({text[place] for text in found}) > 1 for place in range(length))
 
 
 @FORMS
 @pytest.mark.parametrize("salt", ["b", "", "a\x1f"])
-def test_another_salt_does_not_open_it(salt: str, seal: Any, unseal: Any) -> None:
-    assert unseal(salt, seal("a", DATA), HOUR) is None
+def test_another_salt_does_not_open_it(salt: str, form: Any) -> None:
+    assert form(salt).open(form("a").seal(DATA), HOUR) is None
 
 
 @FORMS
-def test_73_no_changed_byte_is_accepted(seal: Any, unseal: Any) -> None:
-    text = seal("a", DATA)
+def test_73_no_changed_byte_is_accepted(form: Any) -> None:
+    text = form("a").seal(DATA)
     changed = [
         text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
         for place in range(len(text))
         if text[place] != ":"
     ]
-    assert all(unseal("a", item, HOUR) is None for item in [*changed, text[:-1], text + "A", text[1:]])
+    assert all(form("a").open(item, HOUR) is None for item in [*changed, text[:-1], text + "A", text[1:]])
 
 
 @FORMS
 @pytest.mark.parametrize("text", [None, 7, "", "a:b:c", "é", b"bytes", [], "x" * 5000])
-def test_what_was_never_sealed_is_not_opened(text: Any, seal: Any, unseal: Any) -> None:
-    assert unseal("a", text, HOUR) is None
+def test_what_was_never_sealed_is_not_opened(text: Any, form: Any) -> None:
+    assert form("a").open(text, HOUR) is None
 
 
 @FORMS
-def test_a_text_is_bounded_in_length(seal: Any, unseal: Any) -> None:
-    text = seal("a", DATA)
-    assert unseal("a", text, HOUR, len(text)) == DATA
-    assert unseal("a", text, HOUR, len(text) - 1) is None
+def test_a_text_is_bounded_in_length(form: Any) -> None:
+    text = form("a").seal(DATA)
+    assert form("a").open(text, HOUR, len(text)) == DATA
+    assert form("a").open(text, HOUR, len(text) - 1) is None
 
 
 @FORMS
-def test_an_old_text_is_not_opened(monkeypatch: pytest.MonkeyPatch, seal: Any, unseal: Any) -> None:
-    text = seal("a", DATA)
+def test_an_old_text_is_not_opened(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
+    text = form("a").seal(DATA)
     later = time.time() + 100
     monkeypatch.setattr(time, "time", lambda: later)
-    assert unseal("a", text, 200) == DATA
-    assert unseal("a", text, 50) is None
+    assert form("a").open(text, 200) == DATA
+    assert form("a").open(text, 50) is None
 
 
 @FORMS
-def test_79_a_former_key_opens_it_and_a_foreign_one_does_not(seal: Any, unseal: Any) -> None:
-    text = seal("a", DATA)
+def test_79_a_former_key_opens_it_and_a_foreign_one_does_not(form: Any) -> None:
+    text = form("a").seal(DATA)
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["not-a-secret-only-for-the-tests-of-this-project"]):
-        assert unseal("a", text, HOUR) == DATA
+        assert form("a").open(text, HOUR) == DATA
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[]):
-        assert unseal("a", text, HOUR) is None
+        assert form("a").open(text, HOUR) is None
 
 
 def test_a_brief_text_shows_nothing_of_its_data_and_is_short() -> None:
-    text = seal_briefly("a", DATA)
+    text = BriefSeal("a").seal(DATA)
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     assert DATA not in raw
     assert len(raw) == 16 + 4 + len(DATA)
 
 
 def test_texts_of_one_form_are_not_opened_as_the_other() -> None:
-    assert unseal("a", seal_briefly("a", DATA), HOUR) is None
-    assert unseal_brief("a", seal("a", DATA), HOUR) is None
+    assert Seal("a").open(BriefSeal("a").seal(DATA), HOUR) is None
+    assert BriefSeal("a").open(Seal("a").seal(DATA), HOUR) is None
 
 
 def test_brief_texts_of_other_data_or_another_time_have_nothing_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +110,7 @@ def test_brief_texts_of_other_data_or_another_time_have_nothing_in_common(monkey
     found = []
     for data, moment in ((DATA, now), (DATA[:-1] + b"}", now), (DATA, now + 1)):
         monkeypatch.setattr(time, "time", lambda moment=moment: moment)
-        found.append(seal_briefly("a", data))
+        found.append(BriefSeal("a").seal(data))
     assert all(one[:8] != other[:8] and one[30:40] != other[30:40] for one in found for other in found if one != other)
     monkeypatch.setattr(time, "time", lambda: now)
-    assert seal_briefly("a", DATA) == found[0]
+    assert BriefSeal("a").seal(DATA) == found[0]

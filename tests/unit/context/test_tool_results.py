@@ -4,7 +4,7 @@ import json
 
 import orjson
 
-from mcp_django.context.tool_results import ToolResult, error_result
+from mcp_django.context.tool_results import ToolResult
 from mcp_django.exceptions import ToolError
 from mcp_django.protocol.content import Text
 
@@ -26,6 +26,6 @@ def test_content_blocks_follow_the_structured_content():
 
 
 def test_an_error_is_bounded_text_with_the_flag():
-    found = wire(error_result(ToolError("x" * 5_000)))
+    found = wire(ToolResult.of_error(ToolError("x" * 5_000)))
     assert found["isError"] is True
     assert len(found["content"][0]["text"]) == 1_050

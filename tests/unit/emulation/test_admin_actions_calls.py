@@ -20,7 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.context.confirmation import CHANGED, REFUSED
+from mcp_django.context.confirmation import REFUSED, Confirmation
 from mcp_django.context.questions import Answers
 from mcp_django.emulation.page_requests import UNREADABLE
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
@@ -453,7 +453,7 @@ def test_D74_rows_that_were_not_shown_are_not_touched_and_what_there_is_now_is_s
     make_author("A3")
     again = result_of(RUN, root, **arguments, confirm_token=token)
     assert again.is_error
-    assert again.structured["errors"] == [CHANGED]
+    assert again.structured["errors"] == [Confirmation.CHANGED]
     assert again.structured["objects"] == ["A1", "A2", "A3"]
     assert names() == ["A1", "A2", "A3"]
     assert call(RUN, root, **arguments, confirm_token=again.structured["confirm_token"])["rows"] == 3

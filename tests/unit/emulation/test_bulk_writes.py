@@ -10,7 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.context.confirmation import CHANGED
+from mcp_django.context.confirmation import Confirmation
+from mcp_django.emulation.bulk_writes import listed
 from mcp_django.exceptions import Cancelled
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient
@@ -223,7 +224,7 @@ def test_D74_a_confirmation_is_for_these_rows_and_these_values(root):
     ):
         again = result_of(UPDATE, root, **changed, confirm_token=token)
         assert again.is_error
-        assert again.structured["errors"] == [CHANGED]
+        assert again.structured["errors"] == [Confirmation.CHANGED]
     assert statuses() == ["draft", "draft"]
     fresh = result_of(UPDATE, root, **arguments, confirm_token=token).structured
     assert fresh["objects"] == ["One", "Two"]
@@ -424,3 +425,8 @@ def test_77_a_client_that_asks_its_user_needs_no_token():
     assert consenting.call("update_record", **arguments).structured["changed_rows"] == 2
     assert consenting.call("delete_record", **BOOK, filters={"status": "withdrawn"}).structured["rows"] == 2
     assert not Book.objects.exists()
+
+
+def test_rows_are_named_up_to_a_number():
+    assert listed(["a", "b"], 2) == "“a”; “b”"
+    assert listed(["a", "b"], 5) == "“a”; “b” and 3 more"

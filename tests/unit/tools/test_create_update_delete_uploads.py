@@ -4,7 +4,7 @@ import pytest
 from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.context.signing import read_ticket
+from mcp_django.context.tickets import Ticket
 from mcp_django.emulation.uploaded_files import name_of_upload
 from mcp_django.exceptions import ToolError
 from mcp_django.testing import MCPClient
@@ -94,7 +94,7 @@ def test_it_gives_a_url_and_a_handle_of_this_caller(offered):
     assert (made["method"], made["max_bytes"], made["expires_in"]) == ("PUT", 5 * 1024 * 1024, 600)
     start, _, text = made["url"].rpartition("/")
     assert start == f"{ENDPOINT}/uploads"
-    ticket = read_ticket("own", "uploads", text)
+    ticket = Ticket.read("own", "uploads", text)
     assert ticket is not None
     assert ticket.about == (name_of_upload(request, made["upload"]),)
     with pytest.raises(ToolError, match="Unknown argument"):

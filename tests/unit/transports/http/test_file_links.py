@@ -17,7 +17,7 @@ from oauth2_provider.models import get_access_token_model
 
 from mcp_django import MCPSite
 from mcp_django.asgi import get_asgi_application
-from mcp_django.context.signing import ticket_url
+from mcp_django.context.tickets import Ticket
 from mcp_django.emulation.uploaded_files import FOLDER
 from mcp_django.operating.switches import end_switch, find_switches, set_switch
 from mcp_django.testing import MCPClient
@@ -362,7 +362,7 @@ def test_a_ticket_of_another_site_use_or_time_is_good_for_nothing(monkeypatch: p
     url = download_url(user, book)
     about = ("testapp.book", str(book.pk), "cover")
     other = request_of(user, MCPSite("other"), resource="http://testserver/mcp")
-    assert get(ticket_url(other, "files", *about)).status_code == 404
+    assert get(Ticket.url(other, "files", *about)).status_code == 404
     assert get(url[:-1] + ("A" if url[-1] != "A" else "B")).status_code == 404
     assert get(url + "/").status_code == 404
     assert put(url.replace("/files/", "/uploads/")).status_code == 404

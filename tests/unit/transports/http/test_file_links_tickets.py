@@ -14,7 +14,7 @@ from django.test import RequestFactory, override_settings
 from mcp_django import MCPSite
 from mcp_django.context import refused_request_log
 from mcp_django.context.request import MCPRequest
-from mcp_django.context.signing import ticket_url
+from mcp_django.context.tickets import Ticket
 from mcp_django.exceptions import NotFound, ToolError
 from mcp_django.transports.http.file_links import Refused, ticketed
 from tests.factories import connection_lost, make_user
@@ -40,7 +40,7 @@ def ask(
             raise answer
         return HttpResponse(about[0])
 
-    url = ticket_url(request_of(user, SITE, resource=ENDPOINT), use, "x")
+    url = Ticket.url(request_of(user, SITE, resource=ENDPOINT), use, "x")
     if between is not None:
         between()
     view = ticketed(SITE, "files", "GET", "mcp:read", take)

@@ -9,7 +9,7 @@ from django.test import override_settings
 
 from mcp_django import MCPSite
 from mcp_django.context.request import local_request
-from mcp_django.context.signing import MAX_AGE, TICKET, Ticket, can_link, read_ticket, ticket_url
+from mcp_django.context.tickets import Ticket
 from tests.factories import make_user
 from tests.tool_calls import request_of
 
@@ -35,50 +35,50 @@ def test_a_ticket_holds_its_user_token_and_purpose():
     user = make_user("u")
     request = request_of(user, MCPSite("a"), resource=ENDPOINT)
     request.auth = Token()
-    text = ticket_of(ticket_url(request, "files", "shop.order", "1", "ü"))
-    assert read_ticket("a", "files", text) == Ticket(str(user.pk), "ab" * 32, ("shop.order", "1", "ü"))
+    text = ticket_of(Ticket.url(request, "files", "shop.order", "1", "ü"))
+    assert Ticket.read("a", "files", text) == Ticket(str(user.pk), "ab" * 32, ("shop.order", "1", "ü"))
     assert len(text) < 250
 
 
 def test_a_ticket_tells_nothing_and_fits_the_pattern_of_urls():
-    text = ticket_of(ticket_url(nobody(), "files", "shop.order", "1", "file"))
-    assert __import__("re").fullmatch(TICKET, text)
+    text = ticket_of(Ticket.url(nobody(), "files", "shop.order", "1", "file"))
+    assert __import__("re").fullmatch(Ticket.PATTERN, text)
     assert "order" not in text
-    assert read_ticket("a", "files", text) == Ticket(None, "", ("shop.order", "1", "file"))
+    assert Ticket.read("a", "files", text) == Ticket(None, "", ("shop.order", "1", "file"))
 
 
 def test_a_ticket_is_for_one_use_of_one_site():
-    text = ticket_of(ticket_url(nobody(), "files", "x"))
-    assert read_ticket("b", "files", text) is None
-    assert read_ticket("a", "uploads", text) is None
-    assert read_ticket("a", "files", text[:-1]) is None
-    assert read_ticket("a", "files", "a:b:c") is None
+    text = ticket_of(Ticket.url(nobody(), "files", "x"))
+    assert Ticket.read("b", "files", text) is None
+    assert Ticket.read("a", "uploads", text) is None
+    assert Ticket.read("a", "files", text[:-1]) is None
+    assert Ticket.read("a", "files", "a:b:c") is None
 
 
 def test_a_ticket_ends_and_outlives_a_new_key(monkeypatch, settings):
-    text = ticket_of(ticket_url(nobody(), "files", "x"))
+    text = ticket_of(Ticket.url(nobody(), "files", "x"))
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
-        assert read_ticket("a", "files", text) is not None
+        assert Ticket.read("a", "files", text) is not None
     with override_settings(SECRET_KEY="new"):
-        assert read_ticket("a", "files", text) is None
+        assert Ticket.read("a", "files", text) is None
     now = time.time()
-    monkeypatch.setattr("django.core.signing.time.time", lambda: now + MAX_AGE + 2)
-    assert read_ticket("a", "files", text) is None
+    monkeypatch.setattr("django.core.signing.time.time", lambda: now + Ticket.MAX_AGE + 2)
+    assert Ticket.read("a", "files", text) is None
 
 
 def test_an_endpoint_with_a_slash_has_the_same_urls():
     request = nobody()
     request.mcp.resource += "/"
-    assert ticket_of(ticket_url(request, "files", "x"))
+    assert ticket_of(Ticket.url(request, "files", "x"))
 
 
 def test_a_caller_that_did_not_come_by_http_or_is_no_user_of_django_gets_none():
     class Service:
         pk = 1
 
-    assert can_link(nobody())
-    assert not can_link(request_of(AnonymousUser(), MCPSite("a")))
+    assert Ticket.suits(nobody())
+    assert not Ticket.suits(request_of(AnonymousUser(), MCPSite("a")))
     local = local_request(MCPSite("a"))
     local.user = get_user_model()(pk=1)
-    assert not can_link(local)
-    assert not can_link(request_of(Service(), MCPSite("a"), resource=ENDPOINT))
+    assert not Ticket.suits(local)
+    assert not Ticket.suits(request_of(Service(), MCPSite("a"), resource=ENDPOINT))
