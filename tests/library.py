@@ -8,9 +8,10 @@ from unittest.mock import patch
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of, columns_of
+from mcp_django.orm.cells import Page
 from mcp_django.orm.ordering import default_ordering
 from mcp_django.orm.pagination import PageQuery
-from mcp_django.orm.row_reading import Page, read_instances, read_tuples
+from mcp_django.orm.row_reading import read_instances, read_tuples
 from tests.factories import new_book
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 from tests.tool_calls import request_of

@@ -28,7 +28,7 @@ from ..exposures.model_exposure import (
 )
 from ..orm.access import ModelAccess, access_of, columns_of, has_every_row
 from ..orm.column_values import plain_key
-from ..orm.columns import Column, resolve_column
+from ..orm.columns import Column
 from ..orm.compiled_queries import first_rows
 from ..orm.row_reading import show_rows
 from ..runtime.failing_hooks import call_hook
@@ -199,11 +199,9 @@ class PageInlines:
             row.mcp_inline = inline.admin
             if link is not None and isinstance(self.obj, link.remote_field.model):
                 link.set_cached_value(row, self.obj)
-        if any(column.kind == "computed" for column in columns):
+        if any(column.is_computed for column in columns):
             # The function of a computed column may follow any of the relations.
-            relations = [
-                column.field.name for column in columns if column.kind == "relation" and column.field.is_relation
-            ]
+            relations = [column.field.name for column in columns if column.is_foreign_key and column.field.is_relation]
             prefetch_related_objects(rows, *relations)
         return rows
 
@@ -389,8 +387,10 @@ class InlineRows(ReadOnlyExposure):
         return self.options.with_primary_key(common)
 
     def _is_stored(self, name: str) -> bool:
-        column = resolve_column(self, name)
-        return column is not None and column.kind in ("field", "relation", "many")
+        column = Column.of(self, name)
+        if column is None:
+            return False
+        return column.is_stored or (column.lists_rows and column.field.many_to_many)
 
     def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
         """Return the inline rows' search terms: those of the inlines that the caller sees."""

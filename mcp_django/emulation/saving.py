@@ -24,7 +24,7 @@ from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess, columns_of
 from ..orm.column_values import pk_text
-from ..orm.columns import Column, resolve_column
+from ..orm.columns import Column
 from ..orm.fields import flat_choices
 from ..orm.labels import label_of, linked_values
 from ..orm.nearest_names import Misnamed
@@ -113,14 +113,14 @@ class RowPage:
         stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
         stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
         for column in columns:
-            if column.kind == "many" and column.field in row._meta.many_to_many:
+            if column.lists_rows and column.field in row._meta.many_to_many:
                 pairs = shown.get(column.name)
                 if not isinstance(pairs, list):
                     # A list that was too long to show was cut to a text.
                     pairs = linked_values(request, column.field, [row.pk])[0][0]
                 stored.append([column.name, [pair[0] for pair in pairs]])
         fields = row._meta.concrete_fields
-        changed = [column for column in columns if column.kind == "serialized" and not column.is_plain]
+        changed = [column for column in columns if column.is_made and not column.is_plain]
         if masked := [column for column in changed if column.field in fields]:
             # Use the serializer's values: a version must not reveal a change that the serializer masks.
             values = represented(request, exposure, [row])[0]
@@ -296,9 +296,9 @@ class PageSaving(Saving):
         if (item := draft.fields.get(name)) is None:
             return False
         is_key = isinstance(item, ModelChoiceField) and not isinstance(item, ModelMultipleChoiceField)
-        column = resolve_column(self.exposure, name)
+        column = Column.of(self.exposure, name)
         is_told = is_key or isinstance(value, (list, dict)) or isinstance(item, FormFileField)
-        if column is None or not (is_told or column.by_instance) or holds_hidden(value):
+        if column is None or not (is_told or column.is_replaced) or holds_hidden(value):
             return False
         assert self.obj is not None
         shown = show_rows(self.model, [self.obj], (column,)).rows[0][0]
@@ -502,7 +502,7 @@ def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
     names = {field.name for field in row._meta.concrete_fields}
     for column in columns:
         field = column.field
-        if field is None or field.name not in names or (column.kind == "serialized" and not column.is_plain):
+        if field is None or field.name not in names or (column.is_made and not column.is_plain):
             continue
         value = field.value_from_object(row)
         if value is UNDECODABLE:

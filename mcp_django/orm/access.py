@@ -23,9 +23,18 @@ from ..exposures.querysets import among, leaves_out_nothing
 from ..models import Switch
 from ..runtime.failing_hooks import call_hook, note_failure
 from .column_values import iso_text, plain_key
-from .columns import Column, is_generic_key, is_generic_relation, linked_reader, resolve_column
+from .columns import Column
 from .compiled_queries import row_by_key
-from .fields import is_joinable, is_json_field, kind_of, link_table, stored_field
+from .fields import (
+    is_generic_key,
+    is_generic_relation,
+    is_joinable,
+    is_json_field,
+    kind_of,
+    link_table,
+    linked_reader,
+    stored_field,
+)
 from .permission_queries import EVERYTHING, known_permissions
 from .serializer_columns import read_fields
 from .undecodable_values import all_readable
@@ -352,16 +361,16 @@ class ModelAccess:
 
     def _is_readable(self, name: str) -> bool:
         exposure = self.exposure
-        column = resolve_column(exposure, name)
+        column = Column.of(exposure, name)
         if column is None:
             return False
         field = column.field
-        if column.kind in ("many", "reverse"):
+        if column.lists_rows:
             return self.access.model_of(field.related_model) is not None
-        if column.kind == "computed" and field is not None:
+        if column.is_computed and field is not None:
             related = self.access.model_of(field.related_model)
             return related is not None and has_every_row(related.exposure)
-        if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
+        if field is None or field.model is exposure.model or field.primary_key:
             return True
         # For an inherited field: does the exposure of the parent model show it?
         parent = self.access.request.mcp.site.exposures.get(field.model)
@@ -389,22 +398,27 @@ class ModelAccess:
         if text == "pk":
             return fields[0]
         for name in fields:
-            column = resolve_column(self.exposure, name)
-            if column is not None and column.kind == "relation" and column.field.attname == text:
+            column = Column.of(self.exposure, name)
+            if column is not None and column.is_foreign_key and column.field.attname == text:
                 return name
         return None
 
     def column(self, name: str) -> Column | None:
         """Return the accessible column of a name, None if the caller has no access to it."""
         if name in self.fields:
-            return resolve_column(self.exposure, name)
+            return Column.of(self.exposure, name)
         return None
+
+    def is_file(self, name: str) -> bool:
+        """Return whether the column of a name is one for files, on the model itself, accessible or not."""
+        column = Column.of(self.exposure, name) if "__" not in name else None
+        return column is not None and column.is_file()
 
     def column_named(self, text: str) -> Column | None:
         """Return the accessible column that a client's name means, None if the caller has no access to it."""
         name = self.field_named(text)
         if name is not None:
-            return resolve_column(self.exposure, name)
+            return Column.of(self.exposure, name)
         return None
 
     def is_kept_from(self, path: str) -> bool:
@@ -435,7 +449,7 @@ class ModelAccess:
     def to_one(self, name: str) -> Any:
         """Return the accessible relation to one row: a foreign key, or the end of a one-to-one."""
         column = self.column(name)
-        if column is not None and column.kind == "relation":
+        if column is not None and column.is_foreign_key:
             if column.is_plain and is_joinable(column.field):
                 return column.field
             return None
@@ -455,7 +469,7 @@ class ModelAccess:
         """
         field: Any
         if (column := self.column(text)) is not None:
-            field = column.field if column.is_plain or column.kind in ("many", "reverse") else None
+            field = column.field if column.is_plain or column.lists_rows else None
         else:
             field = _pointing(self.exposure).get(text)
             there = self.access.model_of(field.related_model) if field is not None else None
@@ -599,7 +613,7 @@ def has_every_row(exposure: ModelExposure) -> bool:
 def _are_its_own(exposure: ModelExposure, names: tuple[str, ...]) -> bool:
     """Return whether the names are columns of the exposure's own table, to which no other exposure bars access."""
     columns = columns_of(exposure, names)
-    own = (column.kind in ("field", "relation") and column.field.model is exposure.model for column in columns)
+    own = (column.is_stored and column.field.model is exposure.model for column in columns)
     return len(columns) == len(names) and all(own)
 
 
@@ -610,7 +624,7 @@ def columns_of(exposure: ModelExposure, names: Iterable[str]) -> tuple[Column, .
 
 @lru_cache(maxsize=2048)
 def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column, ...]:
-    return tuple(column for name in names if (column := resolve_column(exposure, name)) is not None)
+    return tuple(column for name in names if (column := Column.of(exposure, name)) is not None)
 
 
 def bare_pk(exposure: ModelExposure, given: Any) -> Any:

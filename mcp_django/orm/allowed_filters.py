@@ -13,7 +13,7 @@ from django.db.models import ForeignObjectRel
 
 from ..schema.secrets import is_withheld
 from .access import MAX_NAME, ModelAccess
-from .columns import resolve_column
+from .columns import Column
 from .conditions import COMPARISONS
 from .fields import FieldPath, is_file_field, is_joinable, resolve_path
 from .lookups import declared_lookups, usual_lookups
@@ -139,7 +139,7 @@ def _is_of_admin(model: ModelAccess, path: str) -> bool:
     root, _, rest = path.partition("__")
     if not rest:
         return is_shown_by_admin(model, path)
-    column = resolve_column(model.exposure, root)
+    column = Column.of(model.exposure, root)
     if column is None or root in model.fields or not is_shown_by_admin(model, root):
         return _sees_path(model, path)
     related = followed(model, model, column.field.related_model)
@@ -170,10 +170,10 @@ def is_shown_by_admin(model: ModelAccess, name: str) -> bool:
     exposure = model.exposure
     if exposure.fields is not None or name in exposure.exclude or is_withheld(name, exposure.model):
         return False
-    column = resolve_column(exposure, name)
+    column = Column.of(exposure, name)
     if column is None or not column.is_plain or model.is_kept_from(name):
         return False
-    if column.kind == "many" and model.access.model_of(column.field.related_model) is None:
+    if column.lists_rows and model.access.model_of(column.field.related_model) is None:
         return False
     owner = column.field.model
     if owner is exposure.model:
@@ -206,6 +206,6 @@ def _relation(model: ModelAccess, name: str) -> Any:
             return field
         return None
     column = model.column(name)
-    if column is not None and column.kind in ("relation", "many"):
+    if column is not None and column.is_plain and (column.is_foreign_key or column.lists_rows):
         return field
     return None

@@ -29,7 +29,7 @@ from django.db.models.functions import Cast, NullIf, TruncDate
 from ..exceptions import ToolError
 from .access import ModelAccess
 from .column_values import MAX_DIGITS
-from .columns import Column
+from .columns import Column, FieldColumn
 from .fields import is_stored_as_text, kind_of, stored_field
 from .path import Target, target_of
 
@@ -151,7 +151,7 @@ def length(text: Any) -> Target:
         found = kind_of(DURATION).parse(DURATION, text if is_length else None)
     except ValueError:
         raise ToolError(f"{str(text)[:40]!r} is not a duration: write 5d, 2w, 3h or 30min.") from None
-    return Target(text, Column(text, "field", field=DURATION), Value(found, output_field=DURATION))
+    return Target(text, FieldColumn(text, field=DURATION), Value(found, output_field=DURATION))
 
 
 def shift(given: Any) -> Target:
@@ -165,7 +165,7 @@ def _constant(number: Decimal) -> Target:
     whole = number == number.to_integral_value()
     field: Any = INTEGER if whole else decimal_field(-int(number.as_tuple().exponent))
     value = Value(int(number) if whole else number, output_field=field)
-    return Target(str(number), Column(str(number), "field", field=field), value)
+    return Target(str(number), FieldColumn(str(number), field=field), value)
 
 
 def decimal_field(places: int) -> "DecimalField[Any, Any]":
@@ -181,7 +181,7 @@ def combined(left: Target, sign: str, right: Target) -> Target:
         raise ToolError(f"{left.name} {sign} {right.name} cannot be computed: a {words[0]} and a {words[1]}.")
     name = f"{_bracketed(left, sign)}{sign}{_bracketed(right, sign)}"
     field, expression = made
-    return Target(name, Column(name, "field", field=field), expression, (*left.narrowed, *right.narrowed))
+    return Target(name, FieldColumn(name, field=field), expression, (*left.narrowed, *right.narrowed))
 
 
 def _bracketed(target: Target, sign: str) -> str:
@@ -191,7 +191,7 @@ def _bracketed(target: Target, sign: str) -> str:
 
 
 def _word(target: Target) -> str:
-    if target.column.kind != "field":
+    if target.column.is_foreign_key:
         return "relation"
     if is_stored_as_text(target.column.field):
         return "text"

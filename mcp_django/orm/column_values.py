@@ -11,14 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
-from functools import partial
+from functools import lru_cache, partial
 from html import unescape
 from typing import Any, Final
 from uuid import UUID
 
 import orjson
 from django.db import models
+from django.db.models import Model
 from django.db.models.fields.files import FieldFile
+from django.forms import MultiValueField
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
@@ -341,3 +343,37 @@ def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] |
         return integers(values) or plain(values) or floats(values)
     quick = _BY_COLUMN.get(renderer)
     return quick(values) if quick is not None else None
+
+
+# Values of a column that the project replaced by an attribute
+
+
+# Types of values that forms and serializers take as they are.
+PLAIN: Final = (str, bytes, bool, int, float, Decimal, date, time, timedelta, UUID, list, tuple, set, frozenset, dict)
+
+
+def as_written(field: Any, row: Model) -> Any:
+    """Read one of the columns whose attribute the project replaced, as forms and serializers take it from a row.
+
+    ``str()`` of such a value is for people, such as HTML made from the stored source. If the form has several controls
+    for a value, such as an amount and its currency, the value is a list of its parts.
+    """
+    value = getattr(row, field.attname)
+    if value is None or isinstance(value, PLAIN):
+        return value
+    widget = _split_widget(field)
+    if widget is None:
+        return field.value_to_string(row)
+    return list(map(_part, widget.decompress(value)))
+
+
+@lru_cache(maxsize=8192)
+def _split_widget(field: Any) -> Any:
+    made = field.formfield()
+    return made.widget if isinstance(made, MultiValueField) else None
+
+
+def _part(value: Any) -> Any:
+    if value is None or isinstance(value, PLAIN):
+        return value
+    return str(value)

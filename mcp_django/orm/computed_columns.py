@@ -14,7 +14,7 @@ from django.db.models.sql import Query
 
 from .access import ModelAccess
 from .column_values import MAX_DIGITS
-from .columns import Column
+from .columns import Column, ComputedColumn, FieldColumn
 from .fields import is_joinable, kind_of, resolve_path
 
 # Name of the computed value in its subquery.
@@ -24,7 +24,7 @@ PLACES: Final = 6
 _OPAQUE: Final = (RawSQL, Star, Window)
 
 
-def order_source(column: Column) -> Any:
+def order_source(column: ComputedColumn) -> Any:
     """Return the source that sorts a computed column, without a direction: a name, an expression, or its own name."""
     order = column.order_field if column.order_field is not None else column.name
     order = order.expression if isinstance(order, OrderBy) else order
@@ -40,7 +40,7 @@ def parts_of(expression: Any) -> Iterator[Any]:
             yield from parts_of(part)
 
 
-def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column, Subquery] | None:
+def computed_value(model: ModelAccess, column: ComputedColumn, pk: str) -> tuple[Column, Subquery] | None:
     """Return the type of a computed column's values, and their expression for a query with the key as ``pk``.
 
     Returns None if the database does not compute the value, or if it is made of anything that the caller may not read.
@@ -48,7 +48,7 @@ def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column,
     source = order_source(column)
     exposure = model.exposure
     rows = exposure.get_queryset(model.request).order_by()
-    if column.kind != "computed" or exposure.opts.is_composite_pk or rows.query.is_sliced or rows.query.combinator:
+    if exposure.opts.is_composite_pk or rows.query.is_sliced or rows.query.combinator:
         return None
     if column.order_field is None and source not in rows.query.annotation_select:
         return None
@@ -63,7 +63,7 @@ def computed_value(model: ModelAccess, column: Column, pk: str) -> tuple[Column,
     if kind_of(field).word == "decimal" and field.decimal_places is None:
         field = DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES)
     value = Subquery(rows.filter(pk=OuterRef(pk)).values(VALUE)[:1], output_field=field)
-    return Column(column.name, "field", field=field), value
+    return FieldColumn(column.name, field=field), value
 
 
 class Reading:

@@ -13,7 +13,7 @@ from ..exposures.querysets import is_derived
 from .access import ModelAccess
 from .aggregates.functions import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
-from .columns import Column
+from .columns import Column, FieldColumn
 from .lookups import usual_lookups
 from .path import Target
 from .suggestions import naming
@@ -71,7 +71,7 @@ def aggregate_value(model: ModelAccess, value: Mapping[str, Any], where: Callabl
     made = rows.annotate(mcp_all=Value(1)).values("mcp_all")
     made = made.annotate(mcp_value=function.make(target.expression, output_field=result)).values("mcp_value")
     title = f"{name}({target.name})"
-    found = Target(title, Column(title, "field", field=result), Subquery(made, output_field=result), target.narrowed)
+    found = Target(title, FieldColumn(title, field=result), Subquery(made, output_field=result), target.narrowed)
     return _moved(found, value)
 
 

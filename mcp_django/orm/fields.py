@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -451,6 +451,33 @@ def link_table(field: Any) -> tuple[type[models.Model], str, str]:
     if forward:
         return through, source, target
     return through, target, source
+
+
+def linked_reader(field: Any) -> Callable[[Any], Any] | None:
+    """Return the reader that an exposure's many-to-many column needs if its class is custom; None if it is Django's.
+
+    A custom class stores its links in its own way, so they can be read only through its manager.
+    """
+    if isinstance(field, models.ManyToManyField):
+        return None
+    return partial(_linked, field.name)
+
+
+def _linked(name: str, row: Any) -> list[Any]:
+    return [[linked.pk, str(linked)] for linked in getattr(row, name).all()]
+
+
+# Recognised by attributes: the module of their classes cannot be imported before the apps are loaded
+
+
+def is_generic_key(field: Any) -> bool:
+    """Return whether the field is a ``GenericForeignKey``."""
+    return hasattr(field, "ct_field") and hasattr(field, "fk_field")
+
+
+def is_generic_relation(field: Any) -> bool:
+    """Return whether the field is a ``GenericRelation``."""
+    return hasattr(field, "object_id_field_name") and hasattr(field, "content_type_field_name")
 
 
 # Paths from a model

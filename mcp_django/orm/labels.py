@@ -25,8 +25,8 @@ from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import HIDDEN, clean_text, secret_columns
 from .access import ModelAccess, access_of, has_every_row, parse_pk
 from .column_values import field_renderer, pk_text
-from .columns import Column, is_generic_relation, is_replaced
-from .fields import is_joinable, key_field, link_table, resolve_path
+from .columns import Column, is_replaced
+from .fields import is_generic_relation, is_joinable, key_field, link_table, resolve_path
 from .prefetch import each_row, learn, learned
 from .undecodable_values import UNDECODABLE, VALUE_ERRORS, is_undecodable, salvaged_rows
 

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, cast
 
@@ -20,11 +21,11 @@ from django.db.models.functions import Random
 from ..exposures.model_exposure import ModelExposure
 from ..schema.secrets import is_withheld
 from .access import MAX_NAME, ModelAccess
-from .columns import Column
+from .columns import Column, ComputedColumn
 from .computed_columns import Reading, order_source, parts_of
 from .fields import kind_of, resolve_path, stored_field
 from .hidden_parts import can_hide_parts
-from .path import Path, guarded_name, guarded_values, guards_on, shown_name
+from .path import Path, guarded_name, guarded_values, guards_on
 from .shown_texts import Sorted, as_shown
 
 
@@ -130,6 +131,8 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
 
 # Beginning of the names of expressions by which an ordering sorts.
 COMPUTED: Final = "mcp_order_"
+# Prefix of the names of texts without their hidden parts.
+SHOWN: Final = "mcp_shown_"
 # Maximum number of relations that a declared ordering may follow.
 MAX_HOPS: Final = 3
 
@@ -341,11 +344,16 @@ def _shown_key(exposure: ModelExposure, key: OrderKey) -> OrderKey:
     if not can_hide_parts(key.field) or (key.expression is None and is_served(exposure.model, (key,))):
         return key
     value = key.expression or F(key.path)
-    path = shown_name(key.path) if key.expression is None else guarded_name(f"shown {key.path}")
+    path = _shown_name(key.path) if key.expression is None else guarded_name(f"shown {key.path}")
     if key.field.model._meta.managed:
         return replace(key, path=path, expression=as_shown(value, key.field))
     # A column of other people's tables can have another type, which has an order of its own and takes no text.
     return replace(key, path=path, nullable=True, expression=Sorted(value, stored_field(key.field)))
+
+
+def _shown_name(path: str) -> str:
+    """Return the name under which a query keeps a column's texts as they are shown, the same for all callers."""
+    return f"{SHOWN}{blake2b(path.encode(), digest_size=8).hexdigest()}"
 
 
 def _column_key(model: ModelAccess, column: Column) -> OrderKey | None:
@@ -353,6 +361,8 @@ def _column_key(model: ModelAccess, column: Column) -> OrderKey | None:
     exposure = model.exposure
     if column.is_plain:
         return _own_key(exposure.model, column.name)
+    if not isinstance(column, ComputedColumn):
+        return None
     order = column.order_field
     if order is None or order == "?":
         return None
@@ -435,7 +445,7 @@ def _readable_key(model: ModelAccess, text: str) -> OrderKey | None:
 def _declared_key(model: ModelAccess, text: str) -> OrderKey | None:
     """Return the ordering key of a path in ``sortable_by``, also through models that are not exposed."""
     column = model.column(text.partition("__")[0])
-    key = _own_key(model.exposure.model, text) if column is not None and column.kind == "relation" else None
+    key = _own_key(model.exposure.model, text) if column is not None and column.is_foreign_key else None
     is_known = key is not None and key.field.model in model.request.mcp.site.exposures
     if key is not None and not is_known:
         return _guarded_key(model, key)

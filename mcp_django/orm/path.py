@@ -16,7 +16,7 @@ from django.db.models import Case, F, Q, When
 from ..exceptions import ToolError
 from ..runtime.failing_hooks import call_hook
 from .access import MAX_NAME, Access, ModelAccess, has_every_row
-from .columns import Column
+from .columns import Column, ComputedColumn
 from .computed_columns import computed_value, order_source
 from .fields import is_joinable, kind_of, relations_on, resolve_path
 from .nearest_names import alternatives
@@ -25,8 +25,6 @@ from .nearest_names import alternatives
 MAX_HOPS: Final = 4
 # Prefix of the names of values that are NULL behind hidden rows.
 GUARDED: Final = "mcp_way_"
-# Prefix of the names of texts without their hidden parts.
-SHOWN: Final = "mcp_shown_"
 # What stands in place of a guard where the project's ``get_queryset`` fails. Nobody passes it.
 UNREADABLE: Final = Q(pk__in=())
 
@@ -113,7 +111,7 @@ class Path:
         If the path may lead through hidden rows, the column's ``path`` is a name in :func:`guarded_values`.
         """
         column = self.column if self.hops else None
-        if column is None or not column.is_countable() or kind_of(column.field).word in ("file", "image"):
+        if column is None or not column.is_countable() or column.is_file():
             return None
         return _through(self.hops, column, bool(self.narrowed))
 
@@ -146,7 +144,7 @@ class Path:
         The value of a column that the admin computes is the one that it is sorted by: a path or an expression.
         """
         column = self.end.column_named(name)
-        if column is None or column.kind != "computed":
+        if not isinstance(column, ComputedColumn):
             if column is not None and usable(column):
                 return self.value(column)
             return None
@@ -196,17 +194,12 @@ def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
     if guarded:
         # A column of the result cannot be named like a path.
         path = guarded_name(path)
-    return Column(name, column.kind, path=path, field=column.field, through=names)
+    return replace(column, name=name, path=path, through=names, is_guarded=guarded)
 
 
 def guarded_name(path: str) -> str:
     """Return the name under which a query keeps a path's values, which are NULL behind hidden rows."""
     return f"{GUARDED}{blake2b(path.encode(), digest_size=8).hexdigest()}"
-
-
-def shown_name(path: str) -> str:
-    """Return the name under which a query keeps a column's texts as they are shown, the same for all callers."""
-    return f"{SHOWN}{blake2b(path.encode(), digest_size=8).hexdigest()}"
 
 
 def guarded_values(model: ModelAccess, columns: Sequence[Column]) -> Mapping[str, Any]:
@@ -221,7 +214,7 @@ def computed_target(model: ModelAccess, text: str, usable: Callable[[Column], bo
     """Return what a path ends at, if that is a computed column; None if the path ends at another column."""
     path = Path.read(model, text)
     column = path.column
-    if column is not None and column.kind == "computed":
+    if column is not None and column.is_computed:
         return path.find(path.last, usable)
     return None
 

@@ -5,10 +5,9 @@ the filters is the same for all values, otherwise by SQL compiled for this call.
 exposure with its own serializer, is read as instances.
 """
 
-import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
 from operator import attrgetter
 from types import MappingProxyType
@@ -18,13 +17,12 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
 from ..exceptions import NotFound, ToolError, Unreadable
-from ..exposures.model_exposure import ModelExposure
 from ..exposures.querysets import with_loaded
 from ..runtime.failing_hooks import call_hook
-from ..schema.secrets import clean_text, is_sensitive
+from ..schema.secrets import is_sensitive
 from .access import ModelAccess, columns_of, has_every_row, parse_pk
-from .column_values import field_renderer, pk_text, render, render_columns, texts, trimmed
-from .columns import Column, as_written
+from .cells import SERIALIZER, Columns, Page, Rows, layout_of
+from .columns import Column, SerializedColumn
 from .compiled_queries import (
     CompiledQuery,
     by_key,
@@ -35,120 +33,24 @@ from .compiled_queries import (
 )
 from .fields import is_joinable
 from .labels import (
-    MAX_LABEL,
-    MAX_RELATED,
-    generic_paths,
-    generic_values,
     joined_label,
-    labels_for,
-    labels_of,
-    linked_values,
     ways_to,
     with_labels,
     with_related,
 )
-from .pagination import REPEATED, CompiledPage, PageQuery, key_names
-from .prefetch import each_row, learn, learned
-from .serializer_columns import represented
+from .pagination import REPEATED, CompiledPage, PageQuery
+from .prefetch import learned
 from .undecodable_values import UNDECODABLE, is_undecodable, salvaged_rows
-from .uris import Address
 
-logger = logging.getLogger("mcp_django")
-Renderer = Callable[[Any], Any]
-# Relations that the exposure's serializer follows are learned under this name, for all of its columns.
-SERIALIZER: Final = ""
 # Maximum number of joins for labels, because databases limit the tables of one query. Further labels cost queries.
 MAX_JOINS: Final = 20
-# The values that were read, one sequence for each column.
-Columns = list[Sequence[Any]]
 NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class Page:
-    """A page of rows as read: JSON rows, ``names`` of columns, sort values ``keys``, whether there are ``more``."""
-
-    names: list[str]
-    rows: list[list[Any]]
-    keys: list[tuple[Any, ...]]
-    more: bool
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One column of the rows to read: the position of its values in the tuples, and what renders them as JSON."""
-
-    column: Column
-    position: int
-    label: int | None
-    renderer: Renderer | None
-    is_file: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Layout of the rows to read: paths of the columns, and positions of the primary key, sort values and cells."""
-
-    names: tuple[str, ...]
-    paths: tuple[str, ...]
-    pk: tuple[int, ...]
-    keys: tuple[int, ...]
-    cells: tuple[Cell, ...]
-    has_computed: bool
-
-
-@lru_cache(maxsize=2048)
-def layout_of(
-    exposure: ModelExposure,
-    columns: tuple[Column, ...],
-    ordering: tuple[Any, ...],
-    joins: tuple[str | None, ...],
-    text_limit: int | None,
-) -> Layout:
-    """Return the layout of the rows to read for a page; ``joins`` are the paths of the labels that a join reads."""
-    paths: dict[str, int] = {}
-
-    def place(path: str) -> int:
-        return paths.setdefault(path, len(paths))
-
-    pk = tuple(place(part.attname) for part in exposure.opts.pk_fields)
-    cells = []
-    for column, join in zip(columns, joins, strict=True):
-        position = 0
-        label = place(join) if join is not None else None
-        if column.kind in ("field", "relation", "reverse") and column.name != exposure.opts.pk.name:
-            position = place(column.path)
-        elif column.kind == "generic":
-            position, label = (place(path) for path in generic_paths(column.field))
-        is_file = column.is_file() and column.name != exposure.opts.pk.name
-        cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
-    keys = tuple(map(place, key_names(len(ordering))))
-    names = tuple(column.name for column in columns)
-    has_computed = any(column.kind == "computed" for column in columns)
-    return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
-
-
-def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer | None:
-    if column.kind in ("many", "reverse", "generic"):
-        # Their values are JSON already.
-        return None
-    if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
-        return pk_text
-    hint = f'use get_record fields=["{column.name}"]'
-    places = getattr(column.field, "decimal_places", None) if column.is_guarded else None
-    if places is not None:
-        # SQLite knows the decimal places of columns, but not of expressions.
-        return lambda value: render(trimmed(value, places))
-    if column.kind in ("field", "relation"):
-        return field_renderer(column.field, limit, hint)
-    return partial(render, limit=limit, hint=hint)
 
 
 @lru_cache(maxsize=2048)
 def needs_instances(columns: tuple[Column, ...]) -> bool:
     """Return whether reading rows with these columns takes model instances rather than tuples."""
-    return any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
+    return any(column.needs_instance for column in columns)
 
 
 def read_page(query: PageQuery) -> Page:
@@ -171,7 +73,7 @@ def read_tuples(query: PageQuery) -> Page:
         if not is_undecodable(error):
             raise
         return read_instances(query)
-    return _PageBuilder(query.model, plan.layout, columns, (), query.limit).page()
+    return Rows(query.model, plan.layout, columns, (), query.limit).page()
 
 
 class TuplePlan:
@@ -186,7 +88,7 @@ class TuplePlan:
         exposure = query.model.exposure
         self.query = query
         self.exposure = exposure
-        joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
+        joins = [joined_label(request, column) if column.is_foreign_key else None for column in query.columns]
         self.joins = tuple(joins)
         self.layout = layout_of(exposure, query.columns, query.ordering, self.joins, query.text_limit)
         # A queryset of the same shape for every caller is asked for only when its SQL is compiled.
@@ -259,7 +161,7 @@ def read_instances(query: PageQuery) -> Page:
     plan = InstancePlan(query)
     instances = plan.read()
     read: Columns = [list(map(_getter(path), instances)) for path in plan.layout.paths]
-    return _PageBuilder(query.model, plan.layout, read, instances, query.limit).page()
+    return Rows(query.model, plan.layout, read, instances, query.limit).page()
 
 
 def show_rows(
@@ -275,11 +177,11 @@ def show_rows(
     """
     joins: list[str | None] = [None] * len(columns)
     if labels:
-        paths = [joined_label(model.request, column) if column.kind == "relation" else None for column in columns]
+        paths = [joined_label(model.request, column) if column.is_foreign_key else None for column in columns]
         joins = [path if path in labels else None for path in paths]
     layout = layout_of(model.exposure, columns, (), tuple(joins), text_limit)
     read: Columns = [[labels[path]] if path in labels else list(map(_getter(path), rows)) for path in layout.paths]
-    return _PageBuilder(model, layout, read, rows, len(rows)).page()
+    return Rows(model, layout, read, rows, len(rows)).page()
 
 
 class InstancePlan:
@@ -310,14 +212,14 @@ class InstancePlan:
             for column in columns:
                 if column.through:
                     self.relations.update(ways_to(column.path))
-                elif column.kind == "relation" and is_joinable(column.field):
+                elif column.is_foreign_key and is_joinable(column.field):
                     self.paths.add(column.name)
                     if "__" not in column.name:
                         self.relations.add(column.name)
 
         # Then those that the code behind the columns has followed before.
         if not self.follows_all:
-            names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
+            names = {SERIALIZER if isinstance(column, SerializedColumn) else column.name for column in columns}
             learnt = learned(exposure, names)
             self.relations.update(learnt - self.paths)
             self.paths.update(learnt)
@@ -326,7 +228,7 @@ class InstancePlan:
         shown = query.model.fields
         hidden = [field for field in exposure.opts.concrete_fields if field.name not in shown]
         self.left_out = [field.attname for field in hidden if is_sensitive(field.name, field.model)]
-        self.many = [column.name for column in columns if column.kind == "computed" and column.field is not None]
+        self.many = [column.name for column in columns if column.is_computed and column.field is not None]
 
     @property
     def key(self) -> Hashable:
@@ -425,155 +327,6 @@ def _getter(path: str) -> Callable[[Any], Any]:
     return follow
 
 
-# Pages as JSON
-
-
-class _PageBuilder:
-    """Makes JSON of the rows that were read for a page; there may be one more than it shows."""
-
-    def __init__(
-        self,
-        model: ModelAccess,
-        layout: Layout,
-        read: Columns,
-        instances: Sequence[Any],
-        limit: int,
-    ) -> None:
-        self.model = model
-        self.request = model.request
-        self.exposure = model.exposure
-        self.layout = layout
-        self.more = bool(read) and len(read[0]) > limit
-        self.read = [values[:limit] for values in read] if self.more else read
-        self.instances = instances[:limit]
-        # Notes to the caller, each with the name of its column.
-        self.notes: dict[str, str] = {}
-        # Relations that the code behind a column followed, by column name.
-        self.followed: dict[str, set[str]] = {}
-        self.functions: Mapping[str, Callable[[Any], Any]] = {}
-        self.shown: list[Any] | None = None
-
-    def page(self) -> Page:
-        """Return the page."""
-        layout = self.layout
-        read = self.read
-        names = list(self.layout.names)
-        if not read or not read[0]:
-            return Page(names, [], [], self.more)
-        self.request.mcp.record.rows_read += len(read[0])
-        pks = [read[position] for position in layout.pk]
-        self.pks = pks[0] if len(pks) == 1 else list(zip(*pks, strict=True))
-        if self.instances and layout.has_computed:
-            listing = self.exposure.get_listing(self.request)
-            self.instances = listing.prepared(self.instances)
-            self.functions = listing.functions()
-        stored = [(cell.column.name, cell.renderer, self.values(cell)) for cell in layout.cells]
-        cells = []
-        for cell, (values, failed) in zip(layout.cells, render_columns(stored), strict=True):
-            if failed:
-                self.note_failure(cell.column)
-            cells.append(self.finished(cell, values) if cell.column.kind == "relation" or cell.is_file else values)
-        keys = list(zip(*[read[position] for position in layout.keys], strict=True))
-        if self.followed:
-            learn(self.exposure, self.followed)
-        notes = sorted(self.notes, key=lambda text: names.index(self.notes[text]))
-        return Page(names, list(map(list, zip(*cells, strict=True))), keys, self.more, notes)
-
-    def values(self, cell: Cell) -> Sequence[Any]:
-        """Return one column of the rows that were read, with its values ready to be rendered as JSON."""
-        column = cell.column
-        kind = cell.column.kind
-        if kind != "relation" and column.name == self.exposure.opts.pk.name:
-            return self.pks
-        if kind in ("many", "reverse"):
-            keys = self.pks if kind == "many" else self.read[cell.position]
-            listed, cut = linked_values(self.request, column.field, keys)
-            if cut:
-                self.notes[f"{column.name} lists at most {MAX_RELATED}"] = column.name
-            return listed
-        if kind == "generic":
-            assert cell.label is not None
-            return generic_values(self.request, column.field, self.read[cell.position], self.read[cell.label])
-        if kind == "computed":
-            followed = self.followed.setdefault(column.name, set())
-            computed, one_by_one = each_row(self.instances, partial(self.compute, column), followed)
-            if one_by_one:
-                note = f"{column.name} needs a query for each row: leave it out of fields for a faster page"
-                self.notes[note] = column.name
-            is_empty = bool(computed) and computed.count(None) == len(computed)
-            if is_empty and self.exposure.get_listing(self.request).fills_column(column.name):
-                note = f"{column.name} is null in each row: the admin's list may fill it in its changelist_view"
-                self.notes.setdefault(note, column.name)
-            return computed
-        if kind == "serialized":
-            if self.shown is None:
-                followed = self.followed.setdefault(SERIALIZER, set())
-                self.shown = represented(self.request, self.exposure, self.instances, followed)
-            return [shown.get(column.name) for shown in self.shown]
-        if kind == "field" and column.by_instance and not column.through:
-            return [as_written(column.field, row) for row in self.instances]
-        return self.read[cell.position]
-
-    def note_failure(self, column: Column) -> None:
-        self.notes[f"{column.name}: a value could not be computed and is null"] = column.name
-
-    def compute(self, column: Column, row: Any) -> Any:
-        """Read a computed column from a row; return None where the project's code has no value or fails."""
-        assert column.compute is not None
-        compute = self.functions.get(column.name, column.compute)
-        try:
-            value = compute(row)
-            if value is not None and getattr(compute, "boolean", False):
-                return bool(value)
-            return value
-        except ObjectDoesNotExist:
-            # A related row does not exist.
-            return None
-        except Exception as error:
-            # The admin's page shows nothing for a read-only field that finds no attribute or cannot make its value.
-            if self.exposure.get_listing(self.request).shows_nothing(column.name, row, error):
-                return None
-            logger.warning("The column %s of %s failed", column.name, self.exposure.label, exc_info=True)
-            self.note_failure(column)
-            return None
-
-    def finished(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
-        """Finish a column of the rows that were read: files become URIs, foreign keys ``[key, label]`` pairs."""
-        if cell.is_file:
-            address = Address(self.model)
-            places = [address.file(pk, cell.column.name) for pk in self.pks]
-            return [place if name else None for place, name in zip(places, values, strict=True)]
-        stored = self.read[cell.position]
-        if cell.label is not None:
-            read = self.read[cell.label]
-            labels: Sequence[Any] | None = texts(read, MAX_LABEL)
-            if labels is None:
-                labels = [None if text is None or text is UNDECODABLE else clean_text(text, MAX_LABEL) for text in read]
-        else:
-            found = self.loaded_labels(cell.column, stored)
-            if found is None:
-                found = labels_for(self.request, cell.column.field, stored)
-            labels = [found.get(key) for key in stored]
-        return [None if key is None else [key, label] for key, label in zip(values, labels, strict=True)]
-
-    def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-        """Return labels for related rows that row reading loaded with the page, if the caller may see all of these."""
-        related = (
-            self.model.access.model_of(column.field.related_model) if self.instances and not column.through else None
-        )
-        if related is None or not has_every_row(related.exposure):
-            return None
-        relation = column.field
-        loaded: dict[Any, Any] = {}
-        for row, key in zip(self.instances, keys, strict=True):
-            if key is not None:
-                if not relation.is_cached(row):
-                    return None
-                loaded.setdefault(key, relation.get_cached_value(row))
-        there = {key: target for key, target in loaded.items() if target is not None}
-        return dict(zip(there, labels_of(related.exposure, list(there.values())), strict=True))
-
-
 # One row
 
 
@@ -603,7 +356,7 @@ def find_row(model: ModelAccess, pk: Any) -> FoundRow:
         raise NotFound from None
     columns = columns_of(exposure, model.fields)
     names = [field.attname for field in exposure.opts.concrete_fields]
-    labels = [joined_label(request, column) for column in columns if column.kind == "relation"]
+    labels = [joined_label(request, column) for column in columns if column.is_foreign_key]
     joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
 
     def build() -> CompiledQuery:

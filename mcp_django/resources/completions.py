@@ -23,7 +23,7 @@ from ..functions.project_function import ProjectFunction, resolved, speaking_pla
 from ..orm.access import ModelAccess, access_of, parse_pk
 from ..orm.allowed_filters import find_filter
 from ..orm.column_values import pk_text
-from ..orm.columns import is_file, is_replaced
+from ..orm.columns import is_replaced
 from ..orm.compiled_queries import prepare
 from ..orm.conditions import Condition
 from ..orm.fields import FieldPath, choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
@@ -502,7 +502,7 @@ class ModelTemplate:
                 keys = [key for key in found.values if key != ParsedURI.SCHEMA or "field" in self.names]
                 return Completion(keys, found.more)
             case "field":
-                files = [name for name in values.model.fields if is_file(values.exposure, name)]
+                files = [name for name in values.model.fields if values.model.is_file(name)]
                 return ranked([(name, "") for name in files], value)
             case "search":
                 return values.searched(value)

@@ -22,7 +22,6 @@ from ..context.request import MCPRequest
 from ..context.tickets import Ticket
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of
-from ..orm.columns import is_file
 from ..orm.pagination import Cursor
 from ..orm.row_reading import find_row
 from ..orm.serializer_columns import represented
@@ -200,7 +199,7 @@ class RowFile:
         go_to(request, exposure, "change", address.pk)
         row = model.get_row(address.pk)
         name = address.field_name or ""
-        if name not in model.fields_of(row) or not is_file(exposure, name):
+        if name not in model.fields_of(row) or not model.is_file(name):
             raise NotFound
         if exposure.serializer_class is not None and not represented(request, exposure, [row])[0].get(name):
             # The serializer hides the file of this row.

@@ -27,7 +27,6 @@ from ..emulation.action_responses import read_response
 from ..exceptions import NotFound, ToolError
 from ..orm.access import access_of
 from ..orm.column_values import pk_text
-from ..orm.columns import is_file
 from ..orm.uris import Address, ParsedURI
 from ..schema.json_values import to_jsonable
 from ..schema.secrets import clean_text
@@ -264,7 +263,7 @@ def _link_of(request: MCPRequest, file: FieldFile) -> str:
     row = file.instance
     name = file.field.name
     model = access_of(request).model_of(type(row))
-    if model is None or name not in model.fields or not is_file(model.exposure, name):
+    if model is None or name not in model.fields or not model.is_file(name):
         return posixpath.basename(file.name or "")
     url = ParsedURI(model.exposure.label, pk_text(row.pk), name).download_url(request)
     return url or Address(model).file(row.pk, name)

@@ -19,7 +19,6 @@ from ..exceptions import CallRefused, NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess, access_of, has_every_row, parse_pk
 from ..orm.column_values import pk_text
-from ..orm.columns import is_file
 from ..orm.pagination import chunks
 from ..orm.uris import ParsedURI
 from ..protocol.errors import InvalidParams
@@ -186,7 +185,7 @@ def needs_digest(request: MCPRequest, watch: Watch) -> bool:
 def shows(model: ModelAccess, watch: Watch, row: Model) -> bool:
     if watch.field is None:
         return True
-    return watch.field in model.fields_of(row) and is_file(model.exposure, watch.field)
+    return watch.field in model.fields_of(row) and model.is_file(watch.field)
 
 
 # Subscribing

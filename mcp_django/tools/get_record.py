@@ -19,7 +19,6 @@ from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, bare_pk, columns_of
 from ..orm.column_values import plain_key
-from ..orm.columns import is_file
 from ..orm.conditions import Applied, Condition
 from ..orm.fields import resolve_path
 from ..orm.labels import label_of
@@ -245,7 +244,7 @@ class GetRecord(RecordTool):
         links = {
             name: url
             for name, value in payload["fields"].items()
-            if value and is_file(model.exposure, name)
+            if value and model.is_file(name)
             if (url := replace(ParsedURI.read(payload["uri"]), field_name=name).download_url(request)) is not None
         }
         if links:

@@ -18,7 +18,7 @@ from ..orm.aggregates.groups import group_of
 from ..orm.aggregates.measure_reader import MeasureReader
 from ..orm.allowed_filters import filters_of, find_filter
 from ..orm.alternative_spellings import json_or_text
-from ..orm.columns import Column, is_file
+from ..orm.columns import Column
 from ..orm.fields import choices_of, holds_many, kind_of
 from ..orm.filter_parser import FilterReader
 from ..orm.lookups import usual_lookups
@@ -192,7 +192,7 @@ class Description(Overview):
         use = self.uses.get(column.name)
         if use is not None:
             words.append(" ".join(["required" if use.required else "optional", *([use.only] if use.only else [])]))
-            words += [FILE_WORDS] if is_file(exposure, column.name) else []
+            words += [FILE_WORDS] if self.model.is_file(column.name) else []
         else:
             words.append("read-only")
         words += self._filter_words(column)

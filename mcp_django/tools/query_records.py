@@ -18,6 +18,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.bulk_writes import SEARCH
 from ..exceptions import ToolError
+from ..orm.cells import Page
 from ..orm.column_values import plain_key
 from ..orm.conditions import is_moving, opening_hint
 from ..orm.empty_results import empty_hints
@@ -26,7 +27,7 @@ from ..orm.pagination import COUNT_CAP, Cursor, PageQuery
 from ..orm.path import guarded_values
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
-from ..orm.row_reading import Page, read_page
+from ..orm.row_reading import read_page
 from ..orm.search import unsearched
 from ..orm.tool_arguments import Arguments, RowArguments
 from ..orm.trigram_search import similar_query

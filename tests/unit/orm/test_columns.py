@@ -16,7 +16,7 @@ from django.utils.html import format_html
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.column_values import field_renderer, pk_text, render, render_column
-from mcp_django.orm.columns import resolve_column
+from mcp_django.orm.columns import Column
 from mcp_django.orm.fields import choices_of
 from mcp_django.schema.secrets import clean_text
 from mcp_django.tools.list_and_describe_models import DescribeModel
@@ -111,7 +111,7 @@ class Odd(ModelExposure):
 
 def test_a_name_is_one_kind_of_column() -> None:
     exposure = Odd(Book, SITE)
-    kinds = {name: column.kind if (column := resolve_column(exposure, name)) else None for name in Odd.fields}
+    kinds = {name: column.kind if (column := Column.of(exposure, name)) else None for name in Odd.fields}
     assert kinds == {
         "title": "field",
         "author": "relation",
@@ -128,14 +128,14 @@ def test_a_name_is_one_kind_of_column() -> None:
 
 def test_row_131_a_generic_relation_is_a_column_of_its_own_and_nothing_beyond_it() -> None:
     exposure = ModelExposure(Note, SITE)
-    column = resolve_column(exposure, "target")
+    column = Column.of(exposure, "target")
     assert column is not None
     assert column.kind == "generic"
-    assert resolve_column(exposure, "target__name") is None
+    assert Column.of(exposure, "target__name") is None
 
 
 def test_a_method_of_the_admin_is_a_column_with_its_order() -> None:
-    column = resolve_column(MCPSite(admin_site=admin.site).exposures[Book], "is_long")
+    column = Column.of(MCPSite(admin_site=admin.site).exposures[Book], "is_long")
     assert column is not None
     assert column.order_field == "pages"
     assert column.compute is not None
@@ -149,7 +149,7 @@ def test_a_method_that_shadows_a_field_is_no_filter_on_the_field() -> None:
         def isbn(self, book: Book) -> str:
             return "***"
 
-    column = resolve_column(Masking(Book, SITE), "isbn")
+    column = Column.of(Masking(Book, SITE), "isbn")
     assert column is not None
     assert (column.kind, column.is_plain) == ("computed", False)
 
@@ -241,23 +241,23 @@ def test_an_attribute_is_read_and_a_method_is_called() -> None:
     exposure = ModelExposure(Book, SITE)
     book = Book(price=Decimal(10), pages=5, status="draft")
     for name, value in (("price_per_page", Decimal(2)), ("get_status_display", "In preparation")):
-        column = resolve_column(exposure, name)
+        column = Column.of(exposure, name)
         assert column is not None
         assert column.compute is not None
         assert column.compute(book) == value
 
 
 def test_links_are_a_column_from_both_ends_and_none_behind_another_relation(monkeypatch: pytest.MonkeyPatch) -> None:
-    column = resolve_column(ModelExposure(Tag, SITE), "books")
+    column = Column.of(ModelExposure(Tag, SITE), "books")
     assert column is not None
     assert column.kind == "many"
-    assert resolve_column(ModelExposure(Loan, SITE), "book__tags") is None
+    assert Column.of(ModelExposure(Loan, SITE), "book__tags") is None
     # The links of a class of its own can only be read from the end that declares it.
     monkeypatch.setattr("mcp_django.orm.columns.linked_reader", lambda field: list)
-    assert resolve_column(ModelExposure(Tag, SITE), "books") is None
+    assert Column.of(ModelExposure(Tag, SITE), "books") is None
 
 
 def test_rows_that_refer_to_any_model_are_a_column_of_the_one_that_declares_them() -> None:
-    column = resolve_column(ModelExposure(Guest, SITE), "remarks")
+    column = Column.of(ModelExposure(Guest, SITE), "remarks")
     assert column is not None
     assert (column.kind, column.path) == ("reverse", "id")

@@ -9,7 +9,7 @@ from rest_framework import serializers
 import mcp_django
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
-from mcp_django.orm.columns import Column, resolve_column
+from mcp_django.orm.columns import Column, is_replaced
 from mcp_django.orm.path import Path as ColumnPath
 from mcp_django.tools.aggregate_records import AggregateRecords
 from tests.factories import make_superuser
@@ -94,7 +94,7 @@ DATE = {"countable", "comparable", "groupable", "period", "ordering"}
 def test_a_column_is_used_for_what_its_class_allows(
     exposure: ModelExposure, name: str, kind: str, uses: set[str]
 ) -> None:
-    column = resolve_column(exposure, name)
+    column = Column.of(exposure, name)
     assert column is not None
     assert column.kind == kind
     assert used_for(column) == uses
@@ -103,13 +103,14 @@ def test_a_column_is_used_for_what_its_class_allows(
 
 def test_a_column_with_an_attribute_in_its_place_is_used_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Book, "pages", Replaced())
-    for cached in ("resolve_column", "is_replaced"):
-        getattr(mcp_django.orm.columns, cached).cache_clear()
+    caches = (Column.of.cache_clear, is_replaced.cache_clear)
+    for clear in caches:
+        clear()
     try:
-        assert used_for(resolve_column(ModelExposure(Book, SITE), "pages")) == set()
+        assert used_for(Column.of(ModelExposure(Book, SITE), "pages")) == set()
     finally:
-        for cached in ("resolve_column", "is_replaced"):
-            getattr(mcp_django.orm.columns, cached).cache_clear()
+        for clear in caches:
+            clear()
 
 
 @pytest.mark.django_db
@@ -117,6 +118,26 @@ def test_a_column_of_a_related_row_is_used_as_that_of_its_own_model() -> None:
     request = reader(make_superuser(), site_with(Book, Author))
     model = access_of(request).get_model("testapp.book")
     column = ColumnPath.read(model, "author.name").shown_column
+    assert used_for(column) == {"countable", "comparable", "groupable"}
+    assert column is not None
+    assert (column.kind, column.path, column.is_guarded) == ("field", "author__name", False)
+
+
+class OnlyAnn(ModelExposure):
+    fields = ("id", "name")
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).filter(name="Ann")
+
+
+@pytest.mark.django_db
+def test_a_column_of_a_related_row_that_may_be_hidden_is_guarded() -> None:
+    site = site_with(Book)
+    site.register(Author, OnlyAnn)
+    model = access_of(reader(make_superuser(), site)).get_model("testapp.book")
+    column = ColumnPath.read(model, "author.name").shown_column
+    assert column is not None
+    assert (column.is_guarded, column.through, column.path[:8]) == (True, ("author",), "mcp_way_")
     assert used_for(column) == {"countable", "comparable", "groupable"}
 
 

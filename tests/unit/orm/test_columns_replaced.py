@@ -11,7 +11,9 @@ from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
 
-from mcp_django.orm.columns import as_written, is_replaced, linked_reader
+from mcp_django.orm.column_values import as_written
+from mcp_django.orm.columns import is_replaced
+from mcp_django.orm.fields import linked_reader
 from mcp_django.orm.row_reading import plain_rows
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords

@@ -13,7 +13,7 @@ from django.db.models.functions import Length, Lower
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
-from mcp_django.orm.columns import resolve_column
+from mcp_django.orm.columns import Column
 from mcp_django.orm.computed_columns import order_source, parts_of
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.list_and_describe_models import DescribeModel
@@ -296,7 +296,7 @@ def resolve_column_of(ordering: Any) -> Any:
         def made(self, author: Author) -> str:
             return ""
 
-    return resolve_column(Exposure(Author, MCPSite()), "made")
+    return Column.of(Exposure(Author, MCPSite()), "made")
 
 
 def test_conditions_are_parts_of_an_expression_too() -> None:

@@ -10,7 +10,7 @@ from django.db.models import F, Q
 
 from mcp_django import ToolError
 from mcp_django.orm.access import access_of
-from mcp_django.orm.columns import resolve_column
+from mcp_django.orm.columns import Column
 from mcp_django.orm.conditions import (
     Applied,
     Comparison,
@@ -106,7 +106,7 @@ def test_a_question_for_nothing_has_no_value_to_bind() -> None:
 
 def test_conditions_on_related_rows_are_left_out_where_only_a_rows_own_count() -> None:
     inner = condition("rating", "gte", 1)
-    column = resolve_column(SITE.exposures[Film], "rating")
+    column = Column.of(SITE.exposures[Film], "rating")
     assert column is not None
     target = Target("rating", column, F("rating"))
     comparison = Comparison(target, "lt", target, (inner,))

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.columns import Column
+from mcp_django.orm.columns import Column, RelationColumn
 from mcp_django.orm.labels import MAX_RELATED, joined_label, labels_for, linked_values
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader, site_with
@@ -28,7 +28,7 @@ def field(model: Any, name: str) -> Any:
 
 
 def column(model: Any, name: str) -> Column:
-    return Column(name, "relation", path=field(model, name).attname, field=field(model, name))
+    return RelationColumn(name, path=field(model, name).attname, field=field(model, name))
 
 
 def test_a_join_serves_only_where_every_related_row_may_be_seen() -> None:

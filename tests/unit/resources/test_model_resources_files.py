@@ -13,7 +13,7 @@ from django.test import override_settings
 from rest_framework import serializers
 
 from mcp_django.exceptions import NotFound
-from mcp_django.orm.columns import is_file
+from mcp_django.orm.access import access_of
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.resources.model_resources import Resources, RowFile, file_type
 from mcp_django.tools.get_record import GetRecord
@@ -59,9 +59,9 @@ def test_text_is_text_and_other_bytes_are_a_blob(media: Path) -> None:
 
 
 def test_a_column_holds_files_where_its_field_does() -> None:
-    exposure = site_with(Book).exposures[Book]
-    assert is_file(exposure, "cover")
-    assert not any(is_file(exposure, name) for name in ("title", "author", "tags", "nosuch", "author__cover", ""))
+    model = access_of(reader(make_superuser(), site_with(Book))).get_model("testapp.book")
+    assert model.is_file("cover")
+    assert not any(model.is_file(name) for name in ("title", "author", "tags", "nosuch", "author__cover", ""))
 
 
 def test_a_storage_without_paths_serves_too() -> None:
