@@ -22,13 +22,18 @@ from django.utils.module_loading import import_string
 from .conf import settings
 from .context.call_restrictions import NARROWED_TO, narrow
 
-# Names of the facts that are the mark of the password, the key of the service account that has the token, and the key
-# of the link to an identity provider by which its user was found.
-CREDENTIAL: Final = "credential"
-SERVICE_ACCOUNT: Final = "service_account"
-LINKED_IDENTITY: Final = "linked_identity"
-# Name of the fact that has the labels of the options chosen at the consent page, by the names of the choices.
-CHOSEN: Final = "chosen"
+
+class FactName:
+    """Names of the facts that the app itself keeps with a token, beside those of ``SIGN_IN_FACTS``."""
+
+    # The mark of the password.
+    CREDENTIAL: Final = "credential"
+    # The key of the service account that has the token.
+    SERVICE_ACCOUNT: Final = "service_account"
+    # The key of the link to an identity provider by which the token's user was found.
+    LINKED_IDENTITY: Final = "linked_identity"
+    # The labels of the options chosen at the consent page, by the names of the choices.
+    CHOSEN: Final = "chosen"
 
 
 class SignInFact:
@@ -113,12 +118,6 @@ class OTPDevice(SignInFact):
         user.is_verified = lambda: True
 
 
-def keep(request: HttpRequest) -> dict[str, Any]:
-    """Return all facts to store, by name, from the request of the consent page."""
-    facts = {fact.name: fact().keep(request) for fact in settings.SIGN_IN_FACTS}
-    return {name: value for name, value in facts.items() if value is not None} | credential_of(request.user)
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """A choice to show at the consent page: the fact's ``name``, its label, and words by value."""
@@ -128,61 +127,78 @@ class Question:
     options: Mapping[str, Any]
 
 
-def questions_for(request: HttpRequest) -> list[Question]:
-    """Return the choices to ask the user of the consent page for."""
-    choices = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
-    questions = [
-        Question(fact.name, fact.label, {str(key): text for key, text in fact.choices(request)}) for fact in choices
-    ]
-    return [question for question in questions if question.options]
+class Questions(list[Question]):
+    """The choices to ask the user of the consent page for."""
+
+    def answered(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the choices that the user made in a form, as facts to store; None if a value was no option."""
+        facts: dict[str, Any] = {}
+        words: dict[str, str] = {}
+        for question in self:
+            value = given.get(f"fact_{question.name}", "")
+            if value not in question.options:
+                return None
+            facts[question.name] = value
+            words[question.name] = str(question.options[value])
+        return facts | ({FactName.CHOSEN: words} if words else {})
 
 
-def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the choices that the user made, as facts to store; None if a value was no option."""
-    facts: dict[str, Any] = {}
-    words: dict[str, str] = {}
-    for question in questions:
-        value = given.get(f"fact_{question.name}", "")
-        if value not in question.options:
-            return None
-        facts[question.name] = value
-        words[question.name] = str(question.options[value])
-    return facts | ({CHOSEN: words} if words else {})
+class SignIn:
+    """The sign-in of the user of a ``request``: that of a browser with a session, or that of a call with a token."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+
+    def facts(self) -> dict[str, Any]:
+        """Return all facts to store, by name; the request is that of the consent page."""
+        facts = {fact.name: fact().keep(self.request) for fact in settings.SIGN_IN_FACTS}
+        known = {name: value for name, value in facts.items() if value is not None}
+        return known | credential_of(self.request.user)
+
+    def questions(self) -> Questions:
+        """Return the choices to ask the user for; the request is that of the consent page."""
+        choices = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
+        questions = Questions()
+        for fact in choices:
+            options = {str(key): text for key, text in fact.choices(self.request)}
+            if options:
+                questions.append(Question(fact.name, fact.label, options))
+        return questions
+
+    def restore(self) -> None:
+        """Restore the facts of a call's token on its request; a restricted call gets a restricted user."""
+        request = self.request
+        if NARROWED_TO in request.mcp.facts:
+            narrow(request)
+        for fact in settings.SIGN_IN_FACTS:
+            fact().restore(request, request.mcp.facts.get(fact.name))
+
+    def act_as(self, user: Any, scopes: frozenset[str]) -> None:
+        """Let a request without a token act as ``user`` with ``scopes``, and restore its facts."""
+        self.request.user = user
+        self.request.auth = None
+        self.request.mcp.scopes = scopes
+        self.restore()
+
+    def would_admit(self, admin_site: AdminSite) -> bool:
+        """Return whether an admin site lets the user in after the strongest sign-in, True if it cannot be asked."""
+        assumed = copy(self.request)
+        assumed.user = copy(self.request.user)
+        try:
+            for fact in settings.SIGN_IN_FACTS:
+                fact().assume(assumed)
+            return bool(admin_site.has_permission(assumed))
+        except Exception:
+            return True
 
 
 def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """Return what was chosen for a token, as labels and words."""
-    words = facts.get(CHOSEN)
+    words = facts.get(FactName.CHOSEN)
     choices = [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
     return [(fact.label, words[fact.name]) for fact in choices if isinstance(words, dict) and fact.name in words]
-
-
-def restore(request: Any) -> None:
-    """Restore the facts of a call's token on its request; a restricted call gets a restricted user."""
-    if NARROWED_TO in request.mcp.facts:
-        narrow(request)
-    for fact in settings.SIGN_IN_FACTS:
-        fact().restore(request, request.mcp.facts.get(fact.name))
-
-
-def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
-    """Let a request without a token act as ``user`` with ``scopes``, and restore its facts."""
-    request.user = user
-    request.auth = None
-    request.mcp.scopes = scopes
-    restore(request)
-
-
-def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
-    """Return whether an admin site lets the user in after the strongest sign-in, True if it cannot be asked."""
-    assumed = copy(request)
-    assumed.user = copy(request.user)
-    try:
-        for fact in settings.SIGN_IN_FACTS:
-            fact().assume(assumed)
-        return bool(admin_site.has_permission(assumed))
-    except Exception:
-        return True
 
 
 # The password
@@ -191,7 +207,7 @@ def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:
 def credential_of(user: Any) -> dict[str, str]:
     """Return the mark of the user's password, to store with facts; empty for users without a password."""
     hashed = getattr(user, "get_session_auth_hash", None)
-    return {} if hashed is None else {CREDENTIAL: _mark(hashed())}
+    return {} if hashed is None else {FactName.CREDENTIAL: _mark(hashed())}
 
 
 def is_current(user: Any, facts: Mapping[str, Any]) -> bool:
@@ -199,7 +215,7 @@ def is_current(user: Any, facts: Mapping[str, Any]) -> bool:
 
     Facts that were stored without a mark count as current.
     """
-    mark = facts.get(CREDENTIAL)
+    mark = facts.get(FactName.CREDENTIAL)
     if mark is None:
         return True
     model: Any = type(user)

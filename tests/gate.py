@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "mcp_django"
 # In the order in which a call meets them.
 MODULES: Final = (
     "oauth/bearer.py",
+    "oauth/token_query.py",
     "oauth/resource_urls.py",
     "signin.py",
     "scopes.py",

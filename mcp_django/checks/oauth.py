@@ -29,7 +29,7 @@ from ..oauth.resource_urls import LOOPBACK, uses_oauth
 from ..problems import nearest
 from ..routing import known_urlconfs
 from ..scopes import ADMIN, READ, WRITE
-from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
+from ..signin import FactName, OTPDevice, SignIn, SignInFact
 from .check_rules import Check, check, problem
 from .declarations import mounted
 
@@ -375,7 +375,9 @@ def check_sign_in() -> Iterator[CheckMessage]:
 
 
 def _is_fact(fact: Any) -> bool:
-    return isinstance(fact, type) and issubclass(fact, SignInFact) and bool(fact.name) and fact.name != CREDENTIAL
+    return (
+        isinstance(fact, type) and issubclass(fact, SignInFact) and bool(fact.name) and fact.name != FactName.CREDENTIAL
+    )
 
 
 def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
@@ -386,7 +388,7 @@ def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
     is_kept = any(fact is not OTPDevice or has_otp for fact in settings.SIGN_IN_FACTS)
     try:
         request.user = get_user_model()(is_staff=True, is_superuser=True, is_active=True)
-        restore(request)
+        SignIn(request).restore()
         if admin_site.has_permission(request):
             return
         seen = "admits nobody by password alone"

@@ -25,7 +25,7 @@ from ..protocol.eras import client_meta
 from ..protocol.headers import encode_value, param_headers
 from ..protocol.versions import Revisions
 from ..routing import ENDPOINTS
-from ..signin import keep
+from ..signin import SignIn
 from ..tools.generic import GENERIC_TOOLS
 from ..tools.model_overview import Overview, Writing
 from ..transports.local_client import CallFailed, LocalClient
@@ -404,7 +404,7 @@ class TryIt:
             known_sites()[chosen["site"]],
             self.request.user,  # type: ignore[arg-type]
             chosen["scope"],
-            keep(self.request),
+            SignIn(self.request).facts(),
             name=NAME,
             capabilities=CAPABILITIES,
             is_signed_in=True,

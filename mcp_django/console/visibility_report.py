@@ -25,7 +25,7 @@ from ..protocol.versions import Revisions
 from ..rest.tools import ViewSetTool
 from ..schema.secrets import gives_rights, is_sensitive
 from ..server.methods import METHODS
-from ..signin import SERVICE_ACCOUNT
+from ..signin import FactName
 from ..sites import MCPSite, is_open
 from ..tools.base import Tool
 from ..tools.create_update_delete import CreateUpload
@@ -132,7 +132,7 @@ def visibility_of(
     request.mcp.client_id = client_id
     record = request.mcp.record
     RecordedCall(request).describe_caller()
-    record.kind = "service" if SERVICE_ACCOUNT in request.mcp.facts else "person"
+    record.kind = "service" if FactName.SERVICE_ACCOUNT in request.mcp.facts else "person"
     models = [model] if model is not None else list(apps.get_models())
     visible, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
     lists = {} if model is not None else _lists(request)

@@ -499,11 +499,11 @@ class AdminExposure(ModelExposure):
         user: Any = request.user
         is_staff = user.is_active and getattr(user, "is_staff", False)
         from ..orm.access import access_of
-        from ..signin import would_admit
+        from ..signin import SignIn
 
         if not is_staff or access_of(request).admits(self.model_admin.admin_site):
             return ""
-        if would_admit(request, self.model_admin.admin_site):
+        if SignIn(request).would_admit(self.model_admin.admin_site):
             return NOT_ADMITTED
         return ""
 

@@ -22,7 +22,7 @@ from ..exposures.model_exposure import ModelExposure
 from ..orm.access import ModelAccess
 from ..orm.column_values import iso_text
 from ..schema.secrets import clean_text
-from ..signin import SERVICE_ACCOUNT
+from ..signin import FactName
 from .inline_rows import PageInlines
 
 MAX_NAME: Final = 80
@@ -67,7 +67,7 @@ class Journal:
         self.tool = tool
         name = _clean(request.mcp.client.name)
         facts = request.mcp.facts
-        if SERVICE_ACCOUNT in facts:
+        if FactName.SERVICE_ACCOUNT in facts:
             # Use the name that an administrator gave it, not the one that the client claims.
             name = f"service account {_clean(str(facts.get('name', '')))}"
         self.client_id = _clean(request.mcp.client_id)

@@ -14,7 +14,7 @@ from ..context.request import MCPRequest, local_request
 from ..orm.access import access_of
 from ..routing import ENDPOINTS
 from ..scopes import default_scopes, expand
-from ..signin import act_as, keep
+from ..signin import SignIn
 from ..tools.model_overview import may_words
 from .resource_urls import resource_url
 
@@ -51,8 +51,8 @@ def seen_by(request: HttpRequest, site: "MCPSite") -> dict[str, list[Any]]:
 def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
     """Return a request that an AI model would make as the signed-in user."""
     asked = local_request(site)
-    asked.mcp.facts = keep(request)
-    act_as(asked, request.user, expand(default_scopes()))
+    asked.mcp.facts = SignIn(request).facts()
+    SignIn(asked).act_as(request.user, expand(default_scopes()))
     return asked
 
 

@@ -145,19 +145,19 @@ class KindFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         from ..models import LinkedIdentity
-        from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
+        from ..signin import FactName
         from .stored_tokens import CLIENT
 
         value = self.value() or ""
         by_command = Q(application__client_id=CLIENT)
         if value.startswith(ISSUER):
             links = LinkedIdentity._default_manager.filter(issuer=value.removeprefix(ISSUER)).values("pk")
-            identity = Cast(KT(f"facts__{LINKED_IDENTITY}"), BigIntegerField())
+            identity = Cast(KT(f"facts__{FactName.LINKED_IDENTITY}"), BigIntegerField())
             return queryset.filter(_beside(Q(identity__in=links), identity=identity))
         if value == SERVICE:
-            return queryset.filter(_beside(Q(facts__has_key=SERVICE_ACCOUNT)))
+            return queryset.filter(_beside(Q(facts__has_key=FactName.SERVICE_ACCOUNT)))
         if value == PERSON:
-            machines = Q(facts__has_key=SERVICE_ACCOUNT) | Q(facts__has_key=LINKED_IDENTITY)
+            machines = Q(facts__has_key=FactName.SERVICE_ACCOUNT) | Q(facts__has_key=FactName.LINKED_IDENTITY)
             return queryset.exclude(_beside(machines)).exclude(by_command)
         if value == COMMAND:
             return queryset.filter(by_command)
@@ -357,20 +357,20 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 def _describe(tokens: Collection[Any]) -> None:
     """Set on each token what the columns show; ``kind`` says how the token was granted."""
     from ..models import LinkedIdentity
-    from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
+    from ..signin import FactName
     from .client_and_token_display import describe
     from .stored_tokens import CLIENT
 
     describe(tokens)
-    linked = {token.facts[LINKED_IDENTITY] for token in tokens if LINKED_IDENTITY in token.facts}
+    linked = {token.facts[FactName.LINKED_IDENTITY] for token in tokens if FactName.LINKED_IDENTITY in token.facts}
     issuers = dict(LinkedIdentity._default_manager.filter(pk__in=linked).values_list("pk", "issuer"))
     for token in tokens:
         token.username = _username(token)
         name = plain(token.facts.get("name"))
-        if SERVICE_ACCOUNT in token.facts:
+        if FactName.SERVICE_ACCOUNT in token.facts:
             token.kind = f"{_('service account')}: {name}"
-        elif LINKED_IDENTITY in token.facts:
-            token.kind = plain(issuers.get(token.facts[LINKED_IDENTITY], ""), 255)
+        elif FactName.LINKED_IDENTITY in token.facts:
+            token.kind = plain(issuers.get(token.facts[FactName.LINKED_IDENTITY], ""), 255)
         elif token.application is not None and token.application.client_id == CLIENT:
             token.kind = f"{CLIENT}: {name}" if name else CLIENT
         else:

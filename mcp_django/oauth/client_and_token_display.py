@@ -20,7 +20,7 @@ from ..context.call_restrictions import narrowing_of
 from ..context.untrusted_text import doubts_about, plain
 from ..emulation.history import made_by
 from ..signin import chosen_words
-from .bearer import last_uses
+from .last_use import last_uses
 from .resource_urls import is_loopback
 from .stored_tokens import facts_of_many, until_of
 

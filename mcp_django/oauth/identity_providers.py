@@ -28,7 +28,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from ..conf import settings
 from ..models import LinkedIdentity, TokenFacts
 from ..problems import NOT_ACTIVE, Problem
-from ..signin import LINKED_IDENTITY
+from ..signin import FactName
 from .assertions_and_keys import (
     Assertion,
     InvalidAssertion,
@@ -130,7 +130,7 @@ def identity_token(request: HttpRequest) -> dict[str, Any]:
         # Do not tell the client who has an account here, nor of which kind.
         raise errors.InvalidGrantError(description="The user of the assertion has no access here.") from None
     give_groups(identity.user, provider, assertion.claims.get("groups"))
-    return issue(identity.user, client, scopes, resources, {LINKED_IDENTITY: identity.pk})
+    return issue(identity.user, client, scopes, resources, {FactName.LINKED_IDENTITY: identity.pk})
 
 
 def _provided_client(request: HttpRequest) -> Any:
@@ -300,6 +300,6 @@ def give_groups(user: Any, provider: Provider, claim: Any) -> None:
 
 def end_tokens_of(identities: Collection[Any]) -> None:
     """Revoke the tokens that were issued through these links; their streams end too."""
-    facts = TokenFacts._default_manager.filter(**{f"facts__{LINKED_IDENTITY}__in": list(identities)})
+    facts = TokenFacts._default_manager.filter(**{f"facts__{FactName.LINKED_IDENTITY}__in": list(identities)})
     checksums = list(facts.values_list("pk", flat=True))
     get_access_token_model()._default_manager.filter(token_checksum__in=checksums).delete()

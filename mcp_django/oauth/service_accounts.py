@@ -15,7 +15,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from ..context.request import CONFIRM_BY_TOKEN
 from ..models import ServiceAccount
 from ..problems import Problem
-from ..signin import SERVICE_ACCOUNT
+from ..signin import FactName
 from .assertions_and_keys import keys_of, read_credentials
 from .resource_urls import resource_url, same_resource
 from .stored_tokens import hashed_secret, issue, same_secret, stands
@@ -46,7 +46,7 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
         check_signature(request, account.client_id, credentials.assertion, keys_of(account), WRONG_KEY)
     elif not account.secret or not same_secret(credentials.secret, account.secret):
         raise invalid_client(request, WRONG_ACCOUNT_SECRET, "The client secret is missing or wrong.")
-    if not account.user.is_active or not stands({SERVICE_ACCOUNT: account.pk}, account.user.pk):
+    if not account.user.is_active or not stands({FactName.SERVICE_ACCOUNT: account.pk}, account.user.pk):
         raise invalid_client(request, ACCOUNT_CLOSED, "The service account is closed.")
     scopes = check_scopes(request, account.scopes)
     resources = check_resources(request.POST.getlist("resource"), request)
@@ -55,7 +55,7 @@ def account_token(request: HttpRequest) -> dict[str, Any]:
         raise errors.CustomOAuth2Error(
             error="invalid_target", description="The service account is not for this endpoint."
         )
-    facts = {SERVICE_ACCOUNT: account.pk, "name": account.name, CONFIRM_BY_TOKEN: True}
+    facts = {FactName.SERVICE_ACCOUNT: account.pk, "name": account.name, CONFIRM_BY_TOKEN: True}
     issued = issue(account.user, application_of(account), scopes, resources, facts, until=account.expires)
     logger.info("Service account %r (%s) has a token as %s", account.name, account.client_id, account.user.pk)
     return issued

@@ -33,7 +33,7 @@ from ..context.call_restrictions import NARROWED_TO, kept_narrowing
 from ..models import LinkedIdentity, ServiceAccount, TokenFacts
 from ..orm.pagination import chunks
 from ..scopes import join
-from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, credential_of
+from ..signin import FactName, credential_of
 
 # Name of the fact with the time at which access ends (seconds since the epoch), if the user chose one.
 UNTIL: Final = "granted_until"
@@ -96,8 +96,8 @@ def until_of(facts: Mapping[str, Any]) -> datetime | None:
 
 def stands(facts: Mapping[str, Any], user: Any) -> bool:
     """Return whether the account or linked identity in the facts still exists and has this user."""
-    account = facts.get(SERVICE_ACCOUNT)
-    identity = facts.get(LINKED_IDENTITY)
+    account = facts.get(FactName.SERVICE_ACCOUNT)
+    identity = facts.get(FactName.LINKED_IDENTITY)
     if account is not None:
         accounts = ServiceAccount.usable().filter(pk=account, user=user)
         if not settings.SERVICE_ACCOUNTS or not accounts.exists():

@@ -46,7 +46,7 @@ from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN, Problem
 from ..runtime.cache_and_rate_limits import RateLimit, cache
 from ..runtime.missing_migrations import log_missing_migrations
 from ..scopes import ADMIN, WRITE, expand
-from ..signin import answered, keep, questions_for, would_admit
+from ..signin import SignIn
 from .access_page import reach_of
 from .client_and_token_display import add_last_changes, describe, described_by, name_doubts, scope_words, shown_target
 from .client_documents import (
@@ -220,7 +220,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
     def form_valid(self, form: ConsentForm) -> HttpResponseBase:
         """Answer the client; form fields can be forged, so the redirect URI is checked again."""
         client = get_application_model().objects.filter(client_id=form.cleaned_data["client_id"]).first()
-        answers = answered(questions_for(self.request), form.data)
+        answers = SignIn(self.request).questions().answered(form.data)
         if client is None or answers is None or not is_admitted(client):
             return self.form_invalid(form)
         self.choice = chosen(form.cleaned_data["models"], form.cleaned_data["days"]) | answers
@@ -281,14 +281,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             choices=_choices(kwargs["scopes"]),
             # Scopes are ticked only if the client named them.
             is_named=bool(self.request.GET.get("scope", "").strip()),
-            questions=questions_for(self.request),
+            questions=SignIn(self.request).questions(),
             unused_for=_period(refresh_token_expire_timedelta()),
             **kwargs,
         )
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
         """Grant or deny as the user consents; facts of the sign-in and the choices are stored with the code."""
-        stored = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
+        stored = {**credentials, "facts": SignIn(request).facts() | self.choice} if allow else credentials
         return super().create_authorization_response(request, scopes, stored, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
@@ -334,7 +334,7 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
     except Exception as error:
         logger.error("has_permission() of the admin site %r failed", admin_site.name, exc_info=error)
         return True
-    return not admitted and would_admit(request, admin_site)
+    return not admitted and SignIn(request).would_admit(admin_site)
 
 
 def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:

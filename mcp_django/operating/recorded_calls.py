@@ -24,7 +24,7 @@ from ..context.untrusted_text import plain
 from ..protocol.eras import Call
 from ..runtime.thread_pools import in_background
 from ..signals import call_finished, call_started
-from ..signin import SERVICE_ACCOUNT
+from ..signin import FactName
 from . import call_log_storage
 from .captured_contents import LEFT_OUT, captured
 from .daily_budgets import Budgets
@@ -121,7 +121,7 @@ class RecordedCall:
             record.client_host = urlsplit(record.client_id).hostname or ""
         is_local = context.resource == "stdio:"
         if not record.kind and (is_local or user is not None):
-            record.kind = "service" if SERVICE_ACCOUNT in context.facts else "person"
+            record.kind = "service" if FactName.SERVICE_ACCOUNT in context.facts else "person"
             if is_local:
                 record.kind = "stdio"
         # Part of a checksum: it finds the token again, and cannot be used as one.

@@ -31,7 +31,7 @@ from ..orm.permission_queries import STOCK
 from ..protocol.errors import InvalidParams
 from ..runtime.thread_pools import take_over
 from ..scopes import READ
-from ..signin import is_current, restore
+from ..signin import SignIn, is_current
 from .changes import KINDS, Changes
 from .watched_resources import (
     STEP,
@@ -147,7 +147,7 @@ class Subscriber:
         # Copy the user: one caller of a user may be verified while another is not.
         made.__dict__.update(self._attributes, user=copy(user), mcp=self._context)
         self._context.off = board.off
-        restore(made)
+        SignIn(made).restore()
         return made
 
     def tell(self, request: MCPRequest, entries: "Entries", changes: Changes, rows: Rows) -> None:

@@ -13,7 +13,7 @@ from ..protocol.messages import decode, encode
 from ..scopes import expand
 from ..server.kernel import Reply
 from ..server.methods.handler_interface import Later
-from ..signin import act_as
+from ..signin import SignIn
 from ..sites import MCPSite
 from .call_execution import begin, conclude
 
@@ -45,13 +45,13 @@ class LocalUser:
         user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
         if user is None or not user.is_active:
             raise AuthenticationFailed(invalid=True)
-        act_as(request, user, self.scopes)
+        SignIn(request).act_as(user, self.scopes)
 
 
 class LocalClient:
     """A client in this process that calls ``site`` as ``user`` with ``scopes``, without a transport.
 
-    ``facts`` are the facts of the sign-in that :func:`~mcp_django.signin.keep` returned. ``name`` is the client's name,
+    ``facts`` are those that :meth:`~mcp_django.signin.SignIn.facts` returned. ``name`` is the client's name,
     ``capabilities`` what the server can ask it: without any, the server returns a confirmation token instead of asking.
     ``is_signed_in`` says that a person signed in on a page makes the call, not a command on this machine.
     """

@@ -14,7 +14,7 @@ from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.stored_tokens import create_token
 from mcp_django.orm.access import access_of
-from mcp_django.signin import CREDENTIAL, OTPDevice, SignInChoice, SignInFact, credential_of, is_current
+from mcp_django.signin import FactName, OTPDevice, SignInChoice, SignInFact, credential_of, is_current
 from mcp_django.subscriptions import notifier
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser, make_user
@@ -202,7 +202,7 @@ def test_what_was_granted_before_marks_were_kept_goes_on_and_gets_one_by_refresh
 
 def test_the_mark_is_neither_the_password_nor_what_a_session_holds() -> None:
     user = get_user_model().objects.create_user("ada", password="pw")
-    mark = credential_of(user)[CREDENTIAL]
+    mark = credential_of(user)[FactName.CREDENTIAL]
     assert mark not in (user.password, user.get_session_auth_hash())
     assert mark not in user.get_session_auth_hash()
 
@@ -345,4 +345,4 @@ def test_a_device_verifies_its_user_as_long_as_it_is_there_and_confirmed(
 
 
 def test_a_mark_says_nothing_of_users_without_passwords() -> None:
-    assert is_current(object(), {CREDENTIAL: "a mark"})
+    assert is_current(object(), {FactName.CREDENTIAL: "a mark"})

@@ -43,7 +43,7 @@ from ...resources.model_resources import RowFile
 from ...runtime.cache_and_rate_limits import Caller, LimitExceeded, RateLimit
 from ...scopes import READ, WRITE, expand
 from ...server.methods.handler_interface import log_failure
-from ...signin import is_current, restore
+from ...signin import SignIn, is_current
 from ...sites import MCPSite
 from ...tools.create_update_delete import UPLOADS, CreateUpload
 from .http_exchange import RETRY_AFTER, Refused
@@ -162,7 +162,7 @@ def _as_caller(
     context.facts = facts_of(ticket.checksum) if ticket.checksum else {}
     if not is_current(user, context.facts):
         raise _gone(TOKEN_ENDED)
-    restore(request)
+    SignIn(request).restore()
     context.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     Caller.of(request).count_call()
     off = switches.board.current()

@@ -49,7 +49,7 @@ from ...server.kernel import Reply, rejection
 from ...server.methods.handler_interface import log_failure
 from ...server.sessions import ClientSession, find_session
 from ...server.stored_streams import cancel
-from ...signin import restore
+from ...signin import SignIn
 from ...sites import MCPSite
 from ..client_configs import set_ups
 from .stream_registry import registry
@@ -320,7 +320,7 @@ class Exchange:
             self.original._acached_user = request.user
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
-        restore(request)
+        SignIn(request).restore()
         self.caller.count_call()
         self._hold(self.caller.hold_call())
 

@@ -283,7 +283,9 @@ class Counting(admin.AdminSite):
         return request.user.groups.filter(name="door").exists()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("value", [["mcp_django.nothing"], [Nameless], [Reserved], [dict], ["mcp_django.signin.keep"]])
+@pytest.mark.parametrize(
+    "value", [["mcp_django.nothing"], [Nameless], [Reserved], [dict], ["mcp_django.signin.narrow"]]
+)
 def test_a_fact_that_is_none_is_named(settings: Any, value: Any) -> None:
     configure(settings, mcp={"SIGN_IN_FACTS": value})
     assert found() == ["mcp_django.E143"]

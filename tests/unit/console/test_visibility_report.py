@@ -9,7 +9,7 @@ from mcp_django.context.call_restrictions import NARROWED_TO, READ_ONLY, kept_na
 from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.switches import Off, board, set_switch
 from mcp_django.scopes import READ, WRITE
-from mcp_django.signin import SERVICE_ACCOUNT
+from mcp_django.signin import FactName
 from mcp_django.transports.local_client import CallFailed, LocalClient
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Book
@@ -166,11 +166,11 @@ def test_what_is_left_of_budgets_is_told_of_the_account_the_client_and_the_servi
         "user": {"calls": 5},
         "client": {"bytes": 900},
     }
-    account = {SERVICE_ACCOUNT: 1, "name": "nightly"}
+    account = {FactName.SERVICE_ACCOUNT: 1, "name": "nightly"}
     assert visibility_of(site, admin, [READ], client_id="robot", facts=account).budgets == {"service": {"rows_read": 7}}
 
 
 def test_a_service_account_that_is_switched_off_is_told(admin):
     board.off = Off((Switch(kind="service", target="robot"),))
-    assert visibility_of(site, admin, [READ], client_id="robot", facts={SERVICE_ACCOUNT: 1}).off
+    assert visibility_of(site, admin, [READ], client_id="robot", facts={FactName.SERVICE_ACCOUNT: 1}).off
     assert not visibility_of(site, admin, [READ], client_id="robot").off

@@ -27,7 +27,7 @@ from mcp_django.emulation.inline_rows import PageInlines
 from mcp_django.oauth.resource_urls import resource_url
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.orm.access import access_of
-from mcp_django.signin import act_as
+from mcp_django.signin import SignIn
 from mcp_django.subscriptions.subscribers import Subscriber, subscriber_key
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -183,7 +183,7 @@ def test_hooks_of_the_project_do_not_widen_it(kind: type[ModelExposure]) -> None
     site.register(Book, kind)
     request = request_of(make_user("guest"), site)
     request.mcp.facts = {NARROWED_TO: {"models": ["testapp.book"]}}
-    act_as(request, request.user, frozenset({"mcp:read", "mcp:write"}))
+    SignIn(request).act_as(request.user, frozenset({"mcp:read", "mcp:write"}))
     assert [exposure.label for exposure in access_of(request).exposures] == ["testapp.book"]
     author, book = (access_of(request)[site.exposures[model]] for model in (Author, Book))
     assert book.may("view")
@@ -223,7 +223,7 @@ def test_inlines_of_what_is_left_out_are_not_there() -> None:
     assert [inline.admin.model for inline in PageInlines(access_of(request)[exposure], author).all] == [Profile]
     assert len(PageInlines(access_of(request)[exposure], author).formsets(author)) == 1
     request.mcp.facts = {NARROWED_TO: {"models": ["testapp.author"]}}
-    act_as(request, request.user, request.mcp.scopes)
+    SignIn(request).act_as(request.user, request.mcp.scopes)
     assert PageInlines(access_of(request)[exposure], author).all == []
     assert PageInlines(access_of(request)[exposure], author).formsets(author) == []
     assert [found.label for found in access_of(request).exposures] == ["testapp.author"]
@@ -382,7 +382,7 @@ def test_a_subscriber_hears_of_what_is_left_alone() -> None:
     root = make_superuser()
     request = request_of(root)
     request.mcp.facts = narrowed_by({}, "models=testapp.book&read_only=1")
-    act_as(request, root, request.mcp.scopes)
+    SignIn(request).act_as(root, request.mcp.scopes)
     caller = Subscriber(request)
     later = caller.request(User.objects.get())
     assert [exposure.label for exposure in access_of(later).exposures] == ["testapp.book"]

@@ -14,7 +14,7 @@ from oauth2_provider.models import AccessToken, Application
 from mcp_django.models import LinkedIdentity, ServiceAccount
 from mcp_django.oauth.account_admin import ServiceAccountAdmin
 from mcp_django.oauth.stored_tokens import create_token
-from mcp_django.signin import LINKED_IDENTITY
+from mcp_django.signin import FactName
 from tests.factories import make_superuser, make_user
 from tests.identity_provider import ENTRY, ISSUER, settings_with
 from tests.jwts import key_for
@@ -194,7 +194,7 @@ def test_users_are_linked_and_a_change_ends_the_tokens_of_the_link(browser: Clie
         sent = {"issuer": ISSUER, "subject": who, "user": make_user(who).pk}
         assert browser.post(f"{LINKS}add/", sent).status_code == 302
     for identity in LinkedIdentity.objects.all():
-        facts = {LINKED_IDENTITY: identity.pk}
+        facts = {FactName.LINKED_IDENTITY: identity.pk}
         create_token(identity.user, scopes=["mcp:read"], resources=[RESOURCE], facts=facts)
     browser.post(f"{LINKS}{link.pk}/change/", {"issuer": ISSUER, "subject": "U2", "user": link.user.pk})
     link.refresh_from_db()

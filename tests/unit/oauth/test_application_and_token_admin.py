@@ -10,9 +10,10 @@ from oauth2_provider.models import AccessToken, Application, Grant
 
 from mcp_django.context.call_restrictions import NARROWED_TO, kept_narrowing
 from mcp_django.models import LinkedIdentity
-from mcp_django.oauth.bearer import note_use, verify
+from mcp_django.oauth.bearer import verify
+from mcp_django.oauth.last_use import note_use
 from mcp_django.oauth.stored_tokens import create_token
-from mcp_django.signin import LINKED_IDENTITY
+from mcp_django.signin import FactName
 from tests.factories import make_superuser, make_user
 from tests.oauth_flow import RESOURCE, Flow
 from tests.subscribers import listen, tell_at_once
@@ -36,7 +37,7 @@ def test_tokens_are_listed_with_scope_endpoint_client_and_last_use(admin: Client
     for part in ("ada", "Robot", "mcp:read mcp:write", RESOURCE):
         assert part in text
     assert 'field-last_use">-<' in text
-    note_use(type("Auth", (), {"checksum": token.token_checksum}))
+    note_use(token.token_checksum)
     assert 'field-last_use">-<' not in admin.get(TOKENS).text
 
 
@@ -147,7 +148,7 @@ def browser_of(name: str, *permissions: str) -> Client:
 def issue(name: str, **facts: Any) -> Any:
     user = make_user(name)
     link = LinkedIdentity.objects.create(issuer="https://login.example", subject=name, user=user)
-    known = {LINKED_IDENTITY: link.pk} if facts.pop("linked", False) else {}
+    known = {FactName.LINKED_IDENTITY: link.pk} if facts.pop("linked", False) else {}
     return create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts=known | facts)
 
 
@@ -157,7 +158,7 @@ def users() -> set[str]:
 
 def test_the_list_says_for_which_models_and_from_where(admin: Client) -> None:
     row, _ = issue("ada", **{NARROWED_TO: kept_narrowing(["testapp.author"])})
-    note_use(type("Auth", (), {"checksum": row.token_checksum}), "192.0.2.7")
+    note_use(row.token_checksum, "192.0.2.7")
     for path in (TOKENS, f"{TOKENS}{row.pk}/change/"):
         text = admin.get(path).text
         assert "testapp.author" in text

@@ -14,7 +14,7 @@ from mcp_django.models import LinkedIdentity, TokenFacts
 from mcp_django.oauth import application_and_token_admin as oauth_admin
 from mcp_django.oauth import stored_tokens as oauth_tokens
 from mcp_django.oauth.stored_tokens import create_token, save_token
-from mcp_django.signin import LINKED_IDENTITY, SERVICE_ACCOUNT
+from mcp_django.signin import FactName
 from tests.factories import make_superuser, make_user
 from tests.oauth_flow import RESOURCE, Flow
 
@@ -46,8 +46,8 @@ def make_one_of_each() -> dict[str, Any]:
     ada = make_user("ada")
     client = Application.objects.create(name="Robot", client_type="public", authorization_grant_type="x")
     links = [LinkedIdentity.objects.create(issuer=issuer, subject="U1", user=ada) for issuer in ISSUERS]
-    found = {f"issuer:{link.issuer}": make_token(ada, client, **{LINKED_IDENTITY: link.pk}) for link in links}
-    found["service"] = make_token(ada, client, **{SERVICE_ACCOUNT: 7, "name": "Nightly import"})
+    found = {f"issuer:{link.issuer}": make_token(ada, client, **{FactName.LINKED_IDENTITY: link.pk}) for link in links}
+    found["service"] = make_token(ada, client, **{FactName.SERVICE_ACCOUNT: 7, "name": "Nightly import"})
     found["command"] = create_token(ada, scopes=["mcp:read"], resources=[RESOURCE], facts={"name": "by hand"})[0]
     found["person"] = make_token(ada, client)
     return found
@@ -125,7 +125,7 @@ def make_many(count: int) -> None:
     )
     link = LinkedIdentity.objects.create(issuer=ISSUERS[0], subject=f"U{count}", user=user)
     for number in range(count):
-        make_token(user, client, **({LINKED_IDENTITY: link.pk} if number % 2 else {}))
+        make_token(user, client, **({FactName.LINKED_IDENTITY: link.pk} if number % 2 else {}))
 
 
 def test_a_page_takes_as_many_queries_whatever_the_number_of_grants(admin: Client) -> None:

@@ -20,15 +20,13 @@ from mcp_django.oauth.bearer import (
     BearerAuthentication,
     ProtectedResource,
     Token,
-    _forget,
-    challenge,
-    plannable,
     verify,
 )
 from mcp_django.oauth.stored_tokens import create_token
+from mcp_django.oauth.token_query import _forget, plannable
 from mcp_django.oauth.validator import MCPValidator
 from mcp_django.problems import NOT_ACTIVE
-from mcp_django.signin import SERVICE_ACCOUNT
+from mcp_django.signin import FactName
 from tests.oauth_flow import RESOURCE
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -252,24 +250,27 @@ def test_J187_with_introspection_the_toolkit_is_asked(settings: Any, monkeypatch
 # The challenge
 
 
+METADATA = "http://testserver/.well-known/oauth-protected-resource/mcp"
+
+
 def test_a_challenge_without_a_token_names_metadata_and_scopes_only() -> None:
-    url = "https://a.example/.well-known/oauth-protected-resource/mcp"
-    assert challenge(url, ["mcp:write", "mcp:read"]) == f'Bearer resource_metadata="{url}", scope="mcp:read mcp:write"'
+    value = ProtectedResource(request(), "/mcp").challenge(["mcp:write", "mcp:read"])
+    assert value == f'Bearer resource_metadata="{METADATA}", scope="mcp:read mcp:write"'
 
 
 def test_J179_a_challenge_for_more_scopes_lists_them_all() -> None:
-    value = challenge(
-        "https://a", {"mcp:admin", "mcp:read"} | {"own"}, error="insufficient_scope", description="Need it"
-    )
+    scopes = {"mcp:admin", "mcp:read"} | {"own"}
+    value = ProtectedResource(request(), "/mcp").challenge(scopes, error="insufficient_scope", description="Need it")
     assert value == (
-        'Bearer resource_metadata="https://a", scope="mcp:read mcp:admin own", error="insufficient_scope", '
+        f'Bearer resource_metadata="{METADATA}", scope="mcp:read mcp:admin own", error="insufficient_scope", '
         'error_description="Need it"'
     )
 
 
 def test_a_challenge_cannot_break_out_of_its_header() -> None:
-    value = challenge("https://a", [], error="invalid_token", description='x"\r\nSet-Cookie: é\\')
-    assert value == 'Bearer resource_metadata="https://a", error="invalid_token", error_description="xSet-Cookie: "'
+    description = 'x"\r\nSet-Cookie: é\\'
+    value = ProtectedResource(request(), "/mcp").challenge([], error="invalid_token", description=description)
+    assert value == (f'Bearer resource_metadata="{METADATA}", error="invalid_token", error_description="xSet-Cookie: "')
 
 
 # What becomes of a token later
@@ -438,7 +439,7 @@ def test_an_endpoint_says_where_its_tokens_come_from() -> None:
 
 def test_a_token_of_a_service_account_that_is_gone_is_refused(road: str) -> None:
     user = get_user_model().objects.create_user("ada")
-    _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={SERVICE_ACCOUNT: 999})
+    _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={FactName.SERVICE_ACCOUNT: 999})
     with pytest.raises(AuthenticationFailed) as caught:
         verify(raw, RESOURCE)
     assert caught.value.reason is CLOSED
@@ -449,7 +450,7 @@ def test_facts_in_another_database_than_the_tokens_are_read_by_a_query_of_their_
 ) -> None:
     user = get_user_model().objects.create_user("ada")
     _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={"badge": 7})
-    monkeypatch.setattr("mcp_django.oauth.bearer.beside_tokens", lambda: False)
+    monkeypatch.setattr("mcp_django.oauth.token_query.beside_tokens", lambda: False)
     _forget()
     try:
         with django_assert_num_queries(2):

@@ -16,7 +16,7 @@ from mcp_django.oauth.assertions_and_keys import Assertion
 from mcp_django.oauth.bearer import Token
 from mcp_django.oauth.identity_providers import NotLinked, Provider, end_tokens_of, give_groups, linked_identity
 from mcp_django.oauth.stored_tokens import create_token, stands
-from mcp_django.signin import LINKED_IDENTITY
+from mcp_django.signin import FactName
 from tests.factories import make_user
 from tests.identity_provider import ENTRY, ISSUER, settings_with
 from tests.oauth_flow import RESOURCE
@@ -225,17 +225,17 @@ def test_a_group_that_does_not_exist_is_logged_and_not_made(caplog: pytest.LogCa
 def test_a_link_stands_while_it_is_there_for_its_user_and_its_provider() -> None:
     person = make_person()
     link = LinkedIdentity.objects.create(issuer=ISSUER, subject="U1", user=person)
-    assert stands({LINKED_IDENTITY: link.pk}, person.pk)
-    assert not stands({LINKED_IDENTITY: link.pk}, make_user("eve").pk)
-    assert not stands({LINKED_IDENTITY: 0}, person.pk)
+    assert stands({FactName.LINKED_IDENTITY: link.pk}, person.pk)
+    assert not stands({FactName.LINKED_IDENTITY: link.pk}, make_user("eve").pk)
+    assert not stands({FactName.LINKED_IDENTITY: 0}, person.pk)
     with override_settings(MCP_DJANGO=settings_with()):
-        assert not stands({LINKED_IDENTITY: link.pk}, person.pk)
+        assert not stands({FactName.LINKED_IDENTITY: link.pk}, person.pk)
 
 
 def test_the_tokens_of_a_link_can_be_ended() -> None:
     person = make_person()
     made = [
-        create_token(person, scopes=["mcp:read"], resources=[RESOURCE], facts={LINKED_IDENTITY: key})[0]
+        create_token(person, scopes=["mcp:read"], resources=[RESOURCE], facts={FactName.LINKED_IDENTITY: key})[0]
         for key in (1, 2)
     ]
     create_token(person, scopes=["mcp:read"], resources=[RESOURCE])

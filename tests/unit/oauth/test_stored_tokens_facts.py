@@ -11,8 +11,8 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, RefreshToken
 
 from mcp_django.models import TokenFacts
-from mcp_django.oauth import bearer
 from mcp_django.oauth import stored_tokens as oauth_tokens
+from mcp_django.oauth import token_query
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.stored_tokens import create_token
 from tests.oauth_flow import RESOURCE, Flow
@@ -62,14 +62,14 @@ def test_what_is_kept_in_another_database_is_asked_for_by_itself(
 ) -> None:
     user = get_user_model().objects.create_user("ada")
     _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={"badge": 1})
-    for module in (oauth_tokens, bearer):
+    for module in (oauth_tokens, token_query):
         monkeypatch.setattr(module, "beside_tokens", lambda: False)
-    bearer._forget()
+    token_query._forget()
     verify(raw, RESOURCE)
     with django_assert_num_queries(2):
         assert verify(raw, RESOURCE)[1].facts["badge"] == 1
     assert oauth_tokens.clear_token_facts() == 0
-    bearer._forget()
+    token_query._forget()
 
 
 def test_facts_that_are_no_facts_are_no_authority() -> None:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken
 
 from mcp_django.context.request import MCPRequest
-from mcp_django.oauth import bearer
+from mcp_django.oauth import token_query
 from mcp_django.orm import compiled_queries
 from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.column_values import pk_text
@@ -75,10 +75,10 @@ def test_a_token_is_checked_alike(refuse: Any, django_assert_num_queries: Any) -
     token = AccessToken.objects.create(
         user=member, token="x", scope="a b", expires=timezone.now(), resource=["https://a/"]
     )
-    compiled = bearer.find_token(token.token_checksum)
+    compiled = token_query.find_token(token.token_checksum)
     with refuse(), django_assert_num_queries(2):
-        found = bearer.find_token(token.token_checksum)
-        assert bearer.find_token("0" * 64) is None
+        found = token_query.find_token(token.token_checksum)
+        assert token_query.find_token("0" * 64) is None
     assert found == compiled
     assert found is not None
     assert found.user.__dict__ == compiled.user.__dict__ | {"_state": found.user._state}  # type: ignore[union-attr]

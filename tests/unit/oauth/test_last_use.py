@@ -6,15 +6,16 @@ import pytest
 from django.core.cache import cache
 from django.utils import timezone
 
-from mcp_django.oauth import bearer
-from mcp_django.oauth.bearer import Token, last_uses, note_use, shortened
+from mcp_django.oauth import last_use
+from mcp_django.oauth.bearer import Token
+from mcp_django.oauth.last_use import last_uses, note_use, shortened
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 
 
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer, "_noted", {})
+    monkeypatch.setattr(last_use, "_noted", {})
 
 
 def token(checksum: str) -> Token:
@@ -26,7 +27,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     keep = cache.set
     monkeypatch.setattr(
-        bearer.cache, "set", lambda key, *args, **kwargs: (found.append(key), keep(key, *args, **kwargs))
+        last_use.cache, "set", lambda key, *args, **kwargs: (found.append(key), keep(key, *args, **kwargs))
     )
     return found
 
@@ -45,23 +46,23 @@ def test_a_call_notes_it() -> None:
 
 def test_a_worker_writes_once_a_minute_for_each_token(writes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 1000.0
-    monkeypatch.setattr(bearer.time, "monotonic", lambda: moment)
+    monkeypatch.setattr(last_use.time, "monotonic", lambda: moment)
     for _ in range(50):
-        note_use(token("a" * 64))
-        note_use(token("b" * 64))
+        note_use("a" * 64)
+        note_use("b" * 64)
     assert len(writes) == 2
-    moment += bearer.EVERY
-    note_use(token("a" * 64))
+    moment += last_use.EVERY
+    note_use("a" * 64)
     assert len(writes) == 3
 
 
 def test_who_has_no_token_of_ours_notes_nothing(writes: list[str]) -> None:
-    note_use(token(""))
+    note_use("")
     assert writes == []
 
 
 def test_no_key_of_the_cache_holds_what_a_token_is_found_by(writes: list[str]) -> None:
-    note_use(token("a" * 64))
+    note_use("a" * 64)
     assert "a" * 64 not in writes[0]
 
 
@@ -69,22 +70,22 @@ def test_a_cache_that_is_away_costs_nothing_but_the_answer(monkeypatch: pytest.M
     def away(*args: Any, **kwargs: Any) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(bearer.cache, "set", away)
-    monkeypatch.setattr(bearer.cache, "get_many", away)
-    note_use(token("a" * 64))
+    monkeypatch.setattr(last_use.cache, "set", away)
+    monkeypatch.setattr(last_use.cache, "get_many", away)
+    note_use("a" * 64)
     assert last_uses(["a" * 64]) == {}
 
 
 def test_what_a_worker_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer, "MAX_NOTED", 3)
+    monkeypatch.setattr(last_use, "MAX_NOTED", 3)
     for number in range(10):
-        note_use(token(f"{number:064}"))
-    assert len(bearer._noted) <= 3
+        note_use(f"{number:064}")
+    assert len(last_use._noted) <= 3
 
 
 def test_without_time_zones_the_moment_has_none(settings: Any) -> None:
     settings.USE_TZ = False
-    note_use(token("a" * 64))
+    note_use("a" * 64)
     assert last_uses(["a" * 64])["a" * 64].moment.tzinfo is None
 
 
