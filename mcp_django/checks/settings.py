@@ -24,7 +24,7 @@ from ..conf.defaults import DEFAULTS
 from ..conf.tested_versions import TESTED_DJANGO, is_newer_than_tested
 from ..context.call_middleware import load_middleware
 from ..emulation.admin_exposure import AdminExposure
-from ..emulation.uploaded_files import upload_storage
+from ..emulation.uploads import Upload
 from ..routing import ENDPOINTS, known_urlconfs
 from ..runtime.middleware_source import missing_attributes, reads, traits_of_name
 from .check_rules import Check, Rule, broken, check, problem
@@ -362,7 +362,7 @@ def check_missing_attributes() -> Iterator[CheckMessage]:
 
 @check(CHECKS)
 def check_uploads() -> Iterator[CheckMessage]:
-    pending = upload_storage()
+    pending = Upload.storage()
     served = storages["default"]
     if not isinstance(pending, FileSystemStorage) or not isinstance(served, FileSystemStorage):
         return

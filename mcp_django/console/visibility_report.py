@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..emulation.uploaded_files import upload_storage
+from ..emulation.uploads import Upload
 from ..operating import switches
 from ..operating.daily_budgets import Budgets
 from ..operating.recorded_calls import RecordedCall
@@ -28,7 +28,7 @@ from ..server.methods import METHODS
 from ..signin import FactName
 from ..sites import MCPSite, is_open
 from ..tools.base import Tool
-from ..tools.create_update_delete import CreateUpload
+from ..tools.create_upload import CreateUpload
 from ..tools.function_tools import FunctionTool
 from ..tools.model_overview import may_words
 from ..transports.local_client import LocalClient
@@ -238,7 +238,7 @@ def tool_reason(request: MCPRequest, name: str) -> str:
 
 def forbidden_reason(request: MCPRequest, tool: Tool | None) -> str:
     """Return the reason why the user has no permission for a tool."""
-    if isinstance(tool, CreateUpload) and upload_storage() is None:
+    if isinstance(tool, CreateUpload) and Upload.storage() is None:
         return _('STORAGES has no "mcp_uploads"')
     if tool is not None and not tool.read_only and (reason := _read_only_reason(request)):
         return reason

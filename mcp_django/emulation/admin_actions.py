@@ -53,12 +53,12 @@ from ..schema.secrets import clean_text, is_sensitive
 from ..schema.value_types import is_empty
 from ..signals import rows_changed
 from .action_responses import MAX_PAGE_TEXT, ActionPage, own_view, read_response
-from .bulk_writes import EVERYTHING, Selection, labels_of, listed, refusal
 from .form_filling import changing_choices, field_entries, visible_choices
 from .hidden_values import HiddenValues
 from .history import Journal, has_history
 from .html_forms import Pair, posted
 from .page_requests import as_files, as_query, changelist_entries, changelist_request, has_failed, recording, said
+from .picked_rows import Selection
 from .validation_errors import error_lines
 
 logger = logging.getLogger("mcp_django.actions")
@@ -227,7 +227,7 @@ class ActionCall:
         self.arguments = own
         self.exposure: ModelExposure = action.exposure
         self.model = access_of(request)[self.exposure]
-        self.picked = {name: arguments.get(name) for name in EVERYTHING}
+        self.picked = {name: arguments.get(name) for name in Selection.EVERYTHING}
         self.form: Mapping[str, Any] = Arguments(arguments).object("form")
         self.confirm_token = arguments.get("confirm_token")
         # The question to the client's user that shows the action's page, once it is asked.
@@ -247,7 +247,7 @@ class ActionCall:
         self.by_query = self.selection.by_query
         refused = [row for row in self.rows if not action.has_object_permission(request, row)]
         if refused:
-            raise refusal(self.exposure, f"run {action.name} on", refused)
+            raise self.selection.refusal(f"run {action.name} on", refused)
         self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
         # Nobody has named the rows that a query picks: show them first.
         self.confirms = (action.confirms and not action.asks_by_page) or (self.by_query and not action.only_looks)
@@ -459,10 +459,9 @@ class ActionCall:
 
     def _shown(self, message: str) -> str:
         """Return the confirmation message of the admin action, with its arguments and the labels of the rows."""
-        labels = listed(labels_of(self.exposure, self.rows), len(self.rows))
         given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
         told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
-        return f"{message}{told}\n\n{self.exposure.label} ({len(self.rows)}): {labels}"
+        return f"{message}{told}\n\n{self.selection.listing}"
 
     def _ask(self, message: str, **more: Any) -> ToolResult:
         """Let the admin action ask for its confirmation, by a result with a ``confirm_token``."""
@@ -476,7 +475,7 @@ class ActionCall:
 
     def _preview(self, confirmation: Confirmation, message: str, needed: str, more: Mapping[str, Any]) -> ToolResult:
         shown = {"action": self.action.name, "model": self.exposure.label, **more}
-        labels = labels_of(self.exposure, self.rows)
+        labels = self.selection.labels
         return confirmation.preview(message, shown, needed, rows=len(self.rows), objects=labels)
 
     def _ask_directly(self, direct: DirectAnswers) -> ToolResult:

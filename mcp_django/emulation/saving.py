@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from ..exceptions import ToolError
 from ..orm.access import ModelAccess, columns_of
 from ..orm.column_values import pk_text
 from ..orm.columns import Column
+from ..orm.database_writes import one_transaction
 from ..orm.fields import flat_choices
 from ..orm.labels import label_of, linked_values
 from ..orm.nearest_names import Misnamed
@@ -40,8 +41,9 @@ from .inline_formsets import InlinePost, management_entries
 from .inline_rows import PageInlines, ShownRows
 from .page_requests import as_page, has_failed, recording, said
 from .standing_inlines import can_all_stay
-from .uploaded_files import OPENED, read_file_value, uploads_taken
-from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines, row_error
+from .uploaded_files import read_file_value
+from .uploads import OPENED, uploads_taken
+from .validation_errors import HIDDEN_ERROR, duplicate_note, error_lines, row_error, write_refusals
 
 NOT_SAVED: Final = "Nothing was saved:"
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -156,6 +158,13 @@ class Saving(RowPage):
         """Return the saving of a row: ``SerializerSaving`` if its exposure has a serializer, else ``PageSaving``."""
         kind = PageSaving if model.exposure.serializer_class is None else SerializerSaving
         return kind(model, *given)
+
+    @staticmethod
+    @contextmanager
+    def transaction(model: ModelAccess) -> Iterator[None]:
+        """Save rows in one transaction: what the database refuses becomes an error that names only visible fields."""
+        with write_refusals(model), one_transaction(model.exposure.model, model.request):
+            yield
 
     def check(self) -> Mapping[str, str]:
         """Check the values without saving them; return the labels of rows and choices that they name, by field."""

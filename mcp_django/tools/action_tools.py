@@ -13,7 +13,7 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.admin_actions import ActionCall
-from ..emulation.bulk_writes import EVERYTHING, PICKING
+from ..emulation.picked_rows import Selection
 from ..exceptions import NotPermitted, ToolError
 from ..exposures.declared_actions import Action
 from ..exposures.model_exposure import ModelExposure
@@ -81,7 +81,7 @@ class ActionTool(Tool):
             asking["form"] = {**FREE_OBJECT, **({"description": ", ".join(words)} if words else {})}
         if asking or not action.only_looks:
             asking["confirm_token"] = {"type": "string"}
-        self.input_schema = {"type": "object", "properties": {**PICKING, **parameters, **asking}}
+        self.input_schema = {"type": "object", "properties": {**Selection.PICKING, **parameters, **asking}}
         if "required" in action.schema:
             self.input_schema["required"] = action.schema["required"]
         self._referring: dict[tuple[tuple[str, str], ...], ActionTool] = {}
@@ -118,10 +118,10 @@ class ActionTool(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         # An action can ask without having declared it, so accept answers with any token.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
-        known = {**EVERYTHING, **self.input_schema["properties"], **asked}
+        known = {**Selection.EVERYTHING, **self.input_schema["properties"], **asked}
         given = Arguments.of_write(arguments, known, keeping=self.parameters)
         action = _find_action(access_of(request)[self.action.exposure], self.action.name)
-        common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
+        common = {name: given.pop(name, None) for name in (Selection.EVERYTHING.keys() | RESERVED) - self.parameters}
         return ActionCall(request, action, common, given).run()
 
 
@@ -223,7 +223,7 @@ class RunAction(Tool):
         "properties": {
             "model": {"type": "string"},
             "action": {"type": "string"},
-            **EVERYTHING,
+            **Selection.EVERYTHING,
             "arguments": {**FREE_OBJECT, "description": "The action's own"},
             "form": FORM,
             "confirm_token": CONFIRM_TOKEN,

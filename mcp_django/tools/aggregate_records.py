@@ -26,7 +26,7 @@ from django.db.models.lookups import IsNull
 from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..emulation.bulk_writes import SEARCH
+from ..emulation.picked_rows import Selection
 from ..exceptions import ToolError
 from ..orm.aggregates.functions import AfterWindows, OverGroups
 from ..orm.aggregates.groups import STRETCHES, Group, group_of, periods, shared_labels
@@ -516,7 +516,7 @@ class AggregateRecords(RecordTool):
                 ),
             },
             "filters": {**FREE_OBJECT, "description": "As in query_records"},
-            "search": SEARCH,
+            "search": Selection.SEARCH,
             "having": {**FREE_OBJECT, "description": "sum_total__gte: 1000"},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "First N groups"},

@@ -4,10 +4,11 @@ from .action_tools import RunAction
 from .aggregate_records import AggregateRecords
 from .base import Tool
 from .connection_info import ConnectionInfo
-from .create_update_delete import CreateRecord, CreateUpload, DeleteRecord, UpdateRecord
+from .create_upload import CreateUpload
 from .get_record import GetRecord
 from .list_and_describe_models import DescribeModel, ListModels
 from .query_records import QueryRecords
+from .write_tools import CreateRecord, DeleteRecord, UpdateRecord
 
 GENERIC_TOOLS: tuple[type[Tool], ...] = (
     ListModels,

@@ -11,7 +11,6 @@ import orjson
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..emulation.uploaded_files import FILE_WORDS
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.aggregates.groups import group_of
@@ -50,6 +49,9 @@ LOOKUPS: Final[Mapping[str, tuple[str, Any]]] = {
     "number": ("__gt", 0),
     "text": ("__icontains", "a"),
 }
+
+# What can be written to a field of files.
+FILE_WORDS: Final = 'write {"name", "base64"} or {"name", "text"}'
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from ..conf import settings
 from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
-from ..emulation.bulk_writes import SEARCH
+from ..emulation.picked_rows import Selection
 from ..exceptions import ToolError
 from ..orm.cells import Page
 from ..orm.column_values import plain_key
@@ -229,7 +229,7 @@ class QueryRecords(RecordTool):
                     "total__gt: {field: paid, plus: 5} or {avg: total}; dates as today-30d, last month"
                 ),
             },
-            "search": SEARCH,
+            "search": Selection.SEARCH,
             "ordering": {**NAMES, "description": "-field: descending"},
             "fields": {**NAMES, "description": "Columns, also customer.name, admin_url"},
             "limit": {"type": "integer", "description": "1-200, default 20"},

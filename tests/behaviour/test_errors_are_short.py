@@ -9,11 +9,11 @@ import pytest
 from mcp_django import ToolError
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.refused_calls import refusal_of
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_book, make_superuser
 from tests.library import MODELS, make_library, site_with
 from tests.tool_calls import request_of

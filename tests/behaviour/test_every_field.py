@@ -9,10 +9,10 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.orm.fields import kind_of
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.fieldapp.models import Sample, folder
 from tests.library import query_of, read, reader, shown

@@ -12,10 +12,10 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.labels import MAX_RELATED
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.fieldapp.models import Club, Guest, Membership, Passport, Place, Remark, Restaurant, Seat
 from tests.library import query_of, read, reader, shown

@@ -22,10 +22,10 @@ from mcp_django.orm.allowed_filters import filters_of
 from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import DeleteRecord, UpdateRecord
 from tests.cases import SOME, some
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag

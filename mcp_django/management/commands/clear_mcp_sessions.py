@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...emulation.uploaded_files import clear_uploads
+from ...emulation.uploads import Upload
 from ...server.idempotency_keys import clear_keyed_calls
 from ...server.sessions import clear_sessions
 from ...server.stored_streams import clear_streams
@@ -18,5 +18,5 @@ class Command(TableCommand):
         streams = clear_streams()
         sessions = clear_sessions()
         calls = clear_keyed_calls()
-        uploads = clear_uploads()
+        uploads = Upload.clear()
         self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")

@@ -28,7 +28,7 @@ from ...context.databases import trouble_of
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.tickets import Ticket
-from ...emulation.uploaded_files import remember_sent, upload_storage, was_sent
+from ...emulation.uploads import Upload
 from ...exceptions import CallRefused, NotFound, ToolError
 from ...oauth.bearer import Token
 from ...oauth.resource_urls import resource_url
@@ -45,7 +45,7 @@ from ...scopes import READ, WRITE, expand
 from ...server.methods.handler_interface import log_failure
 from ...signin import SignIn, is_current
 from ...sites import MCPSite
-from ...tools.create_update_delete import UPLOADS, CreateUpload
+from ...tools.create_upload import CreateUpload
 from .http_exchange import RETRY_AFTER, Refused
 
 NOTHING: Final = "There is nothing here, or no longer."
@@ -187,17 +187,18 @@ BREAKS_HTTP: Final = "The client or a proxy violates HTTP."
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
     """Return the URL patterns of upload and download links, relative to the site's endpoint."""
-    take = ticketed(site, UPLOADS, "PUT", WRITE, _take)
+    take = ticketed(site, CreateUpload.PURPOSE, "PUT", WRITE, _take)
     give = ticketed(site, ParsedURI.DOWNLOADS, "GET", READ, _give)
     return [
-        re_path(rf"^(?:/)?{UPLOADS}/(?P<ticket>{Ticket.PATTERN})$", take, name="upload"),
+        re_path(rf"^(?:/)?{CreateUpload.PURPOSE}/(?P<ticket>{Ticket.PATTERN})$", take, name="upload"),
         re_path(rf"^(?:/)?{ParsedURI.DOWNLOADS}/(?P<ticket>{Ticket.PATTERN})$", give, name="file"),
     ]
 
 
 def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
-    storage = upload_storage()
+    storage = Upload.storage()
     (name,) = about
+    upload = Upload(name)
     if storage is None or not CreateUpload().has_permission(request):
         raise NotFound
     try:
@@ -210,7 +211,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         raise Refused(411, "Content-Length is missing.", remedy)
     if announced is not None and announced > settings.MAX_FILE_BYTES:
         raise _too_large()
-    if was_sent(name) or storage.exists(name):
+    if upload.was_sent or storage.exists(name):
         raise Refused(409, TAKEN, ASK_ANEW)
     try:
         wait = RateLimit("uploads", settings.RATES["uploads"]).hit(Caller.of(request))
@@ -237,7 +238,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         # Another upload to this URL was faster, so the storage chose a different name.
         storage.delete(stored_name)
         raise Refused(409, TAKEN, ASK_ANEW)
-    remember_sent(name)
+    upload.remember()
     return said(201, f"Received {size} bytes.")
 
 

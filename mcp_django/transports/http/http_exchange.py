@@ -29,7 +29,7 @@ from ...context.databases import trouble_of
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, read_scope
 from ...context.untrusted_text import plain
-from ...emulation.uploaded_files import upload_storage
+from ...emulation.uploads import Upload
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
 from ...oauth.access_page import seen_by
 from ...oauth.bearer import ProtectedResource
@@ -391,7 +391,7 @@ class Exchange:
     # Refusals
 
     def too_large(self) -> Refused:
-        hint = "; create_upload gives a URL for a file" if upload_storage() is not None else ""
+        hint = "; create_upload gives a URL for a file" if Upload.storage() is not None else ""
         remedy = "Raise DATA_UPLOAD_MAX_MEMORY_SIZE if clients have to send more."
         return Refused(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}", remedy)
 

@@ -11,9 +11,9 @@ from django.utils import timezone, translation
 from mcp_django import MCPSite
 from mcp_django.context.admin_page_and_language import language_of, own_locale
 from mcp_django.testing import MCPClient
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.fieldapp.models import Sample
 from tests.library import reader

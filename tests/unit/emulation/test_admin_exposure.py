@@ -10,8 +10,8 @@ from mcp_django.emulation.admin_exposure import AdminExposure, action_parts
 from mcp_django.orm.permission_queries import load_permissions
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.oddapp.admin import odd
 from tests.oddapp.models import Kind

@@ -11,11 +11,10 @@ from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context.confirmation import Confirmation
-from mcp_django.emulation.bulk_writes import listed
 from mcp_django.exceptions import Cancelled
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient
-from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
+from mcp_django.tools.write_tools import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.admin import NamedAdmin
 from tests.testapp.models import Author, Book, Loan, Note, Tag
@@ -425,8 +424,3 @@ def test_77_a_client_that_asks_its_user_needs_no_token():
     assert consenting.call("update_record", **arguments).structured["changed_rows"] == 2
     assert consenting.call("delete_record", **BOOK, filters={"status": "withdrawn"}).structured["rows"] == 2
     assert not Book.objects.exists()
-
-
-def test_rows_are_named_up_to_a_number():
-    assert listed(["a", "b"], 2) == "“a”; “b”"
-    assert listed(["a", "b"], 5) == "“a”; “b” and 3 more"

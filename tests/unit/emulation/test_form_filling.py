@@ -10,7 +10,7 @@ from django.utils import translation
 from mcp_django import ModelExposure
 from mcp_django.emulation.form_filling import field_entries, keep, writable_names
 from mcp_django.emulation.validation_errors import error_lines
-from mcp_django.tools.create_update_delete import CreateRecord
+from mcp_django.tools.write_tools import CreateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
 from tests.testapp.models import Author, Loan, Note

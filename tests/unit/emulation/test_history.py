@@ -9,8 +9,8 @@ from mcp_django import AdminExposure, MCPSite, ModelExposure, site
 from mcp_django.context.call_restrictions import Narrowing
 from mcp_django.context.request import Client
 from mcp_django.emulation.history import Journal, made_by
-from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Profile
 from tests.tool_calls import call, history_page, request_of

@@ -18,10 +18,10 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import Client, MCPRequest
 from mcp_django.emulation.history_model import decides_by_row
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel, ListModels
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Section, Tag
 from tests.tool_calls import call, refusal, request_of

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 import mcp_django as mcp
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.action_tools import RunAction
-from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import call, request_of

@@ -12,7 +12,7 @@ from django.forms import BaseInlineFormSet, ModelForm
 from mcp_django.emulation.inline_formsets import InlinePost
 from mcp_django.emulation.saving import Saving
 from mcp_django.orm.access import access_of
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.inlineapp.admin import InvoiceInline, LabelInline, LineInline, NoteInline, OrderAdmin, RemarkInline
 from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request

@@ -10,7 +10,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django.context.confirmation import QUOTES
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import LineInline, OrderAdmin
 from tests.inlineapp.factories import ORDER, URLS, make_order, rows_of, shop_request

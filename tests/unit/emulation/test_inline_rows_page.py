@@ -7,8 +7,8 @@ import pytest
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.emulation.inline_rows import PageInlines
 from mcp_django.orm.access import access_of
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import HiddenNoteInline, LineInline, NoteInline, OrderAdmin, shop
 from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request

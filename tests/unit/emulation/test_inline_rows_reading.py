@@ -8,8 +8,8 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.inlineapp.admin import LineFormSet, LineInline, shop
 from tests.inlineapp.factories import ORDER, make_order, rows_of, shop_request

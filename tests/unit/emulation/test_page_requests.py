@@ -6,7 +6,7 @@ import pytest
 from django.contrib import messages
 
 from mcp_django.emulation.page_requests import as_page
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import OrderAdmin
 from tests.inlineapp.factories import ORDER, make_order, shop_request

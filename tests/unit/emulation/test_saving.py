@@ -6,7 +6,7 @@ from django.utils.text import slugify
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.emulation.saving import Saving
 from mcp_django.orm.access import access_of
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book, PublishedBook
 from tests.tool_calls import call, refusal, request_of

@@ -3,7 +3,7 @@ import pytest
 from mcp_django import ToolError, site
 from mcp_django.emulation.saving import Saving
 from mcp_django.orm.access import access_of
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.testapp.models import Loan
 from tests.tool_calls import request_of

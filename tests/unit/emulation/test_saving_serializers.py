@@ -5,7 +5,7 @@ from django.core.exceptions import ValidationError
 from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Book, Tag
 from tests.tool_calls import call, refusal, request_of

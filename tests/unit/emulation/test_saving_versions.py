@@ -17,8 +17,8 @@ from mcp_django.orm.access import access_of
 from mcp_django.orm.column_values import pk_text
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.orm.row_reading import find_row
-from mcp_django.tools.create_update_delete import DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord, Record
+from mcp_django.tools.write_tools import DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Restaurant, Seat
 from tests.inlineapp.factories import ORDER, make_order, shop_request

@@ -15,7 +15,7 @@ from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django import site as default_site
 from mcp_django.emulation.validation_errors import broken_constraint, duplicate_note
 from mcp_django.orm.access import access_of
-from mcp_django.tools.create_update_delete import CreateRecord, UpdateRecord
+from mcp_django.tools.write_tools import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.inlineapp.factories import ORDER, make_order, shop_request
 from tests.inlineapp.models import Line, Order, Product

@@ -7,9 +7,9 @@ from django.db.models.functions import RowNumber
 from mcp_django import ModelExposure
 from mcp_django.exposures.querysets import among, filterable, gives_every_row, leaves_out_nothing
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.sitesapp import models
 from tests.sitesapp.models import Holder, Item, KeptItem

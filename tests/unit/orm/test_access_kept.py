@@ -13,7 +13,7 @@ import pytest
 import mcp_django
 from mcp_django.context.call_restrictions import MODELS, NARROWED_TO, narrow
 from mcp_django.context.request import MCPRequest
-from mcp_django.emulation.bulk_writes import Selection
+from mcp_django.emulation.picked_rows import Selection
 from mcp_django.emulation.saving import Saving
 from mcp_django.exceptions import NotFound
 from mcp_django.orm import compiled_queries
@@ -21,10 +21,10 @@ from mcp_django.orm.access import ModelAccess, access_of
 from mcp_django.orm.database_writes import plan_deletion
 from mcp_django.orm.ordering import default_ordering, sortable_names
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
 from tests.tool_calls import call, request_of, site_with

@@ -13,9 +13,9 @@ from mcp_django.exceptions import Unreadable
 from mcp_django.orm.access import access_of
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.library import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Profile, Shelf, Tag

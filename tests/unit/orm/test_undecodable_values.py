@@ -18,9 +18,9 @@ from mcp_django.resources.model_resources import Resources
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.aggregate_records import AggregateRecords
-from mcp_django.tools.create_update_delete import UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import UpdateRecord
 from tests.factories import make_book, make_superuser
 from tests.fieldapp.models import Guest, Remark, Sample, Seat
 from tests.library import query_of, read, reader, shown

@@ -21,9 +21,9 @@ from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, UNKNOWN, Once, c
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.base import Tool
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.function_tools import FunctionTool
 from mcp_django.tools.query_records import QueryRecords
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.tool_calls import request_of

@@ -161,7 +161,7 @@ def test_a_key_has_one_spelling_whatever_the_code_left_in_the_attribute(told):
 
 
 def test_the_apps_own_writes_are_told(told):
-    from mcp_django.tools.create_update_delete import CreateRecord
+    from mcp_django.tools.write_tools import CreateRecord
 
     request = request_of(make_superuser(), scopes=frozenset({"mcp:read", "mcp:write"}))
     work = lambda: call(CreateRecord(), request, model="testapp.tag", values={"name": "made"})  # noqa: E731

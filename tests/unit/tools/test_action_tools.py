@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 
 from mcp_django import Ask, MCPSite, ModelExposure, Param, action, site
-from mcp_django.emulation.bulk_writes import PICKING
+from mcp_django.emulation.picked_rows import Selection
 from mcp_django.exposures.declared_actions import FunctionAction
 from mcp_django.orm.access import access_of
 from mcp_django.testing import MCPClient, MCPError
@@ -192,9 +192,9 @@ def test_annotations_and_arguments_tell_what_an_action_does():
     looks, writes = tools["export_testapp_book"], tools["publish_testapp_book"]
     # An action that needs only the permission to view is not confirmed: some clients ask by the hint alone.
     assert looks["annotations"]["destructiveHint"] is True
-    assert looks["inputSchema"]["properties"].keys() == PICKING.keys()
+    assert looks["inputSchema"]["properties"].keys() == Selection.PICKING.keys()
     assert writes["annotations"]["destructiveHint"] is False
-    assert writes["inputSchema"]["properties"].keys() == PICKING.keys() | {"confirm_token"}
+    assert writes["inputSchema"]["properties"].keys() == Selection.PICKING.keys() | {"confirm_token"}
     # Nothing but the project's own word makes it one that a token for reading may run.
     with pytest.raises(MCPError, match="403"):
         MCPClient(make_superuser("reader"), scopes=["mcp:read"]).call("export_testapp_book", all=True)

@@ -12,11 +12,11 @@ from mcp_django.exceptions import Repair
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
 from mcp_django.tools.refused_calls import proposal, refusal_of
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import site_with
 from tests.testapp.models import Author, Book, Loan, Tag

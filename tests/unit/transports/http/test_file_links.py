@@ -18,7 +18,7 @@ from oauth2_provider.models import get_access_token_model
 from mcp_django import MCPSite
 from mcp_django.asgi import get_asgi_application
 from mcp_django.context.tickets import Ticket
-from mcp_django.emulation.uploaded_files import FOLDER
+from mcp_django.emulation.uploads import FOLDER
 from mcp_django.operating.switches import end_switch, find_switches, set_switch
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope

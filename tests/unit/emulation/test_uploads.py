@@ -9,16 +9,7 @@ from django.core.files.storage import Storage, storages
 from django.db import transaction
 
 from mcp_django import MCPSite
-from mcp_django.emulation.uploaded_files import (
-    FOLDER,
-    KEPT,
-    clear_uploads,
-    name_of_upload,
-    new_handle,
-    open_upload,
-    upload_storage,
-    uploads_taken,
-)
+from mcp_django.emulation.uploads import FOLDER, KEPT, Upload, open_upload, uploads_taken
 from tests.factories import make_user
 from tests.tool_calls import request_of
 
@@ -39,17 +30,16 @@ def request_(storage):
 
 
 def send(request, data=b"x"):
-    handle = new_handle()
-    request_name = name_of_upload(request, handle)
-    upload_storage().save(request_name, ContentFile(data))
-    return handle
+    upload = Upload.new(request)
+    upload.storage().save(upload.name, ContentFile(data))
+    return upload.handle
 
 
 def test_without_a_storage_there_is_nothing(settings):
     request = request_of(make_user("u"), MCPSite("a"))
-    assert upload_storage() is None
-    assert open_upload(request, new_handle()) is None
-    assert clear_uploads() == 0
+    assert Upload.storage() is None
+    assert open_upload(request, Upload.new(request).handle) is None
+    assert Upload.clear() == 0
     uploads_taken(request, "default")
 
 
@@ -60,7 +50,7 @@ def test_a_handle_is_good_for_its_user_client_and_site_alone(request_):
     other = make_user("other")
     for user, site, client in ((other, "a", "c"), (request_.user, "b", "c"), (request_.user, "a", "d")):
         assert open_upload(request_of(user, MCPSite(site), client_id=client), handle) is None
-    assert open_upload(request_, new_handle()) is None
+    assert open_upload(request_, Upload.new(request_).handle) is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +61,7 @@ def test_row_159_what_is_no_handle_opens_nothing(request_, handle):
 
 
 def test_a_handle_never_names_a_path(request_):
-    name = name_of_upload(request_, f"{int(time.time()):x}-../../etc/passwd")
+    name = Upload.of(request_, f"{int(time.time()):x}-../../etc/passwd").name
     assert name.startswith(f"{FOLDER}/")
     assert name.removeprefix(f"{FOLDER}/").isalnum()
 
@@ -79,8 +69,8 @@ def test_a_handle_never_names_a_path(request_):
 def test_a_handle_ends(request_, monkeypatch):
     handle = send(request_)
     now = time.time()
-    monkeypatch.setattr("mcp_django.emulation.uploaded_files.time.time", lambda: now + KEPT + 2)
-    assert name_of_upload(request_, handle) is None
+    monkeypatch.setattr("mcp_django.emulation.uploads.time.time", lambda: now + KEPT + 2)
+    assert Upload.of(request_, handle) is None
 
 
 def test_a_file_is_deleted_when_the_write_that_took_it_is_committed(request_, django_capture_on_commit_callbacks):
@@ -88,8 +78,8 @@ def test_a_file_is_deleted_when_the_write_that_took_it_is_committed(request_, dj
     open_upload(request_, handle).close()
     with django_capture_on_commit_callbacks(execute=True):
         uploads_taken(request_, "default")
-        assert upload_storage().exists(name_of_upload(request_, handle))
-    assert not upload_storage().exists(name_of_upload(request_, handle))
+        assert Upload.storage().exists(Upload.of(request_, handle).name)
+    assert not Upload.storage().exists(Upload.of(request_, handle).name)
 
 
 def test_a_file_stays_when_the_write_is_undone(request_, django_capture_on_commit_callbacks):
@@ -98,7 +88,7 @@ def test_a_file_stays_when_the_write_is_undone(request_, django_capture_on_commi
     with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
         uploads_taken(request_, "default")
         transaction.set_rollback(True)
-    assert upload_storage().exists(name_of_upload(request_, handle))
+    assert Upload.storage().exists(Upload.of(request_, handle).name)
 
 
 @pytest.mark.parametrize("use_tz", [True, False])
@@ -106,16 +96,16 @@ def test_what_was_never_taken_is_deleted_after_an_hour(request_, storage, settin
     settings.USE_TZ = use_tz
     old, new = send(request_), send(request_)
     then = time.time() - KEPT - 60
-    os.utime(storage.path(name_of_upload(request_, old)), (then, then))
-    assert clear_uploads() == 1
-    assert not storage.exists(name_of_upload(request_, old))
-    assert storage.exists(name_of_upload(request_, new))
+    os.utime(storage.path(Upload.of(request_, old).name), (then, then))
+    assert Upload.clear() == 1
+    assert not storage.exists(Upload.of(request_, old).name)
+    assert storage.exists(Upload.of(request_, new).name)
 
 
 def test_a_storage_without_files_or_without_lists_is_left_alone(settings, storage, caplog):
-    assert clear_uploads() == 0
+    assert Upload.clear() == 0
     settings.STORAGES = {**settings.STORAGES, "mcp_uploads": {"BACKEND": f"{__name__}.Unlisted"}}
-    assert clear_uploads() == 0
+    assert Upload.clear() == 0
     assert "cannot list" in caplog.text
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from mcp_django import ToolError, site
-from mcp_django.emulation.bulk_writes import Selection
+from mcp_django.emulation.picked_rows import Selection, listed
 from mcp_django.orm.access import access_of
 from mcp_django.orm.row_finder import RowFinder
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -132,3 +132,8 @@ def test_G124_rows_with_a_key_of_several_columns_are_picked_by_key_and_by_query(
     found = selection.rows
     assert [str(row) for row in found] == ["A/1 1", "A/1 2"]
     assert selection.queryset(found).count() == 2
+
+
+def test_rows_are_named_up_to_a_number():
+    assert listed(["a", "b"], 2) == "“a”; “b”"
+    assert listed(["a", "b"], 5) == "“a”; “b” and 3 more"

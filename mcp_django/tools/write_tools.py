@@ -10,24 +10,21 @@ from contextlib import suppress
 from typing import Any, Final, Literal
 
 from django.db import connections, router
-from django.db.models import FileField, Model
+from django.db.models import Model
 
 from ..conf import settings
 from ..context.admin_page_and_language import go_to
 from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
-from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
-from ..emulation.bulk_writes import PICKING, QUERY, BulkWrite, check_deleted, deletion_warning
-from ..emulation.history import Journal
-from ..emulation.page_requests import as_page
+from ..emulation.bulk_writes import BulkWrite
+from ..emulation.deleting import Deleting
+from ..emulation.picked_rows import Selection
 from ..emulation.saving import RowPage, Saving
-from ..emulation.uploaded_files import name_of_upload, new_handle, upload_storage
-from ..emulation.validation_errors import write_refusals
 from ..exceptions import NotFound, NotPermitted, ToolError, Unreadable
 from ..orm.access import ModelAccess, access_of, bare_pk, has_every_row
 from ..orm.column_values import pk_text, render
-from ..orm.database_writes import one_transaction, plan_deletion, refusals
+from ..orm.database_writes import one_transaction, refusals
 from ..orm.labels import label_of
 from ..orm.row_finder import RowFinder
 from ..orm.row_reading import find_row, whole_row
@@ -95,7 +92,7 @@ class WriteTool(Tool):
 
     def bulk(self, model: ModelAccess, given: Arguments) -> BulkWrite | None:
         """Return the write of many rows by ``update_record`` or ``delete_record``, None if ``pk`` names one row."""
-        many = [name for name in QUERY if name in given]
+        many = [name for name in Selection.QUERY if name in given]
         if many and "pk" in given:
             raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
         if not many and "pk" not in given:
@@ -189,7 +186,7 @@ class CreateRecord(WriteTool):
         go_to(request, exposure, "add")
         self.check_allowed(model)
         values = given.object("values")
-        with write_refusals(model), one_transaction(exposure.model, request):
+        with Saving.transaction(model):
             return self.saved(Saving.of(model, None, values, self.name), "created")
 
 
@@ -206,7 +203,7 @@ class UpdateRecord(WriteTool):
         "properties": {
             "model": MODEL,
             "pk": KEY,
-            **PICKING,
+            **Selection.PICKING,
             "values": CHANGES,
             "version": VERSION,
             "confirm_token": CONFIRM_TOKEN,
@@ -217,14 +214,13 @@ class UpdateRecord(WriteTool):
     permission = "change"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        known = {**self.input_schema["properties"], **QUERY}
+        known = {**self.input_schema["properties"], **Selection.QUERY}
         given = Arguments.of_write(arguments, known, required=["model", "values"])
         model = given.model(request)
-        exposure = model.exposure
         if many := self.bulk(model, given):
             return many.update()
         values = given.object("values")
-        with write_refusals(model), one_transaction(exposure.model, request):
+        with Saving.transaction(model):
             row = self.row_to_write(model, given)
             return self.saved(Saving.of(model, row, values, self.name), "updated")
 
@@ -243,7 +239,7 @@ class DeleteRecord(WriteTool):
         "properties": {
             "model": MODEL,
             "pk": KEY,
-            **PICKING,
+            **Selection.PICKING,
             "version": VERSION,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,
@@ -253,7 +249,7 @@ class DeleteRecord(WriteTool):
     permission = "delete"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        known = {**self.input_schema["properties"], **QUERY}
+        known = {**self.input_schema["properties"], **Selection.QUERY}
         given = Arguments.of_write(arguments, known, required=["model"])
         model = given.model(request)
         exposure = model.exposure
@@ -261,70 +257,21 @@ class DeleteRecord(WriteTool):
             return many.delete()
         with refusals(), one_transaction(exposure.model, request):
             row = self.row_to_write(model, given)
-            deletion = plan_deletion(model, row)
+            deleting = Deleting(model, [row], self.name)
+
+            # First show the row, and all that goes with it.
             pk = pk_text(row.pk)
             label = label_of(exposure, row)
-            total = len(deletion.objects)
-            counts = dict(deletion.counts)
-            shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
-            warning = deletion_warning(exposure, f"{total} object{'s' if total != 1 else ''}")
-            confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deletion.objects)
-            goes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
+            total = len(deleting.affected)
+            shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": deleting.counts}
+            warning = deleting.warning(f"{total} object{'s' if total != 1 else ''}")
+            confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deleting.affected)
             named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
-            told = f"{warning} With all that goes with it: {goes}.\n\n{named}"
+            told = f"{warning} With all that goes with it: {deleting.goes}.\n\n{named}"
             if asked := confirmation.confirm(given.get("confirm_token"), warning, told, shown):
                 return asked
-            messages: list[dict[str, str]] = []
-            with as_page(request, "POST", [("post", "yes")], messages):
-                key = row.pk
-                Journal(request, self.name).deletes(exposure, [row])
-                exposure.delete_model(request, row)
-                check_deleted(model, [key])
+
+            # Then delete them.
+            messages = deleting.delete_one()
             said = {"messages": messages} if messages else {}
             return ToolResult(structured={"deleted": True, **shown, **said})
-
-
-# Purpose of the signed tickets in upload URLs, which is also a part of these URLs.
-UPLOADS = "uploads"
-SEND = (
-    "Send the bytes, as in: curl -T manual.pdf '<url>'. Then give the field of a record the value "
-    '{"name": "manual.pdf", "upload": "<upload>"}.'
-)
-
-
-class CreateUpload(Tool):
-    """``create_upload``: upload a file to create or update a row with; offered if there is a storage for uploads and
-    the caller may write a file."""
-
-    name = "create_upload"
-    title = "Create upload"
-    description = "A URL to PUT a file to, for values of a record."
-    destructive = False
-    scopes = frozenset({WRITE})
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether ``create_record`` or ``update_record`` could take a file from the caller."""
-        if settings.READ_ONLY or upload_storage() is None or not Ticket.suits(request):
-            return False
-        for model in access_of(request).models:
-            owners = [model.exposure.model, *(inline.model for inline in model.exposure.model_admin.inlines)]
-            takes_files = any(isinstance(field, FileField) for owner in owners for field in owner._meta.concrete_fields)
-            if takes_files and (model.may("add") or model.may("change")):
-                return True
-        return False
-
-    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the URL and the handle."""
-        Arguments.read(arguments, self.input_schema["properties"])
-        handle = new_handle()
-        name = name_of_upload(request, handle)
-        assert name is not None
-        result: Mapping[str, Any] = {
-            "upload": handle,
-            "method": "PUT",
-            "url": Ticket.url(request, UPLOADS, name),
-            "max_bytes": settings.MAX_FILE_BYTES,
-            "expires_in": Ticket.MAX_AGE,
-            "next": SEND,
-        }
-        return ToolResult(structured=result)

@@ -18,8 +18,8 @@ from mcp_django.context.confirmation import REFUSED
 from mcp_django.context.request import Client
 from mcp_django.orm.row_finder import RowFinder
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.tools.create_update_delete import CreateRecord, DeleteRecord, UpdateRecord
 from mcp_django.tools.get_record import GetRecord
+from mcp_django.tools.write_tools import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.question_rounds import CANCEL, DECLINE, ELICITS, YES, again, calling, only, send
 from tests.testapp.models import Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag

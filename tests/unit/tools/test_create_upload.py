@@ -5,10 +5,10 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.tickets import Ticket
-from mcp_django.emulation.uploaded_files import name_of_upload
+from mcp_django.emulation.uploads import Upload
 from mcp_django.exceptions import ToolError
 from mcp_django.testing import MCPClient
-from mcp_django.tools.create_update_delete import CreateUpload
+from mcp_django.tools.create_upload import CreateUpload
 from tests.factories import make_superuser, make_user
 from tests.fileapp.admin import files_admin
 from tests.fileapp.models import Manual, Page
@@ -96,6 +96,6 @@ def test_it_gives_a_url_and_a_handle_of_this_caller(offered):
     assert start == f"{ENDPOINT}/uploads"
     ticket = Ticket.read("own", "uploads", text)
     assert ticket is not None
-    assert ticket.about == (name_of_upload(request, made["upload"]),)
+    assert ticket.about == (Upload.of(request, made["upload"]).name,)
     with pytest.raises(ToolError, match="Unknown argument"):
         CreateUpload().call(request, {"path": "/etc/passwd"})
