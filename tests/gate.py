@@ -70,6 +70,7 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
         "tools/query_records.py": 1,
     },
     "Starts from the rows that get_queryset of the exposure gives this caller.": {
+        "orm/aggregates/aggregation.py": 1,
         "orm/computed_columns.py": 1,
         "orm/field_comparisons.py": 2,
         "orm/named_filters.py": 2,
@@ -77,7 +78,6 @@ ROWS: Final[Mapping[str, Mapping[str, int]]] = {
         "orm/row_reading.py": 7,
         "subscriptions/subscribers.py": 1,
         "subscriptions/watched_resources.py": 4,
-        "tools/aggregate_records.py": 1,
     },
     "Labels of related rows: the keys are those of rows that the caller reads, the labels those of visible rows.": {
         "orm/labels.py": 6,

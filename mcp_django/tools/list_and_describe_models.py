@@ -13,8 +13,7 @@ from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess, access_of, columns_of
-from ..orm.aggregates.groups import group_of
-from ..orm.aggregates.measure_reader import MeasureReader
+from ..orm.aggregates.aggregation import Aggregation
 from ..orm.allowed_filters import filters_of, find_filter
 from ..orm.alternative_spellings import json_or_text
 from ..orm.columns import Column
@@ -297,27 +296,35 @@ class Examples:
         return {"filters": found} if found else {"limit": 5}
 
     def _aggregate(self) -> dict[str, Any]:
-        exposure = self.exposure
-        columns = [column for column in self._columns(self.model) if column.name != exposure.opts.pk.name]
+        def read(arguments: dict[str, Any]) -> Aggregation:
+            return Aggregation.read(self.model, arguments)
+
+        # A sum or a count of rows.
+        pk = self.exposure.opts.pk.name
+        columns = [column for column in self._columns(self.model) if column.name != pk]
         summed = (f"sum:{column.name}" for column in columns if column.is_summable())
-        reader = MeasureReader(self.model)
-        measure = self._first(summed, lambda text: reader.read([text])) or "count"
+        measure = self._first(summed, lambda text: read({"aggregates": [text]})) or "count"
+
+        # The same of some of the rows.
         function, _, field = measure.partition(":")
         conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
         conditions = (*self._conditions(self.model), *self._through_relations())
-        part = self._first(
-            ({**conditional, "where": where} for where in conditions), lambda item: reader.read([measure, item])
-        )
+        parts = ({**conditional, "where": where} for where in conditions)
+        part = self._first(parts, lambda item: read({"aggregates": [measure, item]}))
+        aggregates = [measure] if part is None else [measure, part]
+
+        # By periods, or by a column with few different values.
         periods = (f"{column.name}:month" for column in columns if column.is_period())
-        # Columns with few different values.
         names = (
             column.name
             for column in columns
             if column.is_groupable()
             and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
         )
-        group = self._first((*periods, *names), lambda text: group_of(self.model, text, 0))
-        return {"aggregates": [measure, *([part] if part else [])], **({"group_by": [group]} if group else {})}
+        group = self._first((*periods, *names), lambda text: read({"aggregates": aggregates, "group_by": [text]}))
+        if group is None:
+            return {"aggregates": aggregates}
+        return {"aggregates": aggregates, "group_by": [group]}
 
     @staticmethod
     def _first(candidates: Iterable[T], read: Callable[[T], Any]) -> T | None:
