@@ -16,7 +16,8 @@ from django.db.models.functions import Lower
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
-from mcp_django.resources.completions import ModelValues, complete_field
+from mcp_django.orm.completed_values import ModelValues
+from mcp_django.resources.completions import complete_field
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool
 from mcp_django.tools.chatgpt import Search

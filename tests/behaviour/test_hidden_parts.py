@@ -12,8 +12,9 @@ import pytest
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import access_of
+from mcp_django.orm.completed_values import ModelValues
 from mcp_django.orm.hidden_parts import HidesParts
-from mcp_django.resources.completions import ModelValues, complete_field
+from mcp_django.resources.completions import complete_field
 from mcp_django.schema.secrets import without_secrets
 from mcp_django.tools.aggregate_records import AggregateRecords
 from mcp_django.tools.base import Tool

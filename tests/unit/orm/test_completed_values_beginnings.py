@@ -7,7 +7,7 @@ from django.db import connection, models
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.resources.completions import _digits, beginning
+from mcp_django.orm.completed_values import _digits, beginning
 from tests.factories import make_author
 from tests.testapp.models import Author, Book, Section, Shelf
 

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
 from mcp_django.orm.access import access_of
-from mcp_django.resources.completions import ModelValues
+from mcp_django.orm.completed_values import ModelValues
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.library import reader, site_with
 from tests.testapp.models import AudioBook, Author, Book, Profile, Section, Shelf, Tag
