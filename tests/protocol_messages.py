@@ -20,7 +20,7 @@ from mcp_types.jsonrpc import (
 )
 
 from mcp_django.protocol.eras import Call, Headers, Rejected, SessionFacts, classify
-from mcp_django.protocol.messages import encode, error_response
+from mcp_django.protocol.messages import encode
 
 MODERN = "2026-07-28"
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -120,7 +120,7 @@ def rejected(body: bytes, headers: Headers, session: SessionFacts | None = None)
 
 def answer(rejection: Rejected) -> tuple[int, dict[str, Any]]:
     """The HTTP status and the JSON of the error."""
-    wire = error_response(rejection.id, rejection.error, modern=rejection.era.modern)
+    wire = rejection.error.response(rejection.id, modern=rejection.era.modern)
     sent = json.loads(encode(wire))
     check_error(sent, modern=rejection.era.modern)
     return rejection.era.status(rejection.error), sent

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from ..exceptions import ToolError
 from ..protocol.errors import ParseError
-from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
+from ..protocol.messages import TooMuch, decode
 from .fields import parse_text
 from .nearest_names import letters, singular
 
@@ -18,10 +18,12 @@ def json_or_text(value: Any) -> Any:
     """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
-            return decode_text(value)
+            return decode(value)
         except TooMuch:
             # JSON within a text has the same limits as a whole message.
-            raise ToolError(f"The JSON is nested over {MAX_DEPTH} levels deep or has over {MAX_ITEMS} items.") from None
+            raise ToolError(
+                f"The JSON is nested over {TooMuch.MAX_DEPTH} levels deep or has over {TooMuch.MAX_ITEMS} items."
+            ) from None
         except ParseError:
             return value
     return value

@@ -29,7 +29,6 @@ from .messages import (
     encode,
     is_response,
     read_message,
-    readable_id,
 )
 from .versions import Revisions
 
@@ -88,6 +87,10 @@ class Call:
     trace: Mapping[str, str] = field(default_factory=dict)
     input_responses: Mapping[str, Mapping[str, Any]] | None = None
     request_state: str | None = None
+
+    def response(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON-RPC response to the call, with its result as the era shapes it."""
+        return {"jsonrpc": "2.0", "id": self.id, "result": result}
 
 
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
@@ -490,7 +493,7 @@ def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) ->
         era = MODERN_ERA if _is_modern(value) else _era_of_headers(headers)
         return era.read(message, headers, session)
     except ProtocolError as error:
-        raise Rejected(error, era or _era_of_headers(headers), readable_id(value)) from None
+        raise Rejected(error, era or _era_of_headers(headers), Message.readable_id(value)) from None
 
 
 def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> Batch:

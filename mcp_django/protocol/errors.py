@@ -41,6 +41,17 @@ class ProtocolError(Exception):
         """Return the code of the JSON-RPC error for a modern client or an older one."""
         return self.code
 
+    def response(self, identifier: str | int | None, *, modern: bool) -> dict[str, Any]:
+        """Return the error as a JSON-RPC response; without an id if it could not be read (basic, Responses)."""
+        body: dict[str, Any] = {"code": self.code_for(modern=modern), "message": self.message}
+        if self.data is not None:
+            body["data"] = self.data
+        wire: dict[str, Any] = {"jsonrpc": "2.0"}
+        if identifier is not None:
+            wire["id"] = identifier
+        wire["error"] = body
+        return wire
+
 
 class ParseError(ProtocolError):
     """JSON-RPC error: the body is not valid JSON."""

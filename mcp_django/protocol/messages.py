@@ -7,14 +7,12 @@ and nesting. Output is compact JSON; optional members are left out, never null.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, ClassVar, Final, TypeGuard
 
 import orjson
 
-from .errors import InvalidRequest, ParseError, ProtocolError
+from .errors import InvalidRequest, ParseError
 
-MAX_DEPTH: Final = 64
-MAX_ITEMS: Final = 50_000
 MAX_ID_CHARS: Final = 256
 MAX_METHOD_CHARS: Final = 128
 # The largest integer that every JSON parser reads exactly (RFC 8259, section 6).
@@ -31,13 +29,39 @@ OWN_PARAMS: Final = ("_meta", "clientInfo", "inputResponses", "reason", "request
 Id = str | int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Message:
-    """A JSON-RPC message: a request (``id`` set) or a notification (``id`` None)."""
+    """A JSON-RPC message: a request (``id`` set) or a notification (``id`` None).
+
+    In the handshake era servers send requests too.
+    """
 
     method: str
     params: Mapping[str, Any]
     id: Id | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        if self.id is None:
+            return {"jsonrpc": "2.0", "method": self.method, "params": self.params}
+        return {"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params}
+
+    def encode(self) -> bytes:
+        """Return the message as JSON in UTF-8; see :func:`encode`."""
+        return encode(self.to_wire())
+
+    @staticmethod
+    def readable_id(value: Any) -> Id | None:
+        """Return the id of a malformed message for the error about it: the id of a request, otherwise None.
+
+        The server chose the id of a response, so the client would take the error as the answer to a request of its own.
+        An id that is too long or large for a request is echoed too, up to ``MAX_ECHOED_CHARS``/``MAX_ECHOED_INTEGER``.
+        """
+        found = value.get("id") if isinstance(value, dict) and not is_response(value) else None
+        if not _is_id(found):
+            return None
+        is_short = len(found) <= MAX_ECHOED_CHARS if isinstance(found, str) else abs(found) <= MAX_ECHOED_INTEGER
+        return found if is_short else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +78,9 @@ class ClientResponse:
 
 class TooMuch(ParseError):
     """The JSON of a JSON-RPC message is nested too deeply, or has too many items."""
+
+    MAX_DEPTH: ClassVar = 64
+    MAX_ITEMS: ClassVar = 50_000
 
     def __init__(self) -> None:
         super().__init__("Parse error: the message is nested too deeply or has too many items")
@@ -94,7 +121,7 @@ def _check_bounds(root: Any) -> None:
     while level:
         depth += 1
         seen += sum(map(len, level))
-        if depth > MAX_DEPTH or seen > MAX_ITEMS:
+        if depth > TooMuch.MAX_DEPTH or seen > TooMuch.MAX_ITEMS:
             raise TooMuch
         children: list[Any] = []
         for node in level:
@@ -109,23 +136,20 @@ def _check_text(value: Any) -> None:
         raise ParseError("Parse error: a string is not Unicode text") from None
 
 
-def decode(body: bytes) -> Any:
-    """Parse the JSON of a JSON-RPC message, the ``body``. Raises ``ParseError`` if the body is not UTF-8, not JSON, or
-    exceeds a limit."""
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ParseError(NOT_JSON) from None
-    return decode_text(text)
-
-
-def decode_text(text: str) -> Any:
-    """Parse JSON as strictly as a message: the text of a message's body, or an argument that holds JSON.
+def decode(body: bytes | str) -> Any:
+    """Parse JSON as strictly as a message: a message's body, or an argument that holds JSON.
 
     Raises:
         TooMuch: the JSON exceeds a limit.
-        ParseError: the text is not JSON.
+        ParseError: it is not JSON, or not UTF-8.
     """
+    if isinstance(body, str):
+        text = body
+    else:
+        try:
+            text = body.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ParseError(NOT_JSON) from None
     try:
         value = _decoder.decode(text)
     except ValueError:
@@ -134,7 +158,7 @@ def decode_text(text: str) -> Any:
         raise TooMuch from None
     # Brackets limit the depth, and brackets and commas the items, so only few messages need to be walked.
     opened = text.count("{") + text.count("[")
-    if opened > MAX_DEPTH or opened + text.count(",") > MAX_ITEMS:
+    if opened > TooMuch.MAX_DEPTH or opened + text.count(",") > TooMuch.MAX_ITEMS:
         _check_bounds(value)
     # Only an escape can produce an unpaired surrogate, which could not be encoded again.
     if "\\u" in text:
@@ -188,19 +212,6 @@ def _check_nul(values: list[Any]) -> None:
             waiting += value
 
 
-def readable_id(value: Any) -> Id | None:
-    """Return the id of a malformed JSON-RPC message for the error about it: the id of a request, otherwise None.
-
-    The server chose the id of a response, so the client would take the error as the answer to a request of its own.
-    An id that is too long or large for a request is echoed too, up to ``MAX_ECHOED_CHARS``/``MAX_ECHOED_INTEGER``.
-    """
-    found = value.get("id") if isinstance(value, dict) and not is_response(value) else None
-    if not _is_id(found):
-        return None
-    is_short = len(found) <= MAX_ECHOED_CHARS if isinstance(found, str) else abs(found) <= MAX_ECHOED_INTEGER
-    return found if is_short else None
-
-
 def is_response(value: Mapping[str, Any]) -> bool:
     """Return whether a JSON-RPC message is a response, or would be one if it were well-formed."""
     return "method" not in value and ("result" in value or "error" in value)
@@ -243,30 +254,3 @@ def _read_response(value: Mapping[str, Any], identifier: Id | None) -> ClientRes
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(error.get("message"), str):
         raise InvalidRequest("Invalid request: an error must have an integer code and a message")
     return ClientResponse(id=identifier, error=error)
-
-
-def request(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON-RPC request message; in the handshake era servers send requests too."""
-    return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
-
-
-def result_response(identifier: Id, result: Any) -> dict[str, Any]:
-    """Return a JSON-RPC result response."""
-    return {"jsonrpc": "2.0", "id": identifier, "result": result}
-
-
-def error_response(identifier: Id | None, error: ProtocolError, *, modern: bool) -> dict[str, Any]:
-    """Return the JSON-RPC message of an error response; without an id if it could not be read (basic, Responses)."""
-    body: dict[str, Any] = {"code": error.code_for(modern=modern), "message": error.message}
-    if error.data is not None:
-        body["data"] = error.data
-    wire: dict[str, Any] = {"jsonrpc": "2.0"}
-    if identifier is not None:
-        wire["id"] = identifier
-    wire["error"] = body
-    return wire
-
-
-def notification(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON-RPC notification."""
-    return {"jsonrpc": "2.0", "method": method, "params": params}

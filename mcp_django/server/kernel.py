@@ -23,15 +23,7 @@ from ..context.confirmation import CallState
 from ..context.questions import Answers, Question, untangled
 from ..context.request import SESSION, MCPRequest
 from ..context.tool_results import ToolResult
-from ..exceptions import (
-    CallRefused,
-    Cancelled,
-    InputRequired,
-    InsufficientScope,
-    MiddlewareFailed,
-    NotFound,
-    ToolError,
-)
+from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, MiddlewareFailed, NotFound, ToolError
 from ..operating.recorded_calls import RecordedCall, counted
 from ..orm.access import access_of
 from ..protocol.client_requests import limits_of
@@ -44,7 +36,7 @@ from ..protocol.errors import (
     MissingClientCapability,
     ProtocolError,
 )
-from ..protocol.messages import encode, error_response, result_response
+from ..protocol.messages import encode
 from .methods import METHODS
 from .methods.handler_interface import Asked, Later, Listen, log_failure
 from .methods.lifecycle_and_subscriptions import cache_ttl, identity
@@ -236,7 +228,7 @@ class Kernel:
         server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
         wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)
         began = perf_counter()
-        body = encode(result_response(call.id, wire))
+        body = encode(call.response(wire))
         record.rendering = (perf_counter() - began) * 1000
         return Reply(body)
 
@@ -271,10 +263,10 @@ class Kernel:
                 mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})
         record.code = mapped.code
         record.settle(f"error:{mapped.code}")
-        return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
+        return Reply(encode(mapped.response(call.id, modern=call.era.modern)), call.era.status(mapped))
 
 
 def rejection(rejected: Rejected) -> Reply:
     """Return the reply to a message that was rejected before it became a call."""
-    body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
+    body = encode(rejected.error.response(rejected.id, modern=rejected.era.modern))
     return Reply(body, rejected.era.status(rejected.error))

@@ -35,7 +35,7 @@ from ..context.questions import Answers, Question
 from ..models import Session, Stream, StreamEvent
 from ..orm.own_tables import OwnTable
 from ..protocol.errors import InternalError
-from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
+from ..protocol.messages import ClientResponse, Id, Message, encode
 from ..subscriptions.bus import bus
 from .sessions import ClientSession
 
@@ -206,7 +206,7 @@ class StoredStream:
         for number, question in enumerate(questions):
             identifier = f"{self.id}.{secrets.token_hex(4)}.{number}"
             wire = question.to_wire(version)
-            messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
+            messages.append(Message(wire["method"], wire.get("params", {}), identifier).encode())
             waiting.append({"id": identifier, "key": question.key, "method": question.method})
         state = answers.state(questions)
         is_open = self.append(messages, state=Stream.State.ASKING, questions=waiting, answers=state)
@@ -263,7 +263,7 @@ class StoredStream:
                 return
             # The server must say that it no longer waits for answers (basic/utilities/cancellation).
             unanswered = [item["id"] for item in stream.questions if "result" not in item]
-            messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
+            messages = [Message(CANCELLED, {"requestId": identifier}).encode() for identifier in unanswered]
             if request_id is not None and state == Stream.State.ASKING:
                 messages.append(_error(request_id, "The question was not answered in time; nothing was changed"))
             elif request_id is not None:
@@ -330,7 +330,7 @@ def interrupted(request_id: Id) -> bytes:
 
 
 def _error(request_id: Id, text: str) -> bytes:
-    return encode(error_response(request_id, InternalError(text), modern=False))
+    return encode(InternalError(text).response(request_id, modern=False))
 
 
 # Deletion of old streams

@@ -15,7 +15,7 @@ from ..operating.recorded_calls import RecordedCall
 from ..orm.permission_queries import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
-from ..protocol.messages import encode, error_response
+from ..protocol.messages import encode
 from ..runtime.cache_and_rate_limits import Caller
 from ..runtime.thread_pools import BUSY, Busy, LaneName, give_up, in_background, in_thread
 from ..server.kernel import Kernel, Reply
@@ -71,7 +71,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
         return await in_thread("slow", work, owner=Caller.of(request), thread_sensitive=sensitive)
     except Busy:
         RecordedCall(request).refuse(503, BUSY)
-        return Reply(encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern)), 503)
+        return Reply(encode(InternalError(BUSY).response(call.id, modern=call.era.modern)), 503)
 
 
 async def in_time(request: MCPRequest, call: Call, seconds: float, work: Coroutine[Any, Any, T]) -> T | Reply:
@@ -96,4 +96,4 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
     if done:
         return task.result()
     error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")
-    return Reply(encode(error_response(call.id, error, modern=call.era.modern)))
+    return Reply(encode(error.response(call.id, modern=call.era.modern)))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..context.request import MCPRequest
-from ..protocol.messages import encode, notification
+from ..protocol.messages import Message
 from ..runtime.thread_pools import in_thread
 from ..subscriptions.changes import KINDS
 from ..subscriptions.notifier import open_subscription
@@ -61,7 +61,7 @@ class Outbox(Box):
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification; while too many wait, only the newest progress is kept."""
-        data = encode(notification(method, params))
+        data = Message(method, params).encode()
         with self._lock:
             size = sum(len(waiting) for _, waiting in self._waiting)
             if len(self._waiting) >= MAX_WAITING or size + len(data) > MAX_WAITING_BYTES:
@@ -93,7 +93,7 @@ class Outbox(Box):
             self._left_out = 0
         if left_out:
             said = f"{left_out} log messages were left out because they were not read in time."
-            waiting.append(encode(notification(MESSAGE, {"level": self._level, "data": said})))
+            waiting.append(Message(MESSAGE, {"level": self._level, "data": said}).encode())
         return waiting
 
 

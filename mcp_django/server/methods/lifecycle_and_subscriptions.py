@@ -17,7 +17,7 @@ from ...conf import settings
 from ...context.request import MCPRequest, SessionState
 from ...oauth.resource_urls import origin, resource_url
 from ...protocol.errors import InvalidParams, ResourceNotFound
-from ...protocol.listen_messages import read_filter
+from ...protocol.listen_messages import ListenMessages
 from ...protocol.versions import Revisions
 from ...scopes import READ
 from ...subscriptions.subscribers import check_uris
@@ -158,7 +158,7 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     If a named resource needs a scope that the token lacks, ask for the scope like ``resources/read``.
     """
     request.mcp.require_scopes([READ])
-    lists, uris = read_filter(params)
+    lists, uris = ListenMessages.read_filter(params)
     if not settings.EVENTS:
         return Listen(frozenset(), ())
     check_uris(uris)

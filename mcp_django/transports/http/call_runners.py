@@ -19,7 +19,7 @@ from ...context.request import MCPRequest
 from ...exceptions import Cancelled, InsufficientScope
 from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
-from ...protocol.messages import ClientResponse, encode, error_response
+from ...protocol.messages import ClientResponse, encode
 from ...protocol.server_sent_events import ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.thread_pools import Busy, give_up, in_thread
@@ -182,7 +182,7 @@ def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
     try:
         outcome = begin(request, call)
     except InsufficientScope as error:
-        return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
+        return Reply(encode(InvalidRequest(str(error)).response(call.id, modern=False)))
     # Only the modern era, which has no sessions, has subscriptions/listen.
     assert not isinstance(outcome, Listen)
     return outcome

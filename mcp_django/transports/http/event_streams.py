@@ -22,10 +22,10 @@ from typing import Any, ClassVar, Final
 from django.db import Error as DatabaseUnavailable
 
 from ...conf import settings
-from ...protocol import listen_messages
 from ...protocol.eras import Call
 from ...protocol.errors import ProtocolError
-from ...protocol.messages import encode, error_response, notification
+from ...protocol.listen_messages import ListenMessages
+from ...protocol.messages import Message, encode
 from ...protocol.server_sent_events import EventId, ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import cache
@@ -258,7 +258,7 @@ class ListenStream(ChangeStream):
         super().__init__(exchange)
         assert call.id is not None
         self.call = call
-        self.id = call.id
+        self.messages = ListenMessages(call)
         self.wanted = wanted
 
     async def tell(self) -> None:
@@ -270,22 +270,22 @@ class ListenStream(ChangeStream):
                 exchange.request, uris=wanted.uris, lists=wanted.lists, owner=exchange.caller
             )
         except ProtocolError as error:
-            body = encode(error_response(self.id, error, modern=True))
+            body = encode(error.response(self.call.id, modern=True))
             await self.connection.respond(exchange.respond(Reply(body, self.call.era.status(error))))
             return
         with contextlib.closing(subscription):
             await self.connection.open_stream(exchange.cors())
-            acknowledged = listen_messages.acknowledged(self.id, subscription.lists, subscription.uris)
-            await self.connection.send_event(ServerSentEvent(encode(acknowledged)).encode())
+            acknowledged = self.messages.acknowledged(subscription.lists, subscription.uris)
+            await self.connection.send_event(ServerSentEvent(acknowledged).encode())
             await self.send_changes()
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
-        return ServerSentEvent(encode(listen_messages.tagged(self.id, method, params))).encode()
+        return ServerSentEvent(self.messages.tagged(method, params)).encode()
 
     async def goodbye(self) -> None:
         """End the stream with the answer to the request."""
-        ended = listen_messages.ended(self.id, identity())
-        await self.connection.end_stream(ServerSentEvent(encode(ended)).encode())
+        ended = self.messages.ended(identity())
+        await self.connection.end_stream(ServerSentEvent(ended).encode())
 
 
 class SessionStream(ChangeStream):
@@ -327,7 +327,8 @@ class SessionStream(ChangeStream):
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
         self.number += 1
-        return ServerSentEvent(encode(notification(method, params)), EventId(self.session.id, self.number)).encode()
+        message = Message(method, params).encode()
+        return ServerSentEvent(message, EventId(self.session.id, self.number)).encode()
 
 
 # The streams of calls

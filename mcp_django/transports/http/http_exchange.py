@@ -41,7 +41,7 @@ from ...problems import IS_IT_RIGHT, Problem
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ...protocol.headers import EVENTS, JSON, accepts, allowed_methods, body_length, is_json, origin_allowed
-from ...protocol.messages import decode, encode, error_response, readable_id
+from ...protocol.messages import Message, decode, encode
 from ...runtime.cache_and_rate_limits import Caller, Held, LimitExceeded
 from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
@@ -450,7 +450,7 @@ class Exchange:
         # If a setting is wrong, it may be the one that the call log needs.
         with suppress(ImproperlyConfigured):
             RecordedCall(self.request).refuse(status, text or "", method=self._asked_for())
-        body = encode(error_response(None, InternalError(text, data={"errorId": record.error_id}), modern=True))
+        body = encode(InternalError(text, data={"errorId": record.error_id}).response(None, modern=True))
         return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
 
     def _refuse(self, refusal: Refused) -> Response:
@@ -465,7 +465,7 @@ class Exchange:
                 context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
                 return _response(FramedPage("mcp_django/error.html", context), refusal.status)
         # Some clients show an error only if it has the id of their request.
-        body = encode(error_response(readable_id(self._message()), InvalidRequest(refusal.text), modern=True))
+        body = encode(InvalidRequest(refusal.text).response(Message.readable_id(self._message()), modern=True))
         return Response(refusal.status, body, headers=refusal.headers)
 
     def _message(self) -> Any:
@@ -513,7 +513,7 @@ class Exchange:
             description=text,
         )
         report(403, f"{call.method}: {text}", "The client asks the user for more; mcp_token has --scope.")
-        body = encode(error_response(call.id, InvalidRequest(str(error)), modern=call.era.modern))
+        body = encode(InvalidRequest(str(error)).response(call.id, modern=call.era.modern))
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
 
 

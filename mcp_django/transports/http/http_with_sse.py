@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote
 from ...context.call_restrictions import kept_query
 from ...oauth.bearer import ProtectedResource
 from ...protocol.eras import Call, Rejected, classify
-from ...protocol.messages import encode, notification
+from ...protocol.messages import Message
 from ...runtime.thread_pools import Handover, in_thread
 from ...server import sessions, stored_streams
 from ...server.sessions import ClientSession
@@ -145,7 +145,7 @@ class SharedStream:
         return await in_thread("reads", self.write)
 
     def write(self) -> bool:
-        messages = [encode(notification(method, params)) for method, params in self.mailbox.take()]
+        messages = [Message(method, params).encode() for method, params in self.mailbox.take()]
         if messages:
             StoredStream(self.stream_id).append(messages)
         else:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -23,10 +22,10 @@ from ...context.questions import Answers
 from ...context.request import MCPRequest
 from ...exceptions import AuthenticationFailed, Cancelled, InsufficientScope, ToolError
 from ...operating.recorded_calls import RecordedCall
-from ...protocol import listen_messages
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
-from ...protocol.messages import ClientResponse, Id, decode, encode, error_response, notification, request
+from ...protocol.listen_messages import ListenMessages
+from ...protocol.messages import ClientResponse, Id, Message, decode, encode
 from ...runtime.cache_and_rate_limits import Caller, LimitExceeded
 from ...runtime.thread_pools import in_thread
 from ...server.kernel import Reply, rejection
@@ -184,7 +183,7 @@ class StdioServer:
         self, error: ProtocolError, status: int | None = None, call_id: Id | None = None, *, modern: bool = True
     ) -> None:
         self.note(error, status)
-        self.output.send(encode(error_response(call_id, error, modern=modern)))
+        self.output.send(encode(error.response(call_id, modern=modern)))
 
     def _rejection(self, rejected: Rejected) -> bytes:
         self.note(rejected.error)
@@ -217,7 +216,7 @@ class StdioServer:
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
             self.note(error)
-            return encode(error_response(call.id, error, modern=call.era.modern))
+            return encode(error.response(call.id, modern=call.era.modern))
         running = StdioCall(self, call, has_place=has_place)
         task = asyncio.ensure_future(running.run())
         self._calls[call.id] = running, task
@@ -275,7 +274,7 @@ class StdioServer:
             future = self._questions.pop(identifier, None)
             if future is not None:
                 future.cancel()
-                self.output.send(encode(notification("notifications/cancelled", {"requestId": identifier})))
+                self.output.send(Message("notifications/cancelled", {"requestId": identifier}).encode())
 
     def _take_response(self, response: ClientResponse) -> None:
         future = self._questions.pop(response.id, None)
@@ -308,7 +307,7 @@ class StdioServer:
 
         try:
             await in_thread("reads", open_session)
-            await self.send_changes(mailbox, notification)
+            await self.send_changes(mailbox, lambda method, params: Message(method, params).encode())
         except AuthenticationFailed:
             return
         except Exception as error:
@@ -316,12 +315,12 @@ class StdioServer:
         finally:
             session.close()
 
-    async def send_changes(self, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
+    async def send_changes(self, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], bytes]) -> None:
         async def deliver() -> bool:
             await self.output.room()
             waiting = mailbox.take()
             for method, params in waiting:
-                self.output.send(encode(render(method, params)))
+                self.output.send(render(method, params))
             return bool(waiting)
 
         await relay(mailbox, deliver)
@@ -420,7 +419,7 @@ class StdioCall:
 
     def _refusal(self, error: ProtocolError, status: int | None = None) -> bytes:
         self.server.note(error, status, self)
-        return encode(error_response(self.call.id, error, modern=self.call.era.modern))
+        return encode(error.response(self.call.id, modern=self.call.era.modern))
 
     async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:
         """Run the call from its beginning, with the answers so far and the user's current permissions."""
@@ -445,7 +444,7 @@ class StdioCall:
         return begin(self.request, self.call)
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> None:
-        message = encode(notification(method, params))
+        message = Message(method, params).encode()
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._tell, message)
 
@@ -464,7 +463,7 @@ class StdioCall:
             wire = question.to_wire(self.call.version)
             identifier, future = self.server.expect_response()
             waiting[identifier] = future
-            self.server.output.send(encode(request(identifier, wire["method"], wire.get("params", {}))))
+            self.server.output.send(Message(wire["method"], wire.get("params", {}), identifier).encode())
         self.is_asking = True
         try:
             async with asyncio.timeout(settings.QUESTION_TIMEOUT):
@@ -484,13 +483,12 @@ class StdioCall:
     async def _listen(self, wanted: Listen) -> bytes:
         """Send changes for ``subscriptions/listen``; return the answer that ends the stream."""
         assert self.call.id is not None
-        identifier = self.call.id
+        messages = ListenMessages(self.call)
         with self.server.caller.hold_stream():
             mailbox = Mailbox()
             self.mailbox = mailbox
             subscription = await mailbox.subscribed(self.request, uris=wanted.uris, lists=wanted.lists)
             with contextlib.closing(subscription):
-                honoured = listen_messages.acknowledged(identifier, subscription.lists, subscription.uris)
-                self.server.output.send(encode(honoured))
-                await self.server.send_changes(mailbox, partial(listen_messages.tagged, identifier))
-        return encode(listen_messages.ended(identifier, identity()))
+                self.server.output.send(messages.acknowledged(subscription.lists, subscription.uris))
+                await self.server.send_changes(mailbox, messages.tagged)
+        return messages.ended(identity())

@@ -7,7 +7,7 @@ import pytest
 from mcp_django import ToolError
 from mcp_django.orm.alternative_spellings import is_short_text, json_or_text
 from mcp_django.orm.nearest_names import alternatives
-from mcp_django.protocol.messages import MAX_DEPTH, MAX_ITEMS, decode
+from mcp_django.protocol.messages import TooMuch, decode
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser
 
@@ -28,8 +28,8 @@ def nested(depth: int) -> str:
 
 
 def test_json_in_a_text_has_the_bounds_of_a_message() -> None:
-    assert json_or_text(nested(MAX_DEPTH)) == decode(nested(MAX_DEPTH).encode())
-    for text in (nested(MAX_DEPTH + 1), nested(900), nested(100_000), "[" + "1," * MAX_ITEMS + "1]"):
+    assert json_or_text(nested(TooMuch.MAX_DEPTH)) == decode(nested(TooMuch.MAX_DEPTH).encode())
+    for text in (nested(TooMuch.MAX_DEPTH + 1), nested(900), nested(100_000), "[" + "1," * TooMuch.MAX_ITEMS + "1]"):
         with pytest.raises(ToolError, match="nested over 64 levels deep or has over 50000 items"):
             json_or_text(text)
 

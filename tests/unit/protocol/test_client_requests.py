@@ -6,13 +6,8 @@ from typing import Any
 import pytest
 from mcp_types import MissingRequiredClientCapabilityErrorData
 
-from mcp_django.protocol.client_requests import (
-    ELICITATION,
-    ROOTS,
-    SAMPLING,
-    ClientRequest,
-)
-from mcp_django.protocol.messages import encode, request
+from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING, ClientRequest
+from mcp_django.protocol.messages import Message
 from mcp_django.protocol.versions import Revisions
 from tests.protocol_messages import MODERN
 from tests.protocol_schemas import check_wire
@@ -156,7 +151,7 @@ CASES = [
 )
 def test_every_question_is_one_of_the_revision(method: str, params: dict[str, Any], version: str) -> None:
     before = json.dumps(params)
-    wire = json.loads(encode(request("a.1", method, ClientRequest(method, params).shape(version))))
+    wire = json.loads(Message(method, ClientRequest(method, params).shape(version), "a.1").encode())
     check_wire(version, NAMES[method], wire)
     if version == MODERN:
         asked = {"resultType": "input_required", "inputRequests": {"a": {"method": method, "params": wire["params"]}}}

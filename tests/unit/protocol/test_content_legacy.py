@@ -8,9 +8,9 @@ import pytest
 from mcp_types.methods import SERVER_RESULTS, serialize_server_result
 
 from mcp_django.protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from mcp_django.protocol.eras import LEGACY_ERA
+from mcp_django.protocol.eras import LEGACY_ERA, Call
 from mcp_django.protocol.errors import ResourceNotFound
-from mcp_django.protocol.messages import encode, error_response, notification, result_response
+from mcp_django.protocol.messages import Message, encode
 from tests.protocol_messages import LEGACY, PARAMS, accepted, body_of, legacy_headers
 from tests.protocol_schemas import check_wire, has_definition
 
@@ -96,10 +96,15 @@ NAMES = {
 }
 
 
-def shaped(version: str, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+def call_of(version: str, method: str) -> Call:
     params = {**PARAMS.get(method, {}), **({"protocolVersion": version} if method == "initialize" else {})}
     call = accepted(body_of(method, params), legacy_headers(version))
     assert call.version == version
+    return call
+
+
+def shaped(version: str, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    call = call_of(version, method)
     return LEGACY_ERA.shape(call, result, server={"name": "tests", "version": "1"}, ttl_ms=5_000)
 
 
@@ -111,7 +116,7 @@ def test_the_result_of_each_method_is_one_that_the_schema_knows(version: str, me
 
 @pytest.mark.parametrize(("version", "method"), PAIRS)
 def test_the_result_of_each_method_is_one_of_the_revision(version: str, method: str) -> None:
-    wire = json.loads(encode(result_response(1, shaped(version, method, RESULTS.get(method, {})))))
+    wire = json.loads(encode(call_of(version, method).response(shaped(version, method, RESULTS.get(method, {})))))
     check_wire(version, NAMES.get(method, "EmptyResult"), wire["result"])
     check_wire(version, "JSONRPCResultResponse" if version == "2025-11-25" else "JSONRPCResponse", wire)
 
@@ -142,14 +147,14 @@ NOTIFICATIONS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("version", LEGACY)
 @pytest.mark.parametrize(("method", "params"), NOTIFICATIONS)
 def test_notifications_are_those_of_every_revision(version: str, method: str, params: dict[str, Any]) -> None:
-    wire = json.loads(encode(notification(method, params)))
+    wire = json.loads(Message(method, params).encode())
     check_wire(version, "JSONRPCNotification", wire)
     check_wire(version, "ServerNotification", wire)
 
 
 @pytest.mark.parametrize("version", LEGACY)
 def test_errors_are_those_of_every_revision(version: str) -> None:
-    wire = json.loads(encode(error_response(1, ResourceNotFound("a:b"), modern=False)))
+    wire = json.loads(encode(ResourceNotFound("a:b").response(1, modern=False)))
     check_wire(
         version, "JSONRPCErrorResponse" if has_definition(version, "JSONRPCErrorResponse") else "JSONRPCError", wire
     )

@@ -17,7 +17,6 @@ from mcp_django.protocol.errors import (
     ResourceNotFound,
     UnsupportedVersion,
 )
-from mcp_django.protocol.messages import error_response
 from tests.protocol_messages import check_error
 
 pytestmark = pytest.mark.one_django
@@ -44,7 +43,7 @@ def test_each_error_has_its_code_in_each_era(
     assert error.message
     assert str(error) == error.message
     for era in (True, False):
-        check_error(error_response(1, error, modern=era), modern=era)
+        check_error(error.response(1, modern=era), modern=era)
 
 
 def test_the_table_above_is_complete() -> None:

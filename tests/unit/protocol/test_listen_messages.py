@@ -1,14 +1,15 @@
 """``subscriptions/listen``: what is asked for, and the messages of the stream."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mcp_types.methods import serialize_server_result
 
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.protocol.listen_messages import acknowledged, ended, read_filter, tagged
-from mcp_django.protocol.messages import encode
+from mcp_django.protocol.listen_messages import ListenMessages
+from mcp_django.protocol.messages import Id
 from tests.protocol_messages import MODERN, accepted, modern_body, modern_headers
 from tests.protocol_schemas import check_wire
 
@@ -20,6 +21,11 @@ ORDER, INVOICE = "django://shop/order/1", "django://shop/invoice/1"
 
 def asked(**notifications: Any) -> dict[str, Any]:
     return {"notifications": notifications}
+
+
+def messages(identifier: Id) -> ListenMessages:
+    call = accepted(modern_body("subscriptions/listen", asked()), modern_headers("subscriptions/listen"))
+    return ListenMessages(replace(call, id=identifier))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,7 @@ def asked(**notifications: Any) -> dict[str, Any]:
     ],
 )
 def test_the_filter_says_which_lists_and_resources(wanted: Any, lists: set[str], uris: tuple[str, ...]) -> None:
-    assert read_filter(wanted) == (lists, uris)
+    assert ListenMessages.read_filter(wanted) == (lists, uris)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +65,11 @@ def test_the_filter_says_which_lists_and_resources(wanted: Any, lists: set[str],
 )
 def test_106_a_filter_of_the_wrong_types_is_refused(wanted: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams, match="notifications"):
-        read_filter(wanted)
+        ListenMessages.read_filter(wanted)
 
 
 def test_110_the_first_message_says_what_is_honoured() -> None:
-    wire = json.loads(encode(acknowledged(1, {"tools", "resources"}, (INVOICE, ORDER))))
+    wire = json.loads(messages(1).acknowledged({"tools", "resources"}, (INVOICE, ORDER)))
     assert wire == {
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",
@@ -80,7 +86,7 @@ def test_110_the_first_message_says_what_is_honoured() -> None:
 
 
 def test_110_what_is_not_honoured_is_left_out() -> None:
-    wire = acknowledged("a", frozenset(), ())
+    wire = json.loads(messages("a").acknowledged(frozenset(), ()))
     assert wire["params"] == {"_meta": {KEY: "a"}, "notifications": {}}
     check_wire(MODERN, "SubscriptionsAcknowledgedNotification", wire)
 
@@ -96,7 +102,7 @@ def test_110_what_is_not_honoured_is_left_out() -> None:
     ],
 )
 def test_110_every_message_says_whose_it_is(method: str, params: dict[str, Any], identifier: str | int) -> None:
-    wire = json.loads(encode(tagged(identifier, method, params)))
+    wire = json.loads(messages(identifier).tagged(method, params))
     assert wire == {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": {KEY: identifier}}}
     assert type(wire["params"]["_meta"][KEY]) is type(identifier)
     check_wire(MODERN, "ServerNotification", wire)
@@ -104,13 +110,14 @@ def test_110_every_message_says_whose_it_is(method: str, params: dict[str, Any],
 
 def test_110_other_meta_of_a_message_stays_and_the_original_too() -> None:
     params = {"uri": ORDER, "_meta": {"a": 1, KEY: "forged"}}
-    assert tagged(7, "notifications/resources/updated", params)["params"]["_meta"] == {"a": 1, KEY: 7}
+    wire = json.loads(messages(7).tagged("notifications/resources/updated", params))
+    assert wire["params"]["_meta"] == {"a": 1, KEY: 7}
     assert params["_meta"] == {"a": 1, KEY: "forged"}
 
 
 @pytest.mark.parametrize("server", [None, {"name": "tests", "version": "1"}])
 def test_110_a_stream_that_the_server_ends_ends_with_the_response(server: Any) -> None:
-    wire = json.loads(encode(ended(1, server)))
+    wire = json.loads(messages(1).ended(server))
     assert (wire["jsonrpc"], wire["id"]) == ("2.0", 1)
     assert wire["result"]["resultType"] == "complete"
     assert wire["result"]["_meta"][KEY] == 1
@@ -123,4 +130,4 @@ def test_a_request_that_passes_the_schema_may_still_be_refused() -> None:
     body = modern_body("subscriptions/listen", asked(toolsListChanged="yes"))
     call = accepted(body, modern_headers("subscriptions/listen"))
     with pytest.raises(InvalidParams, match="toolsListChanged"):
-        read_filter(call.params)
+        ListenMessages.read_filter(call.params)

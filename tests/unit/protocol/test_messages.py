@@ -8,21 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.protocol.errors import InvalidRequest, ParseError
-from mcp_django.protocol.messages import (
-    MAX_DEPTH,
-    MAX_ITEMS,
-    ClientResponse,
-    Message,
-    decode,
-    encode,
-    error_response,
-    is_response,
-    notification,
-    read_message,
-    readable_id,
-    request,
-    result_response,
-)
+from mcp_django.protocol.messages import ClientResponse, Message, TooMuch, decode, encode, is_response, read_message
 from tests.cases import drawn
 from tests.protocol_messages import check_error
 
@@ -60,7 +46,7 @@ def test_every_value_survives_encoding_and_decoding(value: Any) -> None:
         nested(DEEP),
         b'{"a":' * DEEP,
         b'{"a":' * DEEP + b"1" + b"}" * DEEP,
-        nested(MAX_DEPTH + 1),
+        nested(TooMuch.MAX_DEPTH + 1),
     ],
 )
 def test_25_deep_nesting_is_a_parse_error(body: bytes) -> None:
@@ -69,7 +55,7 @@ def test_25_deep_nesting_is_a_parse_error(body: bytes) -> None:
 
 
 def test_25_nesting_up_to_the_bound_is_read() -> None:
-    assert encode(decode(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
+    assert encode(decode(nested(TooMuch.MAX_DEPTH))) == nested(TooMuch.MAX_DEPTH)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +65,7 @@ def test_25_nesting_up_to_the_bound_is_read() -> None:
         list(range(200_000)),
         [[]] * 200_000,
         {"a": [{"b": [1] * 1_000}] * 60},
-        {"a": [0] * (MAX_ITEMS // 2), "b": [0] * (MAX_ITEMS // 2)},
+        {"a": [0] * (TooMuch.MAX_ITEMS // 2), "b": [0] * (TooMuch.MAX_ITEMS // 2)},
     ],
 )
 def test_27_a_wide_message_is_a_parse_error(value: Any) -> None:
@@ -93,7 +79,7 @@ def test_brackets_and_commas_within_a_text_are_not_counted() -> None:
 
 
 def test_27_items_up_to_the_bound_are_read() -> None:
-    value = [0] * MAX_ITEMS
+    value = [0] * TooMuch.MAX_ITEMS
     assert decode(json.dumps(value).encode()) == value
 
 
@@ -222,7 +208,7 @@ def ping(**members: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("identifier", [0, 1, -1, 2**53 - 1, -(2**53) + 1, "1", "", "é", "a" * 256])
 def test_36_an_id_is_echoed_with_its_type(identifier: str | int) -> None:
     value = ping(id=identifier)
-    for found in (read_message(value).id, readable_id(value), result_response(identifier, {})["id"]):
+    for found in (read_message(value).id, Message.readable_id(value), Message("ping", {}, identifier).to_wire()["id"]):
         assert (found, type(found)) == (identifier, type(identifier))
 
 
@@ -231,7 +217,7 @@ def test_36_any_other_id_is_refused_and_not_echoed(literal: str) -> None:
     value = decode(f'{{"jsonrpc":"2.0","method":"ping","id":{literal}}}'.encode())
     with pytest.raises(InvalidRequest):
         read_message(value)
-    assert readable_id(value) is None
+    assert Message.readable_id(value) is None
 
 
 @pytest.mark.parametrize(
@@ -247,15 +233,15 @@ def test_36_an_id_out_of_bounds_is_refused_with_the_reason_and_echoed(identifier
     value = ping(id=identifier)
     with pytest.raises(InvalidRequest, match=reason):
         read_message(value)
-    assert readable_id(value) == identifier
-    assert encode(error_response(readable_id(value), InvalidRequest(), modern=True))
+    assert Message.readable_id(value) == identifier
+    assert encode(InvalidRequest().response(Message.readable_id(value), modern=True))
 
 
 def test_36_a_long_id_is_refused_and_not_echoed() -> None:
     value = ping(id="a" * 10_000)
     with pytest.raises(InvalidRequest):
         read_message(value)
-    assert readable_id(value) is None
+    assert Message.readable_id(value) is None
 
 
 def test_36_minus_zero_is_zero() -> None:
@@ -287,7 +273,7 @@ def test_37_a_malformed_member_is_an_invalid_request_with_its_id(members: dict[s
     value = ping(**members)
     with pytest.raises(InvalidRequest):
         read_message(value)
-    assert readable_id(value) == 1
+    assert Message.readable_id(value) == 1
 
 
 @pytest.mark.parametrize("missing", ["jsonrpc", "method"])
@@ -296,7 +282,7 @@ def test_37_a_missing_member_is_an_invalid_request(missing: str) -> None:
     del value[missing]
     with pytest.raises(InvalidRequest):
         read_message(value)
-    assert readable_id(value) == 1
+    assert Message.readable_id(value) == 1
 
 
 def test_37_unknown_members_are_ignored() -> None:
@@ -331,7 +317,7 @@ def test_31_an_id_under_another_name_makes_a_notification() -> None:
 def test_38_40_a_body_that_is_no_object_is_an_invalid_request(value: Any) -> None:
     with pytest.raises(InvalidRequest):
         read_message(value)
-    assert readable_id(value) is None
+    assert Message.readable_id(value) is None
 
 
 def test_40_an_empty_object_is_an_invalid_request() -> None:
@@ -398,7 +384,7 @@ def test_63_a_response_must_have_an_id(members: dict[str, Any]) -> None:
 def test_63_the_id_of_a_response_is_never_echoed(members: dict[str, Any]) -> None:
     value = {"jsonrpc": "2.0", "id": 7, **members}
     assert is_response(value)
-    assert readable_id(value) is None
+    assert Message.readable_id(value) is None
 
 
 @pytest.mark.parametrize(
@@ -418,22 +404,26 @@ def test_a_message_without_an_id_is_a_notification() -> None:
 
 
 def test_an_error_without_a_readable_id_has_none() -> None:
-    wire = error_response(None, ParseError(), modern=True)
+    wire = ParseError().response(None, modern=True)
     assert wire == {"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}}
     check_error(wire, modern=True)
 
 
 @pytest.mark.parametrize("identifier", [0, "", "a", -5])
 def test_an_error_echoes_its_id_even_if_that_is_falsy(identifier: str | int) -> None:
-    wire = error_response(identifier, InvalidRequest("no", data={}), modern=False)
+    wire = InvalidRequest("no", data={}).response(identifier, modern=False)
     assert wire == {"jsonrpc": "2.0", "id": identifier, "error": {"code": -32600, "message": "no", "data": {}}}
     check_error(wire, modern=False)
 
 
-def test_requests_results_and_notifications_are_json_rpc() -> None:
-    assert request("a.1", "roots/list", {}) == {"jsonrpc": "2.0", "id": "a.1", "method": "roots/list", "params": {}}
-    assert result_response("a", {}) == {"jsonrpc": "2.0", "id": "a", "result": {}}
-    assert notification("notifications/message", {"level": "info"}) == {
+def test_requests_and_notifications_are_json_rpc() -> None:
+    assert Message("roots/list", {}, "a.1").to_wire() == {
+        "jsonrpc": "2.0",
+        "id": "a.1",
+        "method": "roots/list",
+        "params": {},
+    }
+    assert Message("notifications/message", {"level": "info"}).to_wire() == {
         "jsonrpc": "2.0",
         "method": "notifications/message",
         "params": {"level": "info"},
