@@ -30,7 +30,7 @@ from ..context.untrusted_text import plain
 from ..oauth.resource_urls import LOOPBACK, same_resource
 from ..problems import LOST_SESSION, NO_SESSION, SIGNED_IN
 from ..protocol.eras import client_meta
-from ..protocol.headers import EVENTS, JSON
+from ..protocol.headers import MediaType
 from ..protocol.versions import Revisions
 
 TIMEOUT: Final = 15
@@ -98,7 +98,7 @@ class Answer:
 
     def document(self, what: str, remedy: str, *members: str) -> dict[str, Any]:
         """Return the body as a JSON object with these members, all text; raise :class:`StepFailed` if it is not."""
-        if self.status not in (200, 201) or self.kind != JSON:
+        if self.status not in (200, 201) or self.kind != MediaType.JSON:
             raise StepFailed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
         value = None
         with suppress(ValueError, RecursionError):
@@ -342,7 +342,9 @@ class Doctor:
 
     def reach(self) -> str:
         """Call the endpoint without a token, as every client does first."""
-        answer = self._post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Accept": f"{JSON}, {EVENTS}"})
+        answer = self._post(
+            {"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Accept": f"{MediaType.JSON}, {MediaType.EVENTS}"}
+        )
         self.date = answer.headers.get("Date", "")
         if answer.status == 200:
             return "anyone can call it: AUTHENTICATION_CLASSES is empty"
@@ -438,7 +440,7 @@ class Doctor:
         return f"{len(urls)} places" + ("; REGISTRATION is off, so this ends here" if ends else "")
 
     def _document(self, url: str, *members: str) -> dict[str, Any]:
-        answer = self.agent.send("GET", url, headers={"Accept": JSON})
+        answer = self.agent.send("GET", url, headers={"Accept": MediaType.JSON})
         remedy = _remedy_of_redirect(answer) if answer.status in REDIRECTS else NO_METADATA
         return answer.document("a metadata document", remedy, *members)
 
@@ -457,7 +459,7 @@ class Doctor:
             "token_endpoint_auth_method": "none",
         }
         sent = json.dumps(body).encode()
-        answer = self.agent.send("POST", self.server["registration_endpoint"], sent, {"Content-Type": JSON})
+        answer = self.agent.send("POST", self.server["registration_endpoint"], sent, {"Content-Type": MediaType.JSON})
         if answer.status == 401 and self.add_client is not None:
             self.client_id = self.add_client()
             return f"it takes a token; client {self.client_id} was added for this"
@@ -603,7 +605,7 @@ class Doctor:
         if answer.status == 405 or (answer.status == 406 and "this server cannot send" in answer.message):
             self.doubt = "WSGI servers, such as runserver, cannot stream: serve the project with uvicorn or daphne."
             return f"it answers {answer.status}, not a stream. Calls work all the same."
-        if answer.status != 200 or answer.kind != EVENTS:
+        if answer.status != 200 or answer.kind != MediaType.EVENTS:
             text = f"It answers {answer.status} with {answer.kind}, not a stream.{answer.message}"
             raise StepFailed(text, "Something in front of the endpoint answers in its place, or see the server's log.")
         if b"acknowledged" not in answer.body:
@@ -613,7 +615,7 @@ class Doctor:
 
     def _ask(self, method: str, params: Mapping[str, Any], **more: Any) -> Answer:
         headers = {
-            "Accept": f"{JSON}, {EVENTS}",
+            "Accept": f"{MediaType.JSON}, {MediaType.EVENTS}",
             "Authorization": f"Bearer {self.token}",
             "MCP-Protocol-Version": Revisions.LATEST,
             "Mcp-Method": method,
@@ -623,7 +625,7 @@ class Doctor:
 
     def _post(self, message: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> Answer:
         sent = json.dumps(message).encode()
-        return self.agent.send("POST", self.url, sent, {"Content-Type": JSON, **headers}, **more)
+        return self.agent.send("POST", self.url, sent, {"Content-Type": MediaType.JSON, **headers}, **more)
 
 
 def _refused_token(answer: Answer) -> StepFailed:

@@ -22,7 +22,7 @@ from ..orm.allowed_filters import filters_of
 from ..orm.named_filters import named_filters_of
 from ..protocol.client_requests import ELICITATION
 from ..protocol.eras import client_meta
-from ..protocol.headers import encode_value, param_headers
+from ..protocol.headers import ParamHeader
 from ..protocol.versions import Revisions
 from ..routing import ENDPOINTS
 from ..signin import SignIn
@@ -515,9 +515,9 @@ class TryIt:
             "Mcp-Method": "tools/call",
             "Mcp-Name": tool["name"],
         }
-        for header in param_headers(tool["inputSchema"]):
+        for header in ParamHeader.of_schema(tool["inputSchema"]):
             if (value := header.value(given)) is not None:
-                headers[header.header] = encode_value(_as_text(value))
+                headers[header.header] = ParamHeader.encode(_as_text(value))
         params = {"name": tool["name"], "arguments": given, "_meta": client_meta("curl")}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, ensure_ascii=False)
         lines = [f"curl {shlex.quote(self._url)}", '-H "Authorization: Bearer $MCP_TOKEN"']

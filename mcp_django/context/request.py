@@ -19,7 +19,7 @@ from django.utils.datastructures import MultiValueDict
 from ..conf import settings
 from ..exceptions import Cancelled, InsufficientScope
 from ..protocol.client_requests import ELICITATION, ROOTS, SAMPLING, ClientRequest, limits_of
-from ..protocol.headers import PARAM_PREFIX
+from ..protocol.headers import ParamHeader, RequestHeaders
 from .call_record import CallRecord
 
 if TYPE_CHECKING:
@@ -378,13 +378,13 @@ class EmptyRequest(MCPRequest):
         return MemoryMessages(self)
 
 
-def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
+def headers_of(scope: Mapping[str, Any]) -> RequestHeaders:
     """Return the headers from which an ``MCPRequest`` is built, by lower-case name, each with all values in ``scope``.
 
     Names with an underscore are dropped: WSGI and CGI cannot tell them from names with a dash, and some servers pass
     them on (see Django's security release for CVE-2015-0219).
     """
-    found: dict[str, list[str]] = {}
+    found = RequestHeaders()
     for name, value in scope["headers"]:
         if UNDERSCORE not in name:
             lower = _lower(name) if len(name) <= USUAL_NAME else name.decode("latin1").lower()
@@ -449,14 +449,14 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
         if name not in DROPPED:
             key = _meta_key(name) if len(name) <= USUAL_NAME else _meta_key.__wrapped__(name)
             meta[key] = values[0] if len(values) == 1 else ",".join(values)
-        if name.startswith(PARAM_PREFIX):
+        if name.startswith(ParamHeader.PREFIX):
             mirrored[name] = values
     request.connection_scheme = scope.get("scheme", "http")
     request.mcp = MCPContext(site=site, param_headers=mirrored)
     return request
 
 
-def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
+def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, RequestHeaders]:
     """Build the ``MCPRequest`` that hooks get, without cookies, and return it with all headers of the ASGI scope."""
     headers = headers_of(scope)
     return build_request(scope, headers, site), headers

@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, Per
 from django.http import Http404
 
 from ..exceptions import ToolError
-from ..protocol.headers import param_headers
+from ..protocol.headers import ParamHeader
 from ..schema.annotations import parameter, parse_docstring, resolve_hint
 from ..schema.container_types import MISSING, Object, Parameter
 from ..schema.value_types import Invalid
@@ -120,7 +120,7 @@ def signature_schema(
             required = default is MISSING
             found.append(parameter(item.name, annotation, texts.get(item.name, ""), required=required, default=default))
         schema = ArgumentSchema(found)
-        param_headers(schema.schema)
+        ParamHeader.of_schema(schema.schema)
     except (ImproperlyConfigured, ValueError) as error:
         raise ImproperlyConfigured(f"{getattr(function, '__qualname__', function)}: {error}") from None
     return schema
@@ -141,7 +141,7 @@ def raw_schema(
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
         raise ImproperlyConfigured(f'{name}: input_schema must have "type": "object"')
     try:
-        param_headers(schema)
+        ParamHeader.of_schema(schema)
     except ValueError as error:
         raise ImproperlyConfigured(f"{name}: {error}") from None
     required = list(schema.get("required", ()))

@@ -18,7 +18,7 @@ from .errors import (
     ProtocolError,
     UnsupportedVersion,
 )
-from .headers import check_mirrored
+from .headers import RequestHeaders, check_mirrored
 from .messages import (
     MAX_ID_CHARS,
     MAX_SAFE_INTEGER,
@@ -149,7 +149,6 @@ def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
 
 # 2026-07-28: every request is self-contained (basic, General fields; basic/transports/streamable-http)
 
-VERSION_HEADER: Final = "mcp-protocol-version"
 # Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
@@ -195,7 +194,7 @@ class ModernEra:
             return self._read_notification(message, headers)
         meta = self._meta(message)
         version: str = meta[VERSION_KEY]
-        if headers is not None and headers.get(VERSION_HEADER) != [version]:
+        if headers is not None and headers.get(RequestHeaders.VERSION) != [version]:
             raise HeaderMismatch("Header mismatch: MCP-Protocol-Version must be given once and equal _meta")
         self._check_version(version)
         if headers is not None:
@@ -240,7 +239,7 @@ class ModernEra:
     def _read_notification(self, message: Message, headers: Headers) -> Call:
         """Read a notification of the modern era: ``_meta`` is optional, but it or the header must have the version."""
         meta = message.params.get("_meta")
-        named: list[Any] = list(headers.get(VERSION_HEADER, [])) if headers is not None else []
+        named: list[Any] = list(headers.get(RequestHeaders.VERSION, [])) if headers is not None else []
         if isinstance(meta, dict) and VERSION_KEY in meta:
             named.append(meta[VERSION_KEY])
         if not named or any(version != named[0] for version in named):
@@ -372,7 +371,7 @@ class LegacyEra:
         Raises:
             UnsupportedVersion: the header does not name a revision of this era, or is given twice.
         """
-        values = headers.get(VERSION_HEADER) if headers else None
+        values = headers.get(RequestHeaders.VERSION) if headers else None
         if not values:
             return session.version if session is not None else Revisions.ASSUMED
         if len(values) != 1 or values[0] not in Revisions.LEGACY:
@@ -458,7 +457,7 @@ def _is_modern(value: Any) -> bool:
 
 
 def _era_of_headers(headers: Headers) -> Era:
-    values = headers.get(VERSION_HEADER) if headers else None
+    values = headers.get(RequestHeaders.VERSION) if headers else None
     if values and any(value in Revisions.MODERN for value in values):
         return MODERN_ERA
     return LEGACY_ERA

@@ -1,4 +1,4 @@
-"""HTTP headers: content type, ``Accept``, ``Allow`` and origin; and headers that repeat the body, compared with it.
+"""HTTP headers: content type and ``Accept``; and headers that repeat the body, compared with it.
 
 The rules for the former are in Streamable HTTP, Security & Endpoint and Sending Messages. The latter are
 ``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*`` for each parameter that a tool's schema marks with
@@ -7,29 +7,19 @@ The rules for the former are in Streamable HTTP, Security & Endpoint and Sending
 
 import base64
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from .errors import HeaderMismatch
-from .versions import Revisions
 
-# Values of ``Allow`` for an endpoint without sessions, and for one with sessions: GET opens streams and DELETE ends
-# sessions (2025-11-25, basic/transports).
-ALLOWED_METHODS: Final = "POST"
-SESSION_METHODS: Final = "POST, GET, DELETE"
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
-# Header names as this server sends them; requests may spell them in any case.
-SESSION_HEADER: Final = "Mcp-Session-Id"
-LAST_EVENT_HEADER: Final = "Last-Event-ID"
 MAX_ACCEPT_CHARS: Final = 2_000
 ANNOTATION: Final = "x-mcp-header"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
-PARAM_PREFIX: Final = "mcp-param-"
 # The member of ``params`` that Mcp-Name repeats, by method.
 NAME_SOURCES: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 PRIMITIVES: Final = ("string", "integer", "boolean")
@@ -48,19 +38,48 @@ _PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
 
 
-def is_json(content_type: str | None) -> bool:
-    """Return whether the header ``Content-Type`` is ``application/json``, with or without parameters."""
-    return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == JSON
+class MediaType(StrEnum):
+    """The media types of the protocol."""
+
+    JSON = "application/json"
+    EVENTS = "text/event-stream"
 
 
-def accepts(accept: str | None, media_type: str) -> bool:
-    """Return whether the header ``Accept`` admits the media type (RFC 9110, section 12.5.1).
+class RequestHeaders(dict[str, list[str]]):
+    """The headers of an HTTP request: all values of each, by its name in lower case."""
 
-    An absent header admits everything, as HTTP says; a value longer than 2,000 characters admits nothing.
-    """
-    if accept is None:
-        return True
-    return len(accept) <= MAX_ACCEPT_CHARS and _admits(accept, media_type)
+    VERSION: Final = "mcp-protocol-version"
+
+    @property
+    def accept(self) -> str | None:
+        """The header ``Accept``, which may be given in several lines; None if it is absent or empty."""
+        return ",".join(self.get("accept", [])) or None
+
+    def accepts(self, media_type: MediaType) -> bool:
+        """Return whether the header ``Accept`` admits the media type (RFC 9110, section 12.5.1).
+
+        An absent or empty header admits everything; a value longer than 2,000 characters admits nothing.
+        """
+        accept = self.accept
+        if accept is None:
+            return True
+        return len(accept) <= MAX_ACCEPT_CHARS and _admits(accept, media_type)
+
+    @property
+    def has_json(self) -> bool:
+        """Whether the header ``Content-Type``, given once, is ``application/json``, with or without parameters."""
+        values = self.get("content-type", [])
+        return len(values) == 1 and values[0].partition(";")[0].strip(" \t").lower() == MediaType.JSON
+
+    @staticmethod
+    def body_length(value: str | None) -> int | None:
+        """Return the length of a body in bytes from the header ``Content-Length``; None if it is absent. Raises
+        ``ValueError`` if the header is not a plain decimal number."""
+        if value is None:
+            return None
+        if not _DIGITS.fullmatch(value):
+            raise ValueError("Content-Length is not a number")
+        return int(value)
 
 
 # Cached, because clients send the same few values with every request.
@@ -79,39 +98,6 @@ def _admits(accept: str, media_type: str) -> bool:
     return allowed
 
 
-def body_length(value: str | None) -> int | None:
-    """Return the length of a body in bytes from the header ``Content-Length``; None if it is absent. Raises
-    ``ValueError`` if the header is not a plain decimal number."""
-    if value is None:
-        return None
-    if not _DIGITS.fullmatch(value):
-        raise ValueError("Content-Length is not a number")
-    return int(value)
-
-
-def allowed_methods(version: str | None, *, sessions: bool) -> str:
-    """Return the header ``Allow`` that fits a request's header ``MCP-Protocol-Version`` (``version``; None if absent).
-
-    GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
-    """
-    if sessions and version not in Revisions.MODERN:
-        return SESSION_METHODS
-    return ALLOWED_METHODS
-
-
-def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
-    """Return whether the header ``Origin`` is allowed; programs that are not browsers do not send it."""
-    return origin is None or origin in allowed
-
-
-def encode_value(text: str) -> str:
-    """Encode a text as the value of an HTTP header: the text itself, or sentinel Base64 if a header cannot hold it."""
-    looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
-    if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
-        return text
-    return f"{_PREFIX}{base64.b64encode(text.encode()).decode('ascii')}{_SUFFIX}"
-
-
 def decode_value(value: str) -> str:
     """Decode the value of an HTTP header to its text; white space around the value is not part of it (RFC 9110, 5.5).
     Raises ``ValueError`` if a header may not hold one of the characters, or the content of a sentinel is not the
@@ -126,71 +112,6 @@ def decode_value(value: str) -> str:
     if base64.b64encode(raw).decode("ascii") != payload:
         raise ValueError("Base64 that is not canonical")
     return raw.decode("utf-8")
-
-
-# Headers in schemas
-
-
-@dataclass(frozen=True, slots=True)
-class ParamHeader:
-    """One ``Mcp-Param-*`` header: its name, the path to the parameter's value in ``arguments``, the JSON type."""
-
-    header: str
-    path: tuple[str, ...]
-    type: str
-
-    def value(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the argument that the ``Mcp-Param-*`` header has to repeat, None if it is absent."""
-        found: Any = arguments
-        for step in self.path:
-            found = found.get(step) if isinstance(found, Mapping) else None
-        return found
-
-
-def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Find parameters for headers: yield each subschema with its path, None unless only ``properties`` lead to it."""
-    if isinstance(schema, list):
-        for item in schema:
-            yield from _positions(item, None)
-    if not isinstance(schema, Mapping):
-        return
-    yield path, schema
-    for keyword, value in schema.items():
-        if keyword in DATA_KEYWORDS:
-            continue
-        if keyword == "properties" and isinstance(value, Mapping):
-            for name, child in value.items():
-                yield from _positions(child, None if path is None else (*path, name))
-        elif keyword in MAP_KEYWORDS and isinstance(value, Mapping):
-            for child in value.values():
-                yield from _positions(child, None)
-        elif isinstance(value, (Mapping, list)):
-            yield from _positions(value, None)
-
-
-def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
-    """Return the parameters of an ``inputSchema`` that clients repeat in ``Mcp-Param-*`` headers. Raises ``ValueError``
-    if an annotation breaks a rule of "Schema Extension", so clients would drop the whole tool."""
-    found: dict[str, ParamHeader] = {}
-    for path, position in _positions(schema, ()):
-        if ANNOTATION not in position:
-            continue
-        name = position[ANNOTATION]
-        kind = position.get("type")
-        if not path:
-            raise ValueError(f"{ANNOTATION} {name!r} is not on a property that only properties lead to")
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ValueError(f"{ANNOTATION} {name!r} is not a token that a header's name can hold")
-        if kind not in PRIMITIVES:
-            raise ValueError(f"{ANNOTATION} {name!r} is on a parameter that is not a string, integer or boolean")
-        header = PARAM_PREFIX + name.lower()
-        if header in found:
-            raise ValueError(f"{ANNOTATION} {name!r} is used twice")
-        found[header] = ParamHeader(header, path, kind)
-    return tuple(found.values())
-
-
-# Headers of requests
 
 
 def _read(headers: Mapping[str, list[str]], header: str) -> str | None:
@@ -228,38 +149,113 @@ def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str,
         raise HeaderMismatch(f"Header mismatch: Mcp-Name does not equal params.{source}")
 
 
-def check_param_headers(
-    schema: Mapping[str, Any], arguments: Mapping[str, Any], headers: Mapping[str, list[str]] | None
-) -> None:
-    """Compare the ``Mcp-Param-*`` headers of a ``tools/call`` with its arguments, as ``schema`` marks them.
+# Headers in schemas
 
-    A parameter that is absent or null has no header; headers that the schema does not know are ignored. ``headers`` is
-    None on transports without headers: then nothing is compared.
 
-    Raises:
-        HeaderMismatch: a header is missing, superfluous, given twice, malformed or not equal to the argument.
-        ValueError: the schema's annotations are invalid, which registration excludes.
-    """
-    if headers is None:
+@dataclass(frozen=True, slots=True)
+class ParamHeader:
+    """One ``Mcp-Param-*`` header: its name, the path to the parameter's value in ``arguments``, the JSON type."""
+
+    # The beginning of each name, in lower case.
+    PREFIX: ClassVar = "mcp-param-"
+
+    header: str
+    path: tuple[str, ...]
+    type: str
+
+    def value(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the argument that the ``Mcp-Param-*`` header has to repeat, None if it is absent."""
+        found: Any = arguments
+        for step in self.path:
+            found = found.get(step) if isinstance(found, Mapping) else None
+        return found
+
+    @classmethod
+    def of_schema(cls, schema: Mapping[str, Any]) -> "tuple[ParamHeader, ...]":
+        """Return the parameters of an ``inputSchema`` that clients repeat in ``Mcp-Param-*`` headers.
+
+        Raises:
+            ValueError: an annotation breaks a rule of "Schema Extension", so clients would drop the whole tool.
+        """
+        found: dict[str, ParamHeader] = {}
+        for path, position in _positions(schema, ()):
+            if ANNOTATION not in position:
+                continue
+            name = position[ANNOTATION]
+            kind = position.get("type")
+            if not path:
+                raise ValueError(f"{ANNOTATION} {name!r} is not on a property that only properties lead to")
+            if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+                raise ValueError(f"{ANNOTATION} {name!r} is not a token that a header's name can hold")
+            if kind not in PRIMITIVES:
+                raise ValueError(f"{ANNOTATION} {name!r} is on a parameter that is not a string, integer or boolean")
+            header = cls.PREFIX + name.lower()
+            if header in found:
+                raise ValueError(f"{ANNOTATION} {name!r} is used twice")
+            found[header] = cls(header, path, kind)
+        return tuple(found.values())
+
+    @classmethod
+    def check_all(
+        cls, schema: Mapping[str, Any], arguments: Mapping[str, Any], headers: Mapping[str, list[str]] | None
+    ) -> None:
+        """Compare the ``Mcp-Param-*`` headers of a ``tools/call`` with its arguments, as ``schema`` marks them.
+
+        A parameter that is absent or null has no header; headers that the schema does not know are ignored.
+        ``headers`` is None on transports without headers: then nothing is compared.
+
+        Raises:
+            HeaderMismatch: a header is missing, superfluous, given twice, malformed or not equal to the argument.
+            ValueError: the schema's annotations are invalid, which registration excludes.
+        """
+        if headers is None:
+            return
+        for param in cls.of_schema(schema):
+            value = param.value(arguments)
+            given = _read(headers, param.header)
+            if value is None and given is None:
+                continue
+            if given is None:
+                raise HeaderMismatch(f"Header mismatch: {param.header} is missing")
+            if value is None:
+                raise HeaderMismatch(f"Header mismatch: {param.header} is given, but the argument is not")
+            if not param._agrees(value, given):
+                raise HeaderMismatch(f"Header mismatch: {param.header} does not equal the argument")
+
+    @staticmethod
+    def encode(text: str) -> str:
+        """Encode a text as a header's value: the text itself, or sentinel Base64 if a header cannot hold it."""
+        looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
+        if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
+            return text
+        return f"{_PREFIX}{base64.b64encode(text.encode()).decode('ascii')}{_SUFFIX}"
+
+    def _agrees(self, value: Any, given: str) -> bool:
+        if isinstance(value, bool):
+            return given == ("true" if value else "false")
+        if isinstance(value, str):
+            return given == value
+        if self.type != "integer" or not isinstance(value, (int, float)) or not abs(value) <= MAX_SAFE_INTEGER:
+            return False
+        return bool(_NUMBER.fullmatch(given)) and Decimal(given) == Decimal(value)
+
+
+def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
+    """Find parameters for headers: yield each subschema with its path, None unless only ``properties`` lead to it."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _positions(item, None)
+    if not isinstance(schema, Mapping):
         return
-    for param in param_headers(schema):
-        value = param.value(arguments)
-        given = _read(headers, param.header)
-        if value is None and given is None:
+    yield path, schema
+    for keyword, value in schema.items():
+        if keyword in DATA_KEYWORDS:
             continue
-        if given is None:
-            raise HeaderMismatch(f"Header mismatch: {param.header} is missing")
-        if value is None:
-            raise HeaderMismatch(f"Header mismatch: {param.header} is given, but the argument is not")
-        if not _agrees(param, value, given):
-            raise HeaderMismatch(f"Header mismatch: {param.header} does not equal the argument")
-
-
-def _agrees(param: ParamHeader, value: Any, given: str) -> bool:
-    if isinstance(value, bool):
-        return given == ("true" if value else "false")
-    if isinstance(value, str):
-        return given == value
-    if param.type != "integer" or not isinstance(value, (int, float)) or not abs(value) <= MAX_SAFE_INTEGER:
-        return False
-    return bool(_NUMBER.fullmatch(given)) and Decimal(given) == Decimal(value)
+        if keyword == "properties" and isinstance(value, Mapping):
+            for name, child in value.items():
+                yield from _positions(child, None if path is None else (*path, name))
+        elif keyword in MAP_KEYWORDS and isinstance(value, Mapping):
+            for child in value.values():
+                yield from _positions(child, None)
+        elif isinstance(value, (Mapping, list)):
+            yield from _positions(value, None)

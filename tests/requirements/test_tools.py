@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcp_django import Param
-from mcp_django.protocol.headers import param_headers
+from mcp_django.protocol.headers import ParamHeader
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author
@@ -123,7 +123,7 @@ def test_the_name_of_a_tool_in_another_case_is_unknown(tools):
 def test_no_generated_tool_mirrors_an_argument_in_a_header():
     found = MCPClient(make_superuser()).tools()
     assert found
-    assert not [tool["name"] for tool in found if param_headers(tool["inputSchema"])]
+    assert not [tool["name"] for tool in found if ParamHeader.of_schema(tool["inputSchema"])]
 
 
 def test_tasks_are_neither_announced_nor_known():

@@ -24,7 +24,7 @@ from ...orm.access import access_of
 from ...orm.nearest_names import singular
 from ...orm.query_limits import read_limits
 from ...protocol.errors import InvalidParams, ProtocolError
-from ...protocol.headers import check_param_headers, param_headers
+from ...protocol.headers import ParamHeader
 from ...protocol.messages import encode
 from ...protocol.versions import Revisions
 from ...tools.base import RecordTool, Tool
@@ -75,7 +75,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
         Budgets(request).check_writes()
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in Revisions.MIRRORED and _mirrors(tool):
-        check_param_headers(tool.input_schema, arguments, request.mcp.param_headers)
+        ParamHeader.check_all(tool.input_schema, arguments, request.mcp.param_headers)
     try:
         key = take_key(tool, arguments) if ARGUMENT in arguments else ""
         if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(RESERVED):
@@ -119,7 +119,7 @@ def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidPara
 @lru_cache(maxsize=1024)
 def _mirrors(tool: Tool) -> bool:
     """Return whether clients repeat arguments of this tool in headers."""
-    return bool(param_headers(tool.input_schema))
+    return bool(ParamHeader.of_schema(tool.input_schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from django.db import Error as DatabaseUnavailable
 
 from ...context.request import MCPRequest
 from ...exceptions import Cancelled, InsufficientScope
-from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
+from ...protocol.eras import Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
+from ...protocol.headers import RequestHeaders
 from ...protocol.messages import ClientResponse, encode
 from ...protocol.server_sent_events import ServerSentEvent
 from ...protocol.versions import Revisions
@@ -210,7 +211,7 @@ class Resumed:
         """Begin the call again, with the answers and the permissions of the new request."""
         request = self.exchange.request
         resumption = self.resumption
-        call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
+        call = classify(resumption.call, {RequestHeaders.VERSION: [resumption.version]}, session=self.exchange.session)
         assert isinstance(call, Call)
         request.mcp.live = True
         request.mcp.answers = resumption.answers

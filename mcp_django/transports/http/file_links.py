@@ -38,7 +38,7 @@ from ...operating.recorded_calls import RecordedCall
 from ...orm.query_limits import read_limits
 from ...orm.uris import ParsedURI
 from ...problems import Problem
-from ...protocol.headers import body_length
+from ...protocol.headers import RequestHeaders
 from ...resources.model_resources import RowFile
 from ...runtime.cache_and_rate_limits import Caller, LimitExceeded, RateLimit
 from ...scopes import READ, WRITE, expand
@@ -202,7 +202,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     if storage is None or not CreateUpload().has_permission(request):
         raise NotFound
     try:
-        announced = body_length(original.META.get("CONTENT_LENGTH") or None)
+        announced = RequestHeaders.body_length(original.META.get("CONTENT_LENGTH") or None)
     except ValueError:
         raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
     if announced is None and not isinstance(original, ASGIRequest):

@@ -38,10 +38,11 @@ from ...oauth.page_frame import FramedPage, url_of
 from ...oauth.resource_urls import origin
 from ...operating.recorded_calls import RecordedCall
 from ...problems import IS_IT_RIGHT, Problem
-from ...protocol.eras import VERSION_HEADER, Call, Rejected
+from ...protocol.eras import Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
-from ...protocol.headers import EVENTS, JSON, accepts, allowed_methods, body_length, is_json, origin_allowed
+from ...protocol.headers import MediaType, RequestHeaders
 from ...protocol.messages import Message, decode, encode
+from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import Caller, Held, LimitExceeded
 from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
@@ -145,9 +146,7 @@ class Exchange:
         self.request, self.headers = read_scope(scope, site)
         # Returns the value of a header; None if it is absent or given more than once.
         self.header = {name: values[0] for name, values in self.headers.items() if len(values) == 1}.get
-        self.version_header = self.header(VERSION_HEADER)
-        # Accept may be given in several header lines.
-        self.accept = ",".join(self.headers.get("accept", [])) or None
+        self.version_header = self.header(RequestHeaders.VERSION)
         self.request.__dict__.update(attributes or {})
         self.request.mcp.can_stream = can_stream
         self.can_stream = can_stream
@@ -169,18 +168,23 @@ class Exchange:
     @cached_property
     def accepts_events(self) -> bool:
         """Whether the client takes an event stream."""
-        return accepts(self.accept, EVENTS)
+        return self.headers.accepts(MediaType.EVENTS)
 
     @property
     def wants_page(self) -> bool:
         """Whether a person visits the endpoint by browser; then the response is an HTML page."""
         is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
-        return not is_client and HTML.match(self.accept or "") is not None
+        return not is_client and HTML.match(self.headers.accept or "") is not None
 
     @property
     def allowed(self) -> str:
-        """The HTTP methods that the endpoint takes, as in the header ``Allow``."""
-        return allowed_methods(self.version_header, sessions=self.can_stream)
+        """The HTTP methods that the endpoint takes, as in the header ``Allow``.
+
+        GET opens streams and DELETE ends sessions (2025-11-25, basic/transports).
+        """
+        if self.can_stream and self.version_header not in Revisions.SESSIONLESS:
+            return "POST, GET, DELETE"
+        return "POST"
 
     @property
     def time_left(self) -> float:
@@ -225,14 +229,14 @@ class Exchange:
         """Check host, origin and size; return the response if it needs no body and no database, otherwise None."""
         self.request.get_host()
         origins = self.headers.get("origin", [])
-        allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
+        allowed = not origins or origins[0] in [*settings.ALLOWED_ORIGINS, origin(self.request)]
         if len(origins) > 1 or not allowed:
             remedy = "Add the origin to ALLOWED_ORIGINS if its pages should call the endpoint."
             raise Refused(403, "Origin not allowed", remedy, seen=f"the Origin {', '.join(origins)!r} is not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
             return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
         try:
-            length = body_length(self.header("content-length"))
+            length = RequestHeaders.body_length(self.header("content-length"))
         except ValueError:
             raise Refused(400, "Content-Length is not a number", "The client or a proxy violates HTTP.") from None
         # For a chunked body, room would be held for the announced length, whatever its real length (RFC 9112, 6.3).
@@ -348,15 +352,15 @@ class Exchange:
 
     def check_types(self) -> None:
         """Refuse a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""
-        takes_answers = self.accepts_events or accepts(self.accept, JSON)
-        if not is_json(self.header("content-type")):
+        takes_answers = self.accepts_events or self.headers.accepts(MediaType.JSON)
+        if not self.headers.has_json:
             content_type = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
             remedy = "The client's configuration or a proxy sends another Content-Type."
-            raise Refused(415, f"The content type must be {JSON}, not {content_type}", remedy)
+            raise Refused(415, f"The content type must be {MediaType.JSON}, not {content_type}", remedy)
         if self.headers.get("content-encoding"):
             raise Refused(415, "The body must not be encoded", "The client or a proxy compresses it.")
         if not takes_answers:
-            raise self.not_acceptable(f"{JSON} and {EVENTS}")
+            raise self.not_acceptable(f"{MediaType.JSON} and {MediaType.EVENTS}")
 
     # Responses
 
@@ -406,7 +410,7 @@ class Exchange:
         return Refused(405, reason, remedy, {"Allow": allowed or self.allowed}, seen=seen)
 
     def not_acceptable(self, types: str) -> Refused:
-        accepted = plain(self.accept, SHOWN) or "nothing"
+        accepted = plain(self.headers.accept, SHOWN) or "nothing"
         remedy = "The client's configuration or a proxy sends another Accept."
         return Refused(406, f"Accept must allow {types}, but is {accepted}", remedy)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ...exceptions import InsufficientScope
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest, ProtocolError
-from ...protocol.headers import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER
+from ...protocol.headers import MediaType
 from ...protocol.messages import ClientResponse
 from ...protocol.server_sent_events import EventId
 from ...protocol.versions import Revisions
@@ -28,8 +28,10 @@ from .call_runners import BatchCall, DirectCall, Resumed, SessionCall
 from .event_streams import ListenStream, SessionStream, Tail
 from .http_exchange import Exchange, Refused, Response, SessionNotFound
 
+# As this server sends it; requests may spell it in any case.
+SESSION_HEADER: Final = "Mcp-Session-Id"
 SESSION: Final = SESSION_HEADER.lower()
-LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
+LAST_EVENT: Final = "last-event-id"
 # Remedies for refusals, for the log.
 NEEDS_ASGI: Final = "Streams need an ASGI server: uvicorn or daphne."
 NO_SESSION: Final = "Clients continue without one."
@@ -110,10 +112,10 @@ class StreamableExchange(Exchange):
             return response
         if isinstance(outcome, Listen):
             if not self.can_stream:
-                text = f"{call.method} is answered with {EVENTS}, which this server cannot send"
+                text = f"{call.method} is answered with {MediaType.EVENTS}, which this server cannot send"
                 return self.failed(Refused(406, text, NEEDS_ASGI))
             if not self.accepts_events:
-                return self.failed(self.not_acceptable(EVENTS))
+                return self.failed(self.not_acceptable(MediaType.EVENTS))
             return ListenStream(self, call, outcome)
         if self.session is not None and self.accepts_events:
             return SessionCall(self, call, outcome)
@@ -130,7 +132,7 @@ class StreamableExchange(Exchange):
             raise self.not_allowed("Without a session there is nothing to stream", NO_SESSION)
         self._check_version()
         if not self.accepts_events:
-            raise self.not_acceptable(EVENTS)
+            raise self.not_acceptable(MediaType.EVENTS)
         if LAST_EVENT not in self.headers:
             return SessionStream(self, self.session)
         event = EventId.parse(self.header(LAST_EVENT) or "")

@@ -6,9 +6,11 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site
+from mcp_django.protocol.versions import Revisions
 from mcp_django.testing import MCPClient
 from mcp_django.transports.http.http_exchange import Response
 from mcp_django.transports.http.streamable_http import StreamableExchange
+from tests.asgi_client import http_scope
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +91,17 @@ def test_A9_with_a_token_only_post_is_taken(method, client):
     assert response["Allow"] == "POST"
 
 
+@pytest.mark.parametrize("version", ["", *Revisions.LEGACY, "1.0"])
+def test_9_get_and_delete_are_for_sessions(version):
+    scope = http_scope(mcp_protocol_version=version)
+    assert StreamableExchange(site, scope).allowed == "POST, GET, DELETE"
+    assert StreamableExchange(site, scope, can_stream=False).allowed == "POST"
+
+
+def test_9_the_modern_era_has_post_alone():
+    assert StreamableExchange(site, http_scope(mcp_protocol_version=Revisions.LATEST)).allowed == "POST"
+
+
 @pytest.mark.parametrize("host", ["evil.example", "testserver.evil.example", "evil.example:80"])
 def test_A1_a_host_that_is_not_ours_is_refused_before_the_token_is_looked_at(host):
     response = Client().post("/mcp", headers={"Host": host})
@@ -104,6 +117,8 @@ def test_A1_a_host_that_is_not_ours_is_refused_before_the_token_is_looked_at(hos
         "http://testserver.evil.example",
         "https://testserver",
         "http://testserver:81",
+        "http://testserver/",
+        "testserver",
         "",
     ],
 )
