@@ -15,7 +15,7 @@ from django.test import Client
 
 from .oauth.resource_urls import resource_url
 from .oauth.stored_tokens import issue_token
-from .protocol.client_requests import ELICITATION
+from .protocol.client_requests import ClientRequest
 from .protocol.eras import client_meta
 from .protocol.versions import Revisions
 from .schema.consent import ConsentForm
@@ -99,7 +99,7 @@ class MCPClient:
             message = question["params"].get("message", question["method"])
             raise AssertionError(f"There is no answer to {key!r}: {message}")
         answer = self.answers[key]
-        if question["method"] != ELICITATION:
+        if question["method"] != ClientRequest.ELICITATION:
             return answer
         if answer is None:
             return {"action": "decline"}

@@ -20,7 +20,7 @@ from ..operating.recorded_calls import counted
 from ..orm.access import ModelAccess, access_of
 from ..orm.allowed_filters import filters_of
 from ..orm.named_filters import named_filters_of
-from ..protocol.client_requests import ELICITATION
+from ..protocol.client_requests import ClientRequest
 from ..protocol.eras import client_meta
 from ..protocol.headers import ParamHeader
 from ..protocol.versions import Revisions
@@ -490,7 +490,9 @@ class TryIt:
         self, tool: dict[str, Any], given: Any, asked: Mapping[str, Any], questions: list[dict[str, Any]]
     ) -> HttpResponseBase:
         """Show the questions as a client would show them."""
-        elicitations = {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
+        elicitations = {
+            key: item for key, item in asked["inputRequests"].items() if item.get("method") == ClientRequest.ELICITATION
+        }
         return self._page(
             tool=tool,
             questions=questions,

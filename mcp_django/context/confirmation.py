@@ -28,7 +28,6 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..exceptions import NotConfirmed, ToolError
-from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
 from ..schema.consent import ConsentForm
 from ..schema.secrets import escaped
@@ -121,7 +120,7 @@ class Confirmation:
         """
         text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
         params = {"message": text, "requestedSchema": ConsentForm(schema).with_consent()}
-        return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
+        return Question(key=key, method=Question.ELICITATION, params=params, proof=True, about=_digest(self.bound))
 
     def ask(self, message: str) -> None:
         """Return once the client's user has confirmed the call."""
@@ -270,7 +269,7 @@ class DirectAnswers:
     @property
     def suit(self) -> bool:
         """Whether the client has to confirm, or answer, in this way."""
-        forms = all(item.method == ELICITATION and "requestedSchema" in item.params for item in self.asked)
+        forms = all(item.method == item.ELICITATION and "requestedSchema" in item.params for item in self.asked)
         return forms and (not self.asks or any(item.by_result for item in self.asked))
 
     def check(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ..conf import settings
 from ..exceptions import Declined, InputRequired, ToolError
-from ..protocol.client_requests import ELICITATION, ClientRequest
+from ..protocol.client_requests import ClientRequest
 from ..protocol.errors import InvalidParams
 from ..runtime.cache_and_rate_limits import required_cache
 from ..schema.consent import ConsentForm
@@ -259,11 +259,11 @@ class Answers:
         try:
             result = question.read_result(version, answer)
         except ValueError as error:
-            if question.method != ELICITATION:
+            if question.method != question.ELICITATION:
                 raise
             logger.info("An answer is not valid: %s", error)
             raise ValueError(question.misfit(_given_content(answer))) from None
-        if question.method != ELICITATION:
+        if question.method != question.ELICITATION:
             return result
         if result["action"] != "accept":
             raise declined(result["action"])

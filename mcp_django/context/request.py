@@ -18,7 +18,7 @@ from django.utils.datastructures import MultiValueDict
 
 from ..conf import settings
 from ..exceptions import Cancelled, InsufficientScope
-from ..protocol.client_requests import ELICITATION, ROOTS, SAMPLING, ClientRequest, limits_of
+from ..protocol.client_requests import ClientRequest, Limits
 from ..protocol.headers import ParamHeader, RequestHeaders
 from .call_record import CallRecord
 
@@ -37,11 +37,11 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 # Maximum number of log messages that one call sends.
 MAX_LOG_MESSAGES: Final = 1_000
 CAPABILITIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
-    "elicitation": (ELICITATION, {}),
-    "elicitation.url": (ELICITATION, {"mode": "url"}),
-    "sampling": (SAMPLING, {}),
-    "sampling.tools": (SAMPLING, {"tools": [{}]}),
-    "roots": (ROOTS, {}),
+    "elicitation": (ClientRequest.ELICITATION, {}),
+    "elicitation.url": (ClientRequest.ELICITATION, {"mode": "url"}),
+    "sampling": (ClientRequest.SAMPLING, {}),
+    "sampling.tools": (ClientRequest.SAMPLING, {"tools": [{}]}),
+    "roots": (ClientRequest.ROOTS, {}),
 }
 # Maximum bytes of one log message as JSON.
 MAX_LOG_BYTES: Final = 16 * 1024
@@ -133,7 +133,7 @@ class MCPContext:
     def result_chars(self) -> int:
         """Maximum characters for this MCP request's client: ``RESULT_CHARS``, or fewer if it is known to drop some."""
         most: int = settings.RESULT_CHARS
-        known = limits_of(self.client.name).result_chars
+        known = Limits.of(self.client.name).result_chars
         return most if known is None else min(most, known)
 
     def require_scopes(self, scopes: Collection[str]) -> None:
@@ -211,7 +211,7 @@ class MCPContext:
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
         """Return whether, in this request's context, the client has the capability for ``method`` with ``params``. With
         the fact ``CONFIRM_BY_TOKEN`` no user is ever asked, because nobody is there to answer."""
-        if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
+        if not self.live or (method == ClientRequest.ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
             return False
         request = ClientRequest(method, params)
         return request.is_known(self.version) and request.is_supported(self.capabilities)
@@ -238,7 +238,8 @@ class MCPContext:
         from ..schema.question_forms import question_form
 
         form = question_form(kind, key) if default is UNSET else question_form(kind, key, default)
-        return self.put(ELICITATION, {"message": str(message), "requestedSchema": form.schema}, form.read, key, proof)
+        params = {"message": str(message), "requestedSchema": form.schema}
+        return self.put(ClientRequest.ELICITATION, params, form.read, key, proof)
 
     def ask_url(self, message: str, url: str, *, key: str = "") -> None:
         """In the request's context: send the user to a web page for what the client must not see, such as a password.
@@ -252,7 +253,8 @@ class MCPContext:
         """
         if not PAGE.fullmatch(url) or not urlsplit(url).hostname:
             raise ValueError(f"{url[:200]!r} is not a URL to which a person can be sent")
-        self.put(ELICITATION, {"mode": "url", "message": str(message), "url": url}, lambda content: None, key)
+        params = {"mode": "url", "message": str(message), "url": url}
+        self.put(ClientRequest.ELICITATION, params, lambda content: None, key)
 
     def sample(
         self, messages: Any, *, max_tokens: int = 1_000, system: str = "", key: str = "", **more: Any
@@ -268,7 +270,7 @@ class MCPContext:
         """
         from .sampling_and_roots import Sampled, sampling_params
 
-        return self.put(SAMPLING, sampling_params(messages, max_tokens, system, more), Sampled.read, key)
+        return self.put(ClientRequest.SAMPLING, sampling_params(messages, max_tokens, system, more), Sampled.read, key)
 
     def roots(self, *, key: str = "") -> "list[Root]":
         """``request.mcp.roots``: ask the client for its roots, the directories and files that it works in.
@@ -280,7 +282,7 @@ class MCPContext:
         """
         from .sampling_and_roots import Root
 
-        return self.put(ROOTS, {}, Root.read_all, key)
+        return self.put(ClientRequest.ROOTS, {}, Root.read_all, key)
 
     def put(
         self,

@@ -9,14 +9,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from .versions import Revisions
 
-ELICITATION: Final = "elicitation/create"
-SAMPLING: Final = "sampling/createMessage"
-ROOTS: Final = "roots/list"
-SINCE: Final[Mapping[str, str]] = {ROOTS: "2024-11-05", SAMPLING: "2024-11-05", ELICITATION: "2025-06-18"}
 # The first revision with ``mode`` and URLs in elicitation, and the first with tools and block lists in sampling.
 MODES_SINCE: Final = "2025-11-25"
 TOOLS_SINCE: Final = "2025-11-25"
@@ -31,14 +27,13 @@ BLOCKS_SINCE: Final[Mapping[str, str]] = {
 }
 
 
-def _has_method(method: str, version: str) -> bool:
-    since = SINCE.get(method)
-    return since is not None and Revisions.is_at_least(version, since)
-
-
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
     """A request to the client (elicitation, sampling, roots), in the form of the newest revision."""
+
+    ELICITATION: ClassVar = "elicitation/create"
+    SAMPLING: ClassVar = "sampling/createMessage"
+    ROOTS: ClassVar = "roots/list"
 
     method: str
     params: Mapping[str, Any]
@@ -54,7 +49,7 @@ class ClientRequest:
 
         ``elicitation: {}`` means forms but no URLs, like ``{"form": {}}``; tools in sampling need ``sampling.tools``.
         """
-        if self.method == ELICITATION and not self._is_url():
+        if self.method == self.ELICITATION and not self._is_url():
             modes = capabilities.get("elicitation")
             return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or modes.get("url") is None)
         return _covers(capabilities, self.required_capability())
@@ -113,17 +108,48 @@ class ClientRequest:
             where = ".".join(map(str, first["loc"]))[:100]
             raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None
         found = {name: value for name, value in result.items() if value is not None}
-        if self.method == ELICITATION:
+        if self.method == self.ELICITATION:
             return _read_elicitation(found, version, self.params)
-        if self.method == SAMPLING:
+        if self.method == self.SAMPLING:
             _check_blocks(found["content"], version)
         return found
 
+    @staticmethod
+    def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
+        """Return the ``requestedSchema`` of an elicitation in the client's revision; ``schema`` is in the newest one.
+
+        With ``as_text`` it asks for numbers as text, for clients that cannot show number fields.
+
+        Raises:
+            ValueError: an elicitation cannot have one of the fields.
+        """
+        fields: Mapping[str, Any] = schema.get("properties", {})
+        wire: dict[str, Any] = {
+            "type": "object",
+            "properties": {name: _field(name, field, version, as_text) for name, field in fields.items()},
+        }
+        if schema.get("required"):
+            wire["required"] = list(schema["required"])
+        return wire
+
     def _is_url(self) -> bool:
-        return self.method == ELICITATION and self.params.get("mode") == "url"
+        return self.method == self.ELICITATION and self.params.get("mode") == "url"
 
     def _has_tools(self) -> bool:
-        return self.method == SAMPLING and bool(self.params.get("tools") or self.params.get("toolChoice"))
+        return self.method == self.SAMPLING and bool(self.params.get("tools") or self.params.get("toolChoice"))
+
+
+# The first revision of each request.
+SINCE: Final[Mapping[str, str]] = {
+    ClientRequest.ROOTS: "2024-11-05",
+    ClientRequest.SAMPLING: "2024-11-05",
+    ClientRequest.ELICITATION: "2025-06-18",
+}
+
+
+def _has_method(method: str, version: str) -> bool:
+    since = SINCE.get(method)
+    return since is not None and Revisions.is_at_least(version, since)
 
 
 def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
@@ -131,7 +157,7 @@ def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
 
 
 def _shape_form(params: Mapping[str, Any], version: str, as_text: bool) -> dict[str, Any]:
-    schema = requested_schema(params["requestedSchema"], version, as_text=as_text)
+    schema = ClientRequest.requested_schema(params["requestedSchema"], version, as_text=as_text)
     mode = {"mode": "form"} if Revisions.is_at_least(version, MODES_SINCE) else {}
     return {**mode, "message": params["message"], "requestedSchema": schema}
 
@@ -209,24 +235,6 @@ PATTERNS: Final[Mapping[str, tuple[str, str]]] = {
 }
 # Separators of several choices in one text; the first one that no choice contains is used.
 SEPARATORS: Final = ",;|"
-
-
-def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
-    """Return the ``requestedSchema`` of a client request in the client's revision; ``schema`` is in the newest one.
-
-    With ``as_text`` the request asks for numbers as text, for clients that cannot show number fields.
-
-    Raises:
-        ValueError: a client request cannot have one of the fields.
-    """
-    fields: Mapping[str, Any] = schema.get("properties", {})
-    wire: dict[str, Any] = {
-        "type": "object",
-        "properties": {name: _field(name, field, version, as_text) for name, field in fields.items()},
-    }
-    if schema.get("required"):
-        wire["required"] = list(schema["required"])
-    return wire
 
 
 def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str) -> dict[str, Any]:
@@ -339,6 +347,11 @@ class Limits:
     result_chars: int | None = None
     shows_numbers: bool = True
 
+    @staticmethod
+    def of(name: str) -> "Limits":
+        """Return the known limits of the client program of this name."""
+        return KNOWN.get(name, UNLIMITED)
+
 
 # OpenAI Codex cuts out the middle of longer results, and accepts forms with number fields without showing them. Cline
 # cuts out the middle too, beyond 8,000 characters. Copilot CLI writes more than 20 KiB to a file, of which its model
@@ -353,8 +366,3 @@ KNOWN: Final[Mapping[str, Limits]] = {
     "github-copilot-developer": Limits(result_chars=18_000),
 }
 UNLIMITED: Final = Limits()
-
-
-def limits_of(name: str) -> Limits:
-    """Return the known limits of the client program of this name, for requests to it."""
-    return KNOWN.get(name, UNLIMITED)

@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
 from ..exceptions import Declined
-from ..protocol.client_requests import requested_schema
+from ..protocol.client_requests import ClientRequest
 from ..protocol.versions import Revisions
 from .annotations import members_of, parameter, unwrap
 from .consent import ConsentForm
@@ -69,7 +69,7 @@ def question_form(kind: Any, key: str = "", default: Any = MISSING) -> QuestionF
         return QuestionForm(schema, lambda content: read_form(form, schema["properties"], content))
     if isinstance(kind, Mapping):
         try:
-            requested_schema(kind, Revisions.LATEST)
+            ClientRequest.requested_schema(kind, Revisions.LATEST)
             required = kind.get("required", ())
             own = kind.get("properties", {})
             members = [Parameter(name, _type_of(field), name in required) for name, field in own.items()]

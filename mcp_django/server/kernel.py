@@ -26,7 +26,7 @@ from ..context.tool_results import ToolResult
 from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, MiddlewareFailed, NotFound, ToolError
 from ..operating.recorded_calls import RecordedCall, counted
 from ..orm.access import access_of
-from ..protocol.client_requests import limits_of
+from ..protocol.client_requests import Limits
 from ..protocol.eras import INPUT_REQUIRED_METHODS, Call, Rejected
 from ..protocol.errors import (
     InternalError,
@@ -149,7 +149,7 @@ class Kernel:
             if call.method != "tools/call":
                 raise
             return ToolResult.of_error(error).to_wire()
-        as_text = not limits_of(mcp.client.name).shows_numbers
+        as_text = not Limits.of(mcp.client.name).shows_numbers
         questions = [replace(question, as_text=as_text) for question in questions]
         if not call.era.modern:
             mcp.answers.progress = mcp.last_progress

@@ -15,7 +15,7 @@ from mcp_django.context.questions import (
     use_up,
 )
 from mcp_django.exceptions import Declined, InputRequired, ToolError
-from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
+from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.schema.consent import ConsentForm
 
@@ -25,7 +25,7 @@ VERSION = "2026-07-28"
 def question(key: str = "name", message: str = "Your name?", *names: str, **options: Any) -> Question:
     properties = {name: {"type": "string"} for name in (names or ("value",))}
     params = {"message": message, "requestedSchema": {"type": "object", "properties": properties}}
-    return Question(key=key, method=ELICITATION, params=params, **options)
+    return Question(key=key, method=ClientRequest.ELICITATION, params=params, **options)
 
 
 def accept(**content: Any) -> dict[str, Any]:
@@ -55,15 +55,15 @@ def test_questions_differ_by_what_they_ask_and_not_by_why_they_are_asked_again()
 
 def test_the_reason_stands_before_the_message() -> None:
     wire = question().because("Too long.").to_wire(VERSION)
-    assert wire["method"] == ELICITATION
+    assert wire["method"] == ClientRequest.ELICITATION
     assert wire["params"]["message"] == "Too long.\n\nYour name?"
     assert question().to_wire(VERSION)["params"]["message"] == "Your name?"
 
 
 def test_a_reason_is_bounded_and_left_out_where_there_is_no_message() -> None:
     assert len(question().because("x" * 5000).to_wire(VERSION)["params"]["message"]) < 1100
-    roots = Question(key="r", method=ROOTS, params={}, reason="Again.")
-    assert roots.to_wire(VERSION) == {"method": ROOTS, "params": {}}
+    roots = Question(key="r", method=ClientRequest.ROOTS, params={}, reason="Again.")
+    assert roots.to_wire(VERSION) == {"method": ClientRequest.ROOTS, "params": {}}
 
 
 # Answers
@@ -108,7 +108,7 @@ def test_a_client_that_failed_to_ask_ends_the_call() -> None:
 
 def test_answers_of_other_kinds_are_results_as_they_are() -> None:
     result = {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m"}
-    asked = Question(key="s", method=SAMPLING, params={"messages": [], "maxTokens": 1})
+    asked = Question(key="s", method=ClientRequest.SAMPLING, params={"messages": [], "maxTokens": 1})
     assert settle(Answers({"s": result}), asked)["content"]["text"] == "Paris"
 
 
@@ -183,7 +183,10 @@ def test_a_program_that_answers_wrongly_is_not_asked_without_end() -> None:
 @pytest.mark.parametrize("more", [{"enum": ["a"]}, {"oneOf": [{"const": "a", "title": "A"}]}, {"format": "date"}, {}])
 def test_a_blank_date_or_choice_is_unfilled_and_asked_for_twice_and_a_blank_text_is_an_answer(more: Any) -> None:
     schema = {"type": "object", "properties": {"value": {"type": "string", **more}}, "required": ["value"]}
-    asked, state = Question(key="name", method=ELICITATION, params={"message": "?", "requestedSchema": schema}), None
+    asked, state = (
+        Question(key="name", method=ClientRequest.ELICITATION, params={"message": "?", "requestedSchema": schema}),
+        None,
+    )
     if not more:
         assert settle(Answers({"name": accept(value="")}, Answers().state([asked])), asked) == {"value": ""}
         return
@@ -303,7 +306,7 @@ def test_a_form_with_several_fields_is_answered_by_an_object() -> None:
 
 def test_77_consent_is_answered_by_true() -> None:
     params = {"message": "Sure?", "requestedSchema": ConsentForm.ONLY_CONSENT}
-    asked = Question(key="sure", method=ELICITATION, params=params)
+    asked = Question(key="sure", method=ClientRequest.ELICITATION, params=params)
     assert answer_schema(asked)["type"] == "boolean"
     for consent in (True, "true", "yes"):
         assert settle(Answers({"sure": consent}, direct=True), asked) == {"_confirm": "yes"}

@@ -8,7 +8,7 @@ import pytest
 from mcp_django.context.questions import Answers
 from mcp_django.context.request import CAPABILITIES, LOG_LEVELS, MCPContext, MCPRequest
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
-from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
+from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.schema.consent import ConsentForm
 from mcp_django.sites import MCPSite
 from tests.question_rounds import EVERYTHING, YES, accept, sampled
@@ -189,7 +189,7 @@ def test_a_capability_that_does_not_exist_is_a_mistake_of_the_project():
 
 def test_a_question_is_asked_and_then_answered():
     question = question_of(asker().ask, "Your age?", int, key="age")
-    assert (question.key, question.method, question.proof) == ("age", ELICITATION, False)
+    assert (question.key, question.method, question.proof) == ("age", ClientRequest.ELICITATION, False)
     assert question.params["message"] == "Your age?"
     assert question.params["requestedSchema"]["required"] == ["age"]
     assert asker({"age": accept(age=36)}).ask("Your age?", int, key="age") == 36
@@ -270,13 +270,13 @@ def test_the_clients_model_can_be_asked():
     question = question_of(asker().sample, "Capital of France?", max_tokens=9, system="Be brief.", temperature=0.5)
     text = {"role": "user", "content": {"type": "text", "text": "Capital of France?"}}
     params = {"messages": [text], "maxTokens": 9, "systemPrompt": "Be brief.", "temperature": 0.5}
-    assert (question.method, question.params) == (SAMPLING, params)
+    assert (question.method, question.params) == (ClientRequest.SAMPLING, params)
     found = asker({"s": sampled("Paris")}).sample("Capital of France?", key="s")
     assert (found.text, found.model, found.stop_reason) == ("Paris", "m", "endTurn")
 
 
 def test_the_clients_roots_can_be_asked():
-    assert question_of(asker().roots).method == ROOTS
+    assert question_of(asker().roots).method == ClientRequest.ROOTS
     answer = {"roots": [{"uri": "file:///home/ada", "name": "Home"}, {"uri": "file:///tmp"}]}
     found = asker({"r": answer}).roots(key="r")
     assert [(root.uri, root.name) for root in found] == [("file:///home/ada", "Home"), ("file:///tmp", "")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp_types import MissingRequiredClientCapabilityErrorData
 
-from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING, ClientRequest
+from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.protocol.messages import Message
 from mcp_django.protocol.versions import Revisions
 from tests.protocol_messages import MODERN
@@ -35,7 +35,11 @@ USE = {"type": "tool_use", "id": "1", "name": "t", "input": {}}
 SAMPLE: dict[str, Any] = {"messages": [{"role": "user", "content": TEXT}], "maxTokens": 9, "systemPrompt": "s"}
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 WITH_TOOLS = {**SAMPLE, "tools": [TOOL], "toolChoice": {"mode": "auto"}}
-NAMES = {ELICITATION: "ElicitRequest", SAMPLING: "CreateMessageRequest", ROOTS: "ListRootsRequest"}
+NAMES = {
+    ClientRequest.ELICITATION: "ElicitRequest",
+    ClientRequest.SAMPLING: "CreateMessageRequest",
+    ClientRequest.ROOTS: "ListRootsRequest",
+}
 
 
 # What a client can be asked
@@ -44,11 +48,11 @@ NAMES = {ELICITATION: "ElicitRequest", SAMPLING: "CreateMessageRequest", ROOTS: 
 @pytest.mark.parametrize(
     ("method", "params", "since"),
     [
-        (ROOTS, {}, "2024-11-05"),
-        (SAMPLING, SAMPLE, "2024-11-05"),
-        (ELICITATION, FORM, "2025-06-18"),
-        (ELICITATION, {"message": "m"}, "2025-06-18"),
-        (ELICITATION, URL, "2025-11-25"),
+        (ClientRequest.ROOTS, {}, "2024-11-05"),
+        (ClientRequest.SAMPLING, SAMPLE, "2024-11-05"),
+        (ClientRequest.ELICITATION, FORM, "2025-06-18"),
+        (ClientRequest.ELICITATION, {"message": "m"}, "2025-06-18"),
+        (ClientRequest.ELICITATION, URL, "2025-11-25"),
     ],
 )
 @pytest.mark.parametrize("version", Revisions.SUPPORTED)
@@ -84,9 +88,9 @@ def test_nothing_else_is_asked(method: str) -> None:
     ],
 )
 def test_77_forms_and_urls_are_declared_apart(capabilities: dict[str, Any], form: bool, url: bool) -> None:
-    assert ClientRequest(ELICITATION, FORM).is_supported(capabilities) is form
-    assert ClientRequest(ELICITATION, {"message": "m"}).is_supported(capabilities) is form
-    assert ClientRequest(ELICITATION, URL).is_supported(capabilities) is url
+    assert ClientRequest(ClientRequest.ELICITATION, FORM).is_supported(capabilities) is form
+    assert ClientRequest(ClientRequest.ELICITATION, {"message": "m"}).is_supported(capabilities) is form
+    assert ClientRequest(ClientRequest.ELICITATION, URL).is_supported(capabilities) is url
 
 
 @pytest.mark.parametrize(
@@ -104,19 +108,19 @@ def test_77_forms_and_urls_are_declared_apart(capabilities: dict[str, Any], form
 def test_77_sampling_tools_and_roots_are_declared_apart(
     capabilities: dict[str, Any], plain: bool, tools: bool, roots: bool
 ) -> None:
-    assert ClientRequest(SAMPLING, SAMPLE).is_supported(capabilities) is plain
-    assert ClientRequest(SAMPLING, WITH_TOOLS).is_supported(capabilities) is tools
-    assert ClientRequest(ROOTS, {}).is_supported(capabilities) is roots
+    assert ClientRequest(ClientRequest.SAMPLING, SAMPLE).is_supported(capabilities) is plain
+    assert ClientRequest(ClientRequest.SAMPLING, WITH_TOOLS).is_supported(capabilities) is tools
+    assert ClientRequest(ClientRequest.ROOTS, {}).is_supported(capabilities) is roots
 
 
 @pytest.mark.parametrize(
     ("method", "params", "required"),
     [
-        (ELICITATION, FORM, {"elicitation": {"form": {}}}),
-        (ELICITATION, URL, {"elicitation": {"url": {}}}),
-        (SAMPLING, SAMPLE, {"sampling": {}}),
-        (SAMPLING, WITH_TOOLS, {"sampling": {"tools": {}}}),
-        (ROOTS, {}, {"roots": {}}),
+        (ClientRequest.ELICITATION, FORM, {"elicitation": {"form": {}}}),
+        (ClientRequest.ELICITATION, URL, {"elicitation": {"url": {}}}),
+        (ClientRequest.SAMPLING, SAMPLE, {"sampling": {}}),
+        (ClientRequest.SAMPLING, WITH_TOOLS, {"sampling": {"tools": {}}}),
+        (ClientRequest.ROOTS, {}, {"roots": {}}),
     ],
 )
 def test_77_the_capability_that_is_missing_is_the_one_that_would_do(method: str, params: Any, required: Any) -> None:
@@ -129,14 +133,17 @@ def test_77_the_capability_that_is_missing_is_the_one_that_would_do(method: str,
 
 
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
-    (ROOTS, {}),
-    (SAMPLING, SAMPLE),
-    (SAMPLING, WITH_TOOLS),
-    (SAMPLING, {**SAMPLE, "messages": [{"role": "user", "content": [TEXT, AUDIO]}]}),
-    (SAMPLING, {**SAMPLE, "messages": [{"role": "assistant", "content": USE}, {"role": "user", "content": AUDIO}]}),
-    (ELICITATION, FORM),
-    (ELICITATION, {name: FORM[name] for name in ("message", "requestedSchema")}),
-    (ELICITATION, URL),
+    (ClientRequest.ROOTS, {}),
+    (ClientRequest.SAMPLING, SAMPLE),
+    (ClientRequest.SAMPLING, WITH_TOOLS),
+    (ClientRequest.SAMPLING, {**SAMPLE, "messages": [{"role": "user", "content": [TEXT, AUDIO]}]}),
+    (
+        ClientRequest.SAMPLING,
+        {**SAMPLE, "messages": [{"role": "assistant", "content": USE}, {"role": "user", "content": AUDIO}]},
+    ),
+    (ClientRequest.ELICITATION, FORM),
+    (ClientRequest.ELICITATION, {name: FORM[name] for name in ("message", "requestedSchema")}),
+    (ClientRequest.ELICITATION, URL),
 ]
 CASES = [
     (*question, version)
@@ -162,7 +169,7 @@ def test_every_question_is_one_of_the_revision(method: str, params: dict[str, An
 
 
 @pytest.mark.parametrize("version", Revisions.SUPPORTED)
-@pytest.mark.parametrize(("method", "params"), [(ELICITATION, FORM), (ELICITATION, URL)])
+@pytest.mark.parametrize(("method", "params"), [(ClientRequest.ELICITATION, FORM), (ClientRequest.ELICITATION, URL)])
 def test_what_a_revision_cannot_ask_is_not_asked(method: str, params: dict[str, Any], version: str) -> None:
     if not ClientRequest(method, params).is_known(version):
         with pytest.raises(ValueError, match="does not have"):
@@ -171,7 +178,7 @@ def test_what_a_revision_cannot_ask_is_not_asked(method: str, params: dict[str, 
 
 @pytest.mark.parametrize(("version", "mode"), [("2025-06-18", None), ("2025-11-25", "form"), (MODERN, "form")])
 def test_a_form_says_its_mode_to_those_who_know_modes(version: str, mode: str | None) -> None:
-    wire = ClientRequest(ELICITATION, FORM).shape(version)
+    wire = ClientRequest(ClientRequest.ELICITATION, FORM).shape(version)
     assert wire.get("mode") == mode
     assert wire["message"] == "Which?"
     assert wire["requestedSchema"]["required"] == ["name"]
@@ -180,19 +187,22 @@ def test_a_form_says_its_mode_to_those_who_know_modes(version: str, mode: str | 
 
 def test_a_url_has_an_identifier_in_the_one_revision_that_has_them() -> None:
     first, again = (
-        ClientRequest(ELICITATION, URL).shape("2025-11-25"),
-        ClientRequest(ELICITATION, URL).shape("2025-11-25"),
+        ClientRequest(ClientRequest.ELICITATION, URL).shape("2025-11-25"),
+        ClientRequest(ClientRequest.ELICITATION, URL).shape("2025-11-25"),
     )
-    other = ClientRequest(ELICITATION, {**URL, "url": "https://shop.example/other"}).shape("2025-11-25")
+    other = ClientRequest(ClientRequest.ELICITATION, {**URL, "url": "https://shop.example/other"}).shape("2025-11-25")
     assert first == again
     assert first["elicitationId"] != other["elicitationId"]
-    assert ClientRequest(ELICITATION, {**URL, "elicitationId": "mine"}).shape("2025-11-25")["elicitationId"] == "mine"
-    assert ClientRequest(ELICITATION, {**URL, "elicitationId": "mine"}).shape(MODERN) == URL
+    assert (
+        ClientRequest(ClientRequest.ELICITATION, {**URL, "elicitationId": "mine"}).shape("2025-11-25")["elicitationId"]
+        == "mine"
+    )
+    assert ClientRequest(ClientRequest.ELICITATION, {**URL, "elicitationId": "mine"}).shape(MODERN) == URL
 
 
 @pytest.mark.parametrize("version", Revisions.SUPPORTED)
 def test_tools_of_sampling_are_for_those_who_know_them(version: str) -> None:
-    wire = ClientRequest(SAMPLING, WITH_TOOLS).shape(version)
+    wire = ClientRequest(ClientRequest.SAMPLING, WITH_TOOLS).shape(version)
     assert wire == (WITH_TOOLS if Revisions.is_at_least(version, "2025-11-25") else SAMPLE)
 
 
@@ -209,10 +219,10 @@ def test_tools_of_sampling_are_for_those_who_know_them(version: str) -> None:
 )
 def test_blocks_of_a_message_are_messages_of_their_own_before_2025_11_25(version: str, contents: list[Any]) -> None:
     params = {**SAMPLE, "messages": [{"role": "user", "content": [TEXT, AUDIO, USE], "_meta": {"a": 1}}]}
-    assert ClientRequest(SAMPLING, params).shape(version)["messages"] == [
+    assert ClientRequest(ClientRequest.SAMPLING, params).shape(version)["messages"] == [
         {"role": "user", "content": block} for block in contents
     ]
-    assert ClientRequest(SAMPLING, params).shape("2025-11-25") == params
+    assert ClientRequest(ClientRequest.SAMPLING, params).shape("2025-11-25") == params
 
 
 # Answers
@@ -225,13 +235,13 @@ ANSWER = {"role": "assistant", "content": TEXT, "model": "m"}
 @pytest.mark.parametrize(
     ("method", "result"),
     [
-        (ROOTS, {"roots": []}),
-        (ROOTS, {"roots": [{"uri": "file:///a", "name": "A"}], "_meta": {"a": 1}}),
-        (SAMPLING, ANSWER),
-        (SAMPLING, {**ANSWER, "stopReason": "endTurn"}),
-        (ELICITATION, {"action": "accept", "content": {"a": "b", "c": 1, "d": 1.5, "e": True}}),
-        (ELICITATION, {"action": "decline"}),
-        (ELICITATION, {"action": "cancel"}),
+        (ClientRequest.ROOTS, {"roots": []}),
+        (ClientRequest.ROOTS, {"roots": [{"uri": "file:///a", "name": "A"}], "_meta": {"a": 1}}),
+        (ClientRequest.SAMPLING, ANSWER),
+        (ClientRequest.SAMPLING, {**ANSWER, "stopReason": "endTurn"}),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": {"a": "b", "c": 1, "d": 1.5, "e": True}}),
+        (ClientRequest.ELICITATION, {"action": "decline"}),
+        (ClientRequest.ELICITATION, {"action": "cancel"}),
     ],
 )
 def test_an_answer_comes_as_the_client_gave_it(method: str, result: dict[str, Any], version: str) -> None:
@@ -245,12 +255,16 @@ def test_an_answer_comes_as_the_client_gave_it(method: str, result: dict[str, An
 @pytest.mark.parametrize(
     ("method", "result", "found"),
     [
-        (SAMPLING, {**ANSWER, "stopReason": None, "_meta": None}, ANSWER),
-        (ELICITATION, {"action": "accept"}, {"action": "accept", "content": {}}),
-        (ELICITATION, {"action": "accept", "content": None}, {"action": "accept", "content": {}}),
-        (ELICITATION, {"action": "accept", "content": {"a": None, "b": 0}}, {"action": "accept", "content": {"b": 0}}),
-        (ELICITATION, {"action": "decline", "content": {"a": "b"}}, {"action": "decline"}),
-        (ELICITATION, {"action": "cancel", "content": None, "x": 1}, {"action": "cancel"}),
+        (ClientRequest.SAMPLING, {**ANSWER, "stopReason": None, "_meta": None}, ANSWER),
+        (ClientRequest.ELICITATION, {"action": "accept"}, {"action": "accept", "content": {}}),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": None}, {"action": "accept", "content": {}}),
+        (
+            ClientRequest.ELICITATION,
+            {"action": "accept", "content": {"a": None, "b": 0}},
+            {"action": "accept", "content": {"b": 0}},
+        ),
+        (ClientRequest.ELICITATION, {"action": "decline", "content": {"a": "b"}}, {"action": "decline"}),
+        (ClientRequest.ELICITATION, {"action": "cancel", "content": None, "x": 1}, {"action": "cancel"}),
     ],
 )
 def test_78_what_means_nothing_is_left_out(method: str, result: dict[str, Any], found: dict[str, Any]) -> None:
@@ -262,20 +276,20 @@ def test_78_what_means_nothing_is_left_out(method: str, result: dict[str, Any], 
     ("method", "result"),
     [
         *((method, result) for method in NAMES for result in (None, [], "a", 12345, True, {}, {"error": {}})),
-        (ROOTS, {"roots": None}),
-        (ROOTS, {"roots": [{"uri": 1}]}),
-        (ROOTS, {"roots": ["file:///a"]}),
-        (SAMPLING, {**ANSWER, "role": "system"}),
-        (SAMPLING, {**ANSWER, "content": "a"}),
-        (SAMPLING, {**ANSWER, "content": {"type": "video"}}),
-        (SAMPLING, {**ANSWER, "model": None}),
-        (ELICITATION, {"action": "approve"}),
-        (ELICITATION, {"action": "ACCEPT"}),
-        (ELICITATION, {"action": True}),
-        (ELICITATION, {"action": "accept", "content": []}),
-        (ELICITATION, {"action": "accept", "content": "a"}),
-        (ELICITATION, {"action": "accept", "content": {"a": {"b": 1}}}),
-        (ELICITATION, {"action": "accept", "content": {"a": [1]}}),
+        (ClientRequest.ROOTS, {"roots": None}),
+        (ClientRequest.ROOTS, {"roots": [{"uri": 1}]}),
+        (ClientRequest.ROOTS, {"roots": ["file:///a"]}),
+        (ClientRequest.SAMPLING, {**ANSWER, "role": "system"}),
+        (ClientRequest.SAMPLING, {**ANSWER, "content": "a"}),
+        (ClientRequest.SAMPLING, {**ANSWER, "content": {"type": "video"}}),
+        (ClientRequest.SAMPLING, {**ANSWER, "model": None}),
+        (ClientRequest.ELICITATION, {"action": "approve"}),
+        (ClientRequest.ELICITATION, {"action": "ACCEPT"}),
+        (ClientRequest.ELICITATION, {"action": True}),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": []}),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": "a"}),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": {"a": {"b": 1}}}),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": {"a": [1]}}),
     ],
 )
 def test_78_another_answer_is_refused_in_a_few_words(method: str, result: Any, version: str) -> None:
@@ -286,17 +300,17 @@ def test_78_another_answer_is_refused_in_a_few_words(method: str, result: Any, v
 
 def test_78_the_refusal_repeats_no_value() -> None:
     with pytest.raises(ValueError, match="roots") as caught:
-        ClientRequest(ROOTS, {}).read_result(MODERN, {"roots": ["s3cret"]})
+        ClientRequest(ClientRequest.ROOTS, {}).read_result(MODERN, {"roots": ["s3cret"]})
     assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("method", "result", "since"),
     [
-        (ELICITATION, {"action": "accept", "content": {"a": ["b"]}}, "2025-11-25"),
-        (SAMPLING, {**ANSWER, "content": AUDIO}, "2025-03-26"),
-        (SAMPLING, {**ANSWER, "content": USE}, "2025-11-25"),
-        (SAMPLING, {**ANSWER, "content": [TEXT, USE]}, "2025-11-25"),
+        (ClientRequest.ELICITATION, {"action": "accept", "content": {"a": ["b"]}}, "2025-11-25"),
+        (ClientRequest.SAMPLING, {**ANSWER, "content": AUDIO}, "2025-03-26"),
+        (ClientRequest.SAMPLING, {**ANSWER, "content": USE}, "2025-11-25"),
+        (ClientRequest.SAMPLING, {**ANSWER, "content": [TEXT, USE]}, "2025-11-25"),
     ],
 )
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN])
@@ -310,13 +324,18 @@ def test_78_an_answer_of_a_newer_revision_is_refused(method: str, result: Any, s
 
 def test_an_answer_to_a_form_comes_in_the_form_that_was_meant() -> None:
     result = {"action": "accept", "content": {"name": "a", "colours": "Red, Green"}}
-    assert ClientRequest(ELICITATION, FORM).read_result("2025-06-18", result)["content"] == {
+    assert ClientRequest(ClientRequest.ELICITATION, FORM).read_result("2025-06-18", result)["content"] == {
         "name": "a",
         "colours": ["r", "g"],
     }
-    assert ClientRequest(ELICITATION, {}).read_result("2025-06-18", result)["content"]["colours"] == "Red, Green"
-    assert ClientRequest(ELICITATION, FORM).read_result(MODERN, result)["content"]["colours"] == "Red, Green"
-    assert ClientRequest(ELICITATION, URL).read_result(MODERN, {"action": "accept"}) == {
+    assert (
+        ClientRequest(ClientRequest.ELICITATION, {}).read_result("2025-06-18", result)["content"]["colours"]
+        == "Red, Green"
+    )
+    assert (
+        ClientRequest(ClientRequest.ELICITATION, FORM).read_result(MODERN, result)["content"]["colours"] == "Red, Green"
+    )
+    assert ClientRequest(ClientRequest.ELICITATION, URL).read_result(MODERN, {"action": "accept"}) == {
         "action": "accept",
         "content": {},
     }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from mcp_django.protocol.client_requests import KNOWN, Limits, limits_of
+from mcp_django.protocol.client_requests import KNOWN, Limits
 from mcp_django.testing import MCPClient, ToolCall
 from tests.factories import make_author, make_book, make_superuser
 from tests.session_client import SessionClient
@@ -16,12 +16,12 @@ from tests.testapp.models import Profile
 
 
 def test_a_client_that_is_not_known_loses_nothing() -> None:
-    assert limits_of("") == limits_of("Codex-mcp-client") == Limits(None, True)
+    assert Limits.of("") == Limits.of("Codex-mcp-client") == Limits(None, True)
 
 
 def test_what_a_known_client_loses_is_in_the_table() -> None:
     for name, limits in KNOWN.items():
-        assert limits_of(name) is limits
+        assert Limits.of(name) is limits
         assert limits.result_chars is None or limits.result_chars >= 2_000
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.protocol.client_requests import requested_schema, restore
+from mcp_django.protocol.client_requests import ClientRequest, restore
 from tests.protocol_messages import MODERN
 from tests.protocol_schemas import check_wire
 
@@ -22,7 +22,7 @@ def form(**fields: Any) -> dict[str, Any]:
 
 def field(definition: dict[str, Any], version: str) -> dict[str, Any]:
     """The field as the revision's clients get it; it is one of the revision's schema, and no more."""
-    wire = requested_schema(form(a=definition), version)
+    wire = ClientRequest.requested_schema(form(a=definition), version)
     found: dict[str, Any] = wire["properties"]["a"]
     check_wire(version, "PrimitiveSchemaDefinition", found)
     return found
@@ -122,7 +122,7 @@ def test_several_choices_are_a_text_for_those_who_do_not(definition: dict[str, A
 )
 def test_what_is_no_field_of_a_form_is_refused(definition: dict[str, Any], version: str) -> None:
     with pytest.raises(ValueError, match="'a' is not a form field"):
-        requested_schema(form(a=definition), version)
+        ClientRequest.requested_schema(form(a=definition), version)
 
 
 @pytest.mark.parametrize("version", [OLD, *NEW])
@@ -132,7 +132,7 @@ def test_numbers_are_texts_with_a_pattern_for_those_who_show_none(version: str) 
         size={"type": "number"},
         name={"type": "string"},
     )
-    assert requested_schema(asked, version, as_text=True)["properties"] == {
+    assert ClientRequest.requested_schema(asked, version, as_text=True)["properties"] == {
         "age": {
             "type": "string",
             "title": "Age",
@@ -147,12 +147,12 @@ def test_numbers_are_texts_with_a_pattern_for_those_who_show_none(version: str) 
 @pytest.mark.parametrize("version", [OLD, *NEW])
 def test_a_form_is_an_object_that_says_what_it_needs(version: str) -> None:
     schema = {**form(a={"type": "string"}), "required": ["a"], "additionalProperties": False, "$defs": {}, "title": "T"}
-    assert requested_schema(schema, version) == {
+    assert ClientRequest.requested_schema(schema, version) == {
         "type": "object",
         "properties": {"a": {"type": "string"}},
         "required": ["a"],
     }
-    assert requested_schema(form(), version) == {"type": "object", "properties": {}}
+    assert ClientRequest.requested_schema(form(), version) == {"type": "object", "properties": {}}
 
 
 # Answers

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from mcp_types import ElicitRequestFormParams
 from rest_framework import serializers
 
-from mcp_django.protocol.client_requests import requested_schema
+from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.schema.form_schemas import (
     MAX_CHOICES,
     NOTATIONS,
@@ -256,7 +256,7 @@ def test_fields_are_plain_fields(field: forms.Field, schema: Any) -> None:
     found = asked(field)
     assert found == (schema and {**schema, "title": str(field.label or "F")})
     if found:
-        form = requested_schema({"properties": {"f": found}}, "2026-07-28")
+        form = ClientRequest.requested_schema({"properties": {"f": found}}, "2026-07-28")
         ElicitRequestFormParams.model_validate({"message": "?", "requestedSchema": form})
 
 

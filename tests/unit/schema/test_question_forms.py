@@ -14,7 +14,7 @@ from django.db import models
 from mcp_types import ElicitRequestFormParams
 
 from mcp_django.exceptions import Declined
-from mcp_django.protocol.client_requests import requested_schema
+from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.schema.annotations import Param
 from mcp_django.schema.question_forms import question_form
 from tests.testapp.models import Author
@@ -108,7 +108,7 @@ def test_a_single_value_is_one_field(kind: Any, schema: Any, entered: Any, value
     assert found.read({"value": entered}) == value
     assert type(found.read({"value": entered})) is type(value)
     ElicitRequestFormParams.model_validate(
-        {"message": "?", "requestedSchema": requested_schema(found.schema, "2026-07-28")}
+        {"message": "?", "requestedSchema": ClientRequest.requested_schema(found.schema, "2026-07-28")}
     )
 
 

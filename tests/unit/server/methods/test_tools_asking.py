@@ -18,7 +18,7 @@ from mcp_django.context.questions import STATE_ERROR, Answers, Question
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import InputRequired
 from mcp_django.functions.asked_parameters import Ask, Roots, Sample
-from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
+from mcp_django.protocol.client_requests import ClientRequest
 from mcp_django.protocol.eras import Call, LegacyEra
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.kernel import Kernel
@@ -201,7 +201,11 @@ def test_all_kinds_of_questions_go_out_together() -> None:
     asked = send(client, params)
     InputRequiredResult.model_validate(asked)
     methods = {key: question["method"] for key, question in asked["inputRequests"].items()}
-    assert methods == {"name": ELICITATION, "capital": SAMPLING, "roots": ROOTS}
+    assert methods == {
+        "name": ClientRequest.ELICITATION,
+        "capital": ClientRequest.SAMPLING,
+        "roots": ClientRequest.ROOTS,
+    }
     assert asked["inputRequests"]["roots"]["params"] == {}
     answers = {"name": accept(name="Ada"), "capital": sampled("Paris"), "roots": {"roots": [{"uri": "file:///a"}]}}
     assert text_of(again(client, params, asked, answers)) == "Ada Paris file:///a"
@@ -393,7 +397,9 @@ def test_answers_that_are_too_long_to_be_carried_are_told_to_the_model() -> None
 
 
 QUESTION = Question(
-    key="k", method=ELICITATION, params={"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+    key="k",
+    method=ClientRequest.ELICITATION,
+    params={"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
 )
 
 
