@@ -25,8 +25,8 @@ from ..models import CallEntry, Session, Stream
 from ..oauth.resource_urls import resource_url
 from ..oauth.stored_tokens import live
 from ..routing import ENDPOINTS
-from ..server.sessions import end_session
-from ..server.stored_streams import DEAD_AFTER
+from ..server.sessions import ClientSession
+from ..server.stored_streams import StoredStream
 from ..subscriptions.bus import shared_layer
 from ..transports.client_configs import set_ups
 from ..transports.http.stream_registry import registry
@@ -48,7 +48,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if stream := request.POST.get("end_stream", "")[:32]:
             registry.disconnect(stream)
             messages.success(request, _("The stream will end. Remove its access to keep its client out."))
-        elif end_session(request.POST.get("end", "")[:32]):
+        elif ClientSession.end_any(request.POST.get("end", "")[:32]):
             messages.success(request, _("The session has ended; its streams are closing."))
         else:
             messages.warning(request, _("The session had already ended."))
@@ -76,7 +76,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
 
 def _streams() -> list[Any]:
     """Return the streams of calls that run or wait for an answer, the newest first."""
-    since = timezone.now() - timedelta(seconds=DEAD_AFTER)
+    since = timezone.now() - timedelta(seconds=StoredStream.DEAD_AFTER)
     rows = Stream._default_manager.exclude(state=Stream.State.DONE).select_related("session__user")
     streams = list(rows.order_by("-alive", "pk").defer("call", "questions", "answers")[:MAX_LISTED])
     for row in streams:

@@ -67,11 +67,6 @@ def take_key(tool: Tool, arguments: dict[str, Any]) -> str:
     return key
 
 
-def clear_keyed_calls() -> int:
-    """Delete expired calls with idempotency keys; return how many."""
-    return KeyedCall.objects.filter(created__lt=_horizon()).delete()[0]
-
-
 def _horizon() -> Any:
     return timezone.now() - timedelta(seconds=settings.IDEMPOTENCY_MAX_AGE)
 
@@ -143,6 +138,11 @@ class Once:
                 await sync_to_async(self._release)()
             raise
         return await sync_to_async(self._keep)(result)
+
+    @staticmethod
+    def clear_expired() -> int:
+        """Delete expired calls with idempotency keys; return how many."""
+        return KeyedCall.objects.filter(created__lt=_horizon()).delete()[0]
 
     def _claim(self) -> dict[str, Any] | None:
         """Claim the key, or return the result stored under it; wait for a call that is claiming it."""

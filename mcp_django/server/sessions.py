@@ -63,6 +63,49 @@ class ClientSession:
     uris: Sequence[str] = field(default_factory=tuple)
     has_row: bool = False
 
+    @staticmethod
+    def open(request: MCPRequest, call: Call | None = None) -> str:
+        """Open a session for the caller and return its id; ``call`` is ``initialize`` if it has come already."""
+        version, client, capabilities = _agreed(call) if call is not None else (Revisions.LEGACY[0], {}, {})
+        now = int(timezone.now().timestamp())
+        data = [secrets.token_hex(16), now, Revisions.LEGACY.index(version), client, capabilities]
+        return _seal(request).seal(orjson.dumps(data), unique=True)
+
+    @classmethod
+    def find(cls, request: MCPRequest, text: str) -> "ClientSession":
+        """Return the caller's session of this id. Raises ``NotFound`` if there is none, or it has ended."""
+        data = _seal(request).open(text, FOREVER, MAX_ID_CHARS)
+        if data is None:
+            raise NotFound
+        identifier, issued, version, client, capabilities = orjson.loads(data)
+        session = cls(
+            id=identifier,
+            user_pk=request.user.pk,
+            issued=datetime.fromtimestamp(issued, tz=UTC if django_settings.USE_TZ else None),
+            version=Revisions.LEGACY[version],
+            client=client,
+            capabilities=capabilities,
+        )
+        seen = session.issued
+        table = OwnTable(Session, router.db_for_read(Session))
+        row = next(iter(table.read(_stored_sessions, (Session._meta.pk, session.id))), None)
+        if row is not None:
+            session.has_row = True
+            seen, ended, level, session.uris, facts = row
+            session.log_level = level or None
+            if facts:
+                session.version, session.client, session.capabilities = facts
+            if ended:
+                raise NotFound
+        unused = timezone.now() - seen
+        idle = timedelta(seconds=settings.SESSION_IDLE)
+        if unused > idle:
+            raise NotFound
+        # Write the last use only now and then, to avoid a row for each session and a write for each call.
+        if unused > idle / (10 if row is not None else 2):
+            session.remember()
+        return session
+
     @property
     def topic(self) -> str:
         """The topic of the bus on which the session's workers tell each other of it."""
@@ -84,7 +127,7 @@ class ClientSession:
 
     def subscribe(self, uri: str) -> None:
         """Add a resource to the session's subscriptions; wait until its stream, in any worker, knows of it."""
-        self._change(lambda uris: add_uri(uris, uri))
+        self._change(lambda uris: self.add_uri(uris, uri))
 
     def unsubscribe(self, uri: str) -> None:
         self._change(lambda uris: [item for item in uris if item != uri])
@@ -146,34 +189,33 @@ class ClientSession:
 
             session_ended((timezone.now() - self.issued).total_seconds(), self.version)
 
+    @staticmethod
+    def end_any(session_id: str) -> bool:
+        """End a session of any user if it has a row; return whether it was open."""
+        ended = Session.objects.filter(pk=session_id, ended=False).update(ended=True, uris=[], log_level="")
+        if ended:
+            _forget([session_id])
+        return bool(ended)
 
-def end_session(session_id: str) -> bool:
-    """End a session of any user if it has a row; return whether it was open."""
-    ended = Session.objects.filter(pk=session_id, ended=False).update(ended=True, uris=[], log_level="")
-    if ended:
-        _forget([session_id])
-    return bool(ended)
+    @staticmethod
+    def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
+        """Return a session's list of subscribed resources with one more, at most ``MAX_SUBSCRIPTIONS``."""
+        if uri in uris:
+            return uris
+        if len(uris) >= settings.MAX_SUBSCRIPTIONS:
+            raise InvalidParams(f"Invalid params: a session can subscribe to {settings.MAX_SUBSCRIPTIONS} resources")
+        return [*uris, uri]
 
-
-def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
-    """Return the session's list of subscribed resources with one more, at most ``MAX_SUBSCRIPTIONS``."""
-    if uri in uris:
-        return uris
-    if len(uris) >= settings.MAX_SUBSCRIPTIONS:
-        raise InvalidParams(f"Invalid params: a session can subscribe to {settings.MAX_SUBSCRIPTIONS} resources")
-    return [*uris, uri]
+    @staticmethod
+    def clear_expired() -> int:
+        """Delete the rows of expired sessions, whose ids are too old to be accepted; return how many."""
+        horizon = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
+        _, by_model = Session.objects.filter(seen__lt=horizon, created__lt=horizon).delete()
+        return by_model.get(Session._meta.label, 0)
 
 
 def _topic(session_id: str) -> str:
     return f"session:{session_id}"
-
-
-def open_session(request: MCPRequest, call: Call | None = None) -> str:
-    """Open a session for the caller and return its id; ``call`` is ``initialize`` if it has come already."""
-    version, client, capabilities = _agreed(call) if call is not None else (Revisions.LEGACY[0], {}, {})
-    now = int(timezone.now().timestamp())
-    data = [secrets.token_hex(16), now, Revisions.LEGACY.index(version), client, capabilities]
-    return _seal(request).seal(orjson.dumps(data), unique=True)
 
 
 def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
@@ -193,41 +235,6 @@ def _seal(request: MCPRequest) -> Seal:
     return Seal(SALT, mcp.site.name, mcp.resource, str(request.user.pk), mcp.client_id)
 
 
-def find_session(request: MCPRequest, text: str) -> ClientSession:
-    """Return the caller's session of this id."""
-    data = _seal(request).open(text, FOREVER, MAX_ID_CHARS)
-    if data is None:
-        raise NotFound
-    identifier, issued, version, client, capabilities = orjson.loads(data)
-    session = ClientSession(
-        id=identifier,
-        user_pk=request.user.pk,
-        issued=datetime.fromtimestamp(issued, tz=UTC if django_settings.USE_TZ else None),
-        version=Revisions.LEGACY[version],
-        client=client,
-        capabilities=capabilities,
-    )
-    seen = session.issued
-    table = OwnTable(Session, router.db_for_read(Session))
-    row = next(iter(table.read(_stored_sessions, (Session._meta.pk, session.id))), None)
-    if row is not None:
-        session.has_row = True
-        seen, ended, level, session.uris, facts = row
-        session.log_level = level or None
-        if facts:
-            session.version, session.client, session.capabilities = facts
-        if ended:
-            raise NotFound
-    unused = timezone.now() - seen
-    idle = timedelta(seconds=settings.SESSION_IDLE)
-    if unused > idle:
-        raise NotFound
-    # Write the last use only now and then, to avoid a row for each session and a write for each call.
-    if unused > idle / (10 if row is not None else 2):
-        session.remember()
-    return session
-
-
 def _stored_sessions(identifier: Expression) -> QuerySet[Any]:
     rows = Session.objects.filter(Q(Exact(F("id"), identifier)))
     return rows.values_list("seen", "ended", "log_level", "uris", "facts")
@@ -237,10 +244,3 @@ def _forget(session_ids: Sequence[str]) -> None:
     Stream.objects.filter(session_id__in=session_ids).delete()
     for session_id in session_ids:
         bus.publish(_topic(session_id), {"ended": True})
-
-
-def clear_sessions() -> int:
-    """Delete the rows of expired sessions, whose ids are too old to be accepted; return how many."""
-    horizon = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
-    _, by_model = Session.objects.filter(seen__lt=horizon, created__lt=horizon).delete()
-    return by_model.get(Session._meta.label, 0)

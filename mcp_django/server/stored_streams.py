@@ -9,8 +9,8 @@ state      who works on it                                     next states
 RUNNING    a worker, which says every two seconds that it is   ASKING (``ask``), DONE (``finish``), or DONE with an
            alive                                               error if the worker is silent
 ASKING     nobody: the client has to answer questions          RUNNING, in the worker that gets the last answer
-                                                               (:func:`answer_question`), DONE (:func:`cancel`), or
-                                                               DONE with an error after ``QUESTION_TIMEOUT``
+                                                               (:meth:`SessionStreams.answer`), DONE (``cancel``),
+                                                               or DONE with an error after ``QUESTION_TIMEOUT``
 DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or to make room
 =========  ==================================================  =====================================================
 
@@ -39,10 +39,6 @@ from ..protocol.messages import ClientResponse, Id, Message, encode
 from ..subscriptions.bus import bus
 from .sessions import ClientSession
 
-# Seconds between two signs of life of a call's worker, and seconds of silence after which a reader takes it for dead. A
-# reader checks twice, because the database may have been unavailable to reader and worker.
-ALIVE_EVERY: Final = 2.0
-DEAD_AFTER: Final = 6
 PAGE: Final = 200
 # Maximum number of messages that a call may have sent but not stored when its worker died.
 MOST_UNSTORED: Final = 1_000_000
@@ -79,76 +75,13 @@ class Resumption:
     last: int
 
 
-def new_id() -> str:
-    return secrets.token_hex(16)
-
-
-def has_one_writer() -> bool:
-    """Return whether the database lets only one transaction write at a time (SQLite)."""
-    return connections[router.db_for_write(Stream)].vendor == "sqlite"
-
-
-def _sign_of_life() -> Any:
-    """Return the time to store as a sign of life of the worker that runs the call."""
-    # On SQLite, a call that writes blocks signs of life, for up to CALL_TIMEOUT.
-    ahead = settings.CALL_TIMEOUT if has_one_writer() else 0
-    return timezone.now() + timedelta(seconds=ahead)
-
-
-def open_stream(
-    session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
-) -> str:
-    """Store a new stream for a session's call and return its id; ``call`` is the call's JSON-RPC message."""
-    using = router.db_for_write(Stream)
-    table = OwnTable(Stream, using)
-    values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
-    with transaction.atomic(using=using):
-        stream = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values)
-        done, silent = _expiry_times()
-        session.remember()
-        columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
-        if table.read(_old_streams, *columns):
-            _clear(Stream.objects.filter(session_id=session.id))
-        table.insert(stream)
-        # A user without streams has no row with a sum.
-        [(size,)] = table.read(_kept_bytes, (USER, session.user_pk)) or [(0,)]
-        if size > settings.USER_STREAM_BYTES:
-            _make_room(session, stream.pk, size - settings.USER_STREAM_BYTES)
-    return stream.pk
-
-
-def _kept_bytes(user: Expression) -> QuerySet[Any]:
-    """Return the query for the size in bytes of a user's streams, without those of HTTP with SSE."""
-    own = Stream.objects.filter(Q(Exact(F("session__user_id"), user)), request_id__isnull=False)
-    return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
-
-
-def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
-    """Delete the user's oldest streams on which no worker works, to free ``surplus`` bytes."""
-    streams = Stream.objects.filter(session__user_id=session.user_pk, request_id__isnull=False)
-    idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
-    oldest = []
-    for stream_id, length in idle.order_by("alive").values_list("pk", SIZE):
-        if surplus <= 0:
-            break
-        oldest.append(stream_id)
-        surplus -= length
-    Stream.objects.filter(pk__in=oldest).delete()
-    for stream_id in oldest:
-        bus.publish(StoredStream(stream_id).topic, None)
-
-
-def shared_stream(session: ClientSession) -> str | None:
-    """Return the id of the stream that all calls of a session share (2024-11-05), None if each has its own."""
-    shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
-    return shared.values_list("pk", flat=True).first()
-
-
-# One stream
-
-
 class StoredStream:
     """The stream of a session's call in the database, by its id: its messages and questions."""
+
+    # Seconds between two signs of life of a call's worker, and seconds of silence after which a reader takes it for
+    # dead. A reader checks twice, because the database may have been unavailable to reader and worker.
+    ALIVE_EVERY: Final = 2.0
+    DEAD_AFTER: Final = 6
 
     __slots__ = ("id",)
 
@@ -236,6 +169,21 @@ class StoredStream:
         """Delete the stream, which has no messages."""
         OwnTable(Stream, router.db_for_write(Stream)).delete(self.id)
 
+    @staticmethod
+    def keep_alive(stream_ids: Collection[str]) -> None:
+        """Write a sign of life of this worker to the streams of its calls."""
+        Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
+
+    @staticmethod
+    def has_one_writer() -> bool:
+        """Return whether the database lets only one transaction write at a time (SQLite)."""
+        return connections[router.db_for_write(Stream)].vendor == "sqlite"
+
+    @staticmethod
+    def clear_expired() -> int:
+        """Delete streams that can no longer be resumed; return how many."""
+        return _clear(Stream.objects.all())
+
     def _drop_oldest(self, last: int) -> None:
         """Delete the oldest messages of the stream beyond its limits, but never the newest."""
         events = StreamEvent.objects.filter(stream_id=self.id, number__gt=last - settings.STREAM_EVENTS)
@@ -267,66 +215,128 @@ class StoredStream:
             if request_id is not None and state == Stream.State.ASKING:
                 messages.append(_error(request_id, "The question was not answered in time; nothing was changed"))
             elif request_id is not None:
-                messages.append(interrupted(request_id))
+                messages.append(SessionStreams.interrupted(request_id))
             first = max(stream.events, min(after, MOST_UNSTORED + stream.events)) + 1
             self.finish(*messages, first=first)
 
 
-def keep_alive(stream_ids: Collection[str]) -> None:
-    """Write a sign of life of this worker to the streams of its calls."""
-    Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
+class SessionStreams:
+    """The stored streams of one session: of its calls, or the one that they share."""
 
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
 
-# Answers of the client
+    @staticmethod
+    def new_id() -> str:
+        """Return an id for a stream that is stored later."""
+        return secrets.token_hex(16)
 
+    def open(self, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None) -> StoredStream:
+        """Store a new stream for a call and return it; ``call`` is the call's JSON-RPC message.
 
-def answer_question(session: ClientSession, response: ClientResponse) -> Resumption | None:
-    """Store the client's answer to a question on a stream of the session; other answers are ignored.
+        Without a ``request_id`` all calls of the session share the stream (2024-11-05).
+        """
+        session = self.session
+        using = router.db_for_write(Stream)
+        table = OwnTable(Stream, using)
+        values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
+        with transaction.atomic(using=using):
+            stream = Stream(pk=stream_id or self.new_id(), alive=_sign_of_life(), **values)
+            done, silent = _expiry_times()
+            session.remember()
+            columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
+            if table.read(_old_streams, *columns):
+                _clear(Stream.objects.filter(session_id=session.id))
+            table.insert(stream)
+            # A user without streams has no row with a sum.
+            [(size,)] = table.read(_kept_bytes, (USER, session.user_pk)) or [(0,)]
+            if size > settings.USER_STREAM_BYTES:
+                self._make_room(stream.pk, size - settings.USER_STREAM_BYTES)
+        return StoredStream(stream.pk)
 
-    Return the call to run again if this was the last answer that it was waiting for.
-    """
-    stream_id = str(response.id).partition(".")[0]
-    with transaction.atomic():
-        rows = Stream.objects.filter(pk=stream_id, session_id=session.id, state=Stream.State.ASKING)
-        # Lock the row, on every database, so that two answers do not overwrite each other.
-        if not rows.update(alive=F("alive")):
+    def shared(self) -> StoredStream | None:
+        """Return the stream that all calls of the session share (2024-11-05), None if each has its own."""
+        shared = Stream.objects.filter(session_id=self.session.id, request_id__isnull=True)
+        stream_id = shared.values_list("pk", flat=True).first()
+        if stream_id is None:
             return None
-        stream = rows.get()
-        unanswered = (item for item in stream.questions if "result" not in item)
-        question = next((item for item in unanswered if item["id"] == response.id), None)
-        if question is None:
+        return StoredStream(stream_id)
+
+    def answer(self, response: ClientResponse) -> Resumption | None:
+        """Store the client's answer to a question on a stream; other answers are ignored.
+
+        Return the call to run again if this was the last answer that it was waiting for.
+        """
+        stream_id = str(response.id).partition(".")[0]
+        with transaction.atomic():
+            rows = Stream.objects.filter(pk=stream_id, session_id=self.session.id, state=Stream.State.ASKING)
+            # Lock the row, on every database, so that two answers do not overwrite each other.
+            if not rows.update(alive=F("alive")):
+                return None
+            stream = rows.get()
+            unanswered = (item for item in stream.questions if "result" not in item)
+            question = next((item for item in unanswered if item["id"] == response.id), None)
+            if question is None:
+                return None
+            question["result"] = response.result if response.result is not None else {"error": response.error}
+            if all("result" in item for item in stream.questions):
+                stream.state = Stream.State.RUNNING
+                stream.alive = _sign_of_life()
+            stream.save(update_fields=["questions", "state", "alive"])
+        if stream.state != Stream.State.RUNNING:
             return None
-        question["result"] = response.result if response.result is not None else {"error": response.error}
-        if all("result" in item for item in stream.questions):
-            stream.state = Stream.State.RUNNING
-            stream.alive = _sign_of_life()
-        stream.save(update_fields=["questions", "state", "alive"])
-    if stream.state != Stream.State.RUNNING:
-        return None
-    results = {item["key"]: item["result"] for item in stream.questions}
-    return Resumption(stream.pk, stream.call.encode(), stream.version, Answers(results, stream.answers), stream.events)
+        results = {item["key"]: item["result"] for item in stream.questions}
+        return Resumption(
+            stream.pk, stream.call.encode(), stream.version, Answers(results, stream.answers), stream.events
+        )
+
+    def cancel(self, request_id: Id) -> None:
+        """Cancel a call for its client (basic/utilities/cancellation).
+
+        The stored stream of a call that waits for an answer ends here; the worker that runs the call is told.
+        """
+        waiting = Stream.objects.filter(session_id=self.session.id, state=Stream.State.ASKING, request_id=request_id)
+        for stream_id in list(waiting.values_list("pk", flat=True)):
+            StoredStream(stream_id).finish()
+        bus.publish(self.session.topic, {"cancelled": request_id})
+
+    @staticmethod
+    def interrupted(request_id: Id) -> bytes:
+        """Return the error response to a call whose worker died."""
+        return _error(request_id, "The call was interrupted; check what it did before you repeat it")
+
+    def _make_room(self, newest: str, surplus: int) -> None:
+        """Delete the user's oldest streams on which no worker works, to free ``surplus`` bytes."""
+        streams = Stream.objects.filter(session__user_id=self.session.user_pk, request_id__isnull=False)
+        idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
+        oldest = []
+        for stream_id, length in idle.order_by("alive").values_list("pk", SIZE):
+            if surplus <= 0:
+                break
+            oldest.append(stream_id)
+            surplus -= length
+        Stream.objects.filter(pk__in=oldest).delete()
+        for stream_id in oldest:
+            bus.publish(StoredStream(stream_id).topic, None)
 
 
-def cancel(session: ClientSession, request_id: Id) -> None:
-    """Cancel a call of the session for its client (basic/utilities/cancellation).
+def _sign_of_life() -> Any:
+    """Return the time to store as a sign of life of the worker that runs the call."""
+    # On SQLite, a call that writes blocks signs of life, for up to CALL_TIMEOUT.
+    ahead = settings.CALL_TIMEOUT if StoredStream.has_one_writer() else 0
+    return timezone.now() + timedelta(seconds=ahead)
 
-    The stored stream of a call that waits for an answer ends here; the worker that runs the call is told.
-    """
-    waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
-    for stream_id in list(waiting.values_list("pk", flat=True)):
-        StoredStream(stream_id).finish()
-    bus.publish(session.topic, {"cancelled": request_id})
+
+def _kept_bytes(user: Expression) -> QuerySet[Any]:
+    """Return the query for the size in bytes of a user's streams, without those of HTTP with SSE."""
+    own = Stream.objects.filter(Q(Exact(F("session__user_id"), user)), request_id__isnull=False)
+    return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
 
 
 def _is_alive(state: str, alive: Any) -> bool:
     """Return whether a worker still runs the call, or the client may still answer its questions."""
-    patience = settings.QUESTION_TIMEOUT if state == Stream.State.ASKING else DEAD_AFTER
+    patience = settings.QUESTION_TIMEOUT if state == Stream.State.ASKING else StoredStream.DEAD_AFTER
     return bool(timezone.now() - alive < timedelta(seconds=patience))
-
-
-def interrupted(request_id: Id) -> bytes:
-    """Return the error response to a call whose worker died."""
-    return _error(request_id, "The call was interrupted; check what it did before you repeat it")
 
 
 def _error(request_id: Id, text: str) -> bytes:
@@ -345,7 +355,7 @@ def _is_old(state: Any, done: Any, silent: Any) -> Q:
 def _expiry_times() -> tuple[datetime, datetime]:
     """Return the times before which finished streams, and silent ones, are old enough to be deleted."""
     done = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
-    return done, done - timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
+    return done, done - timedelta(seconds=max(settings.QUESTION_TIMEOUT, StoredStream.DEAD_AFTER))
 
 
 def _old_streams(session: Expression, state: Expression, done: Expression, silent: Expression) -> QuerySet[Any]:
@@ -357,8 +367,3 @@ def _old_streams(session: Expression, state: Expression, done: Expression, silen
 def _clear(streams: QuerySet[Stream]) -> int:
     old = streams.filter(_is_old(Stream.State.DONE, *_expiry_times()))
     return old.delete()[1].get(Stream._meta.label, 0)
-
-
-def clear_streams() -> int:
-    """Delete streams that can no longer be resumed; return how many."""
-    return _clear(Stream.objects.all())

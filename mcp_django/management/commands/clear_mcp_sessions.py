@@ -3,9 +3,9 @@
 from typing import Any
 
 from ...emulation.uploads import Upload
-from ...server.idempotency_keys import clear_keyed_calls
-from ...server.sessions import clear_sessions
-from ...server.stored_streams import clear_streams
+from ...server.idempotency_keys import Once
+from ...server.sessions import ClientSession
+from ...server.stored_streams import StoredStream
 from ..command_arguments import TableCommand
 
 
@@ -15,8 +15,8 @@ class Command(TableCommand):
     help = "Delete MCP sessions unused for a week, and streams, calls and uploads that are done."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        streams = clear_streams()
-        sessions = clear_sessions()
-        calls = clear_keyed_calls()
+        streams = StoredStream.clear_expired()
+        sessions = ClientSession.clear_expired()
+        calls = Once.clear_expired()
         uploads = Upload.clear()
         self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")

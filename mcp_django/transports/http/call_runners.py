@@ -24,10 +24,9 @@ from ...protocol.messages import ClientResponse, encode
 from ...protocol.server_sent_events import ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.thread_pools import Busy, give_up, in_thread
-from ...server import stored_streams
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Asked, Later, Listen
-from ...server.stored_streams import StoredStream
+from ...server.stored_streams import Resumption, SessionStreams, StoredStream
 from ...subscriptions.bus import bus
 from ..call_execution import begin, conclude, in_time, perform
 from ..notification_queues import Outbox
@@ -132,7 +131,7 @@ class BatchCall:
     def __init__(self, exchange: Exchange, batch: Batch) -> None:
         self.exchange = exchange
         self.batch = batch
-        self.resumptions: list[stored_streams.Resumption] = []
+        self.resumptions: list[Resumption] = []
 
     async def run(self, connection: Connection) -> None:
         exchange = self.exchange
@@ -164,7 +163,7 @@ class BatchCall:
             match item:
                 case ClientResponse():
                     assert exchange.session is not None
-                    resumption = stored_streams.answer_question(exchange.session, item)
+                    resumption = SessionStreams(exchange.session).answer(item)
                     self.resumptions += [resumption] if resumption is not None else []
                 case Rejected():
                     bodies.append(exchange.rejected(item).body)
@@ -192,7 +191,7 @@ def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
 class Resumed:
     """Runner of a call that runs again because this request brought the last answer to its questions."""
 
-    def __init__(self, exchange: Exchange, resumption: stored_streams.Resumption) -> None:
+    def __init__(self, exchange: Exchange, resumption: Resumption) -> None:
         self.exchange = exchange
         self.resumption = resumption
 
@@ -277,8 +276,8 @@ class SessionCall(CallRunner):
         later = self.outcome if isinstance(self.outcome, Later) else None
         is_write = self.call.method == "tools/call" and later is not None and not later.is_async
         # Whether nothing can be stored before the work is done: its transaction may hold SQLite's only write lock.
-        self.holds_lock = is_write and stored_streams.has_one_writer()
-        self.log = CallLog(self.stream_id or stored_streams.new_id(), self.last, sends_first=self.holds_lock)
+        self.holds_lock = is_write and StoredStream.has_one_writer()
+        self.log = CallLog(self.stream_id or SessionStreams.new_id(), self.last, sends_first=self.holds_lock)
         if self.stream_id is not None:
             self.log.has_row.set()
             self.started.set_result(self.log)
@@ -327,7 +326,7 @@ class SessionCall(CallRunner):
             self.log.has_row.set()
 
     def write_row(self) -> None:
-        stored_streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
+        SessionStreams(self.session).open(self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def on_message(self, message: Any) -> None:
         """Stop the call when the client cancels it or ends the session (basic/utilities/cancellation)."""
@@ -344,7 +343,7 @@ class SessionCall(CallRunner):
 
     def interrupt(self) -> None:
         assert self.call.id is not None
-        self.last_words = Reply(stored_streams.interrupted(self.call.id))
+        self.last_words = Reply(SessionStreams.interrupted(self.call.id))
         self.cancel()
 
     async def tell(self, messages: list[bytes]) -> None:

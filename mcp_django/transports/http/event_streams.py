@@ -30,12 +30,11 @@ from ...protocol.server_sent_events import EventId, ServerSentEvent
 from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import cache
 from ...runtime.thread_pools import Worker, in_thread
-from ...server import stored_streams
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Listen
 from ...server.methods.lifecycle_and_subscriptions import identity
 from ...server.sessions import ClientSession
-from ...server.stored_streams import StoredStream
+from ...server.stored_streams import Events, StoredStream
 from ...subscriptions.bus import bus
 from ...subscriptions.subscribers import UPDATED, Subscription
 from ..notification_queues import LISTS, Mailbox, relay
@@ -362,7 +361,7 @@ class CallLog:
     def open(self) -> None:
         """Let connections of this worker find the log, and start to mark the call's stream as alive."""
         registry.logs[self.id] = self
-        if not stored_streams.has_one_writer():
+        if not StoredStream.has_one_writer():
             _alive.wake()
 
     def add(self, *messages: bytes, is_over: bool = False) -> None:
@@ -426,7 +425,7 @@ class CallLog:
         self.changed.set()
         self.release(self.last)
 
-    def read(self, after: int) -> stored_streams.Events | None:
+    def read(self, after: int) -> Events | None:
         """Return the messages after a number that may be sent; None if only the database has them."""
         if after < min(self.gone, self.stored):
             return None
@@ -436,7 +435,7 @@ class CallLog:
         numbered = enumerate(self._messages, self.gone + 1)
         messages = [(number, data) for number, data in numbered if start < number <= self.sendable]
         reached = messages[-1][0] if messages else start
-        return stored_streams.Events(messages, self.is_over and reached >= self.last)
+        return Events(messages, self.is_over and reached >= self.last)
 
 
 def say_alive() -> float | None:
@@ -445,8 +444,8 @@ def say_alive() -> float | None:
         return None
     # The calls go on without the database, and the next attempt may succeed.
     with contextlib.suppress(DatabaseUnavailable):
-        stored_streams.keep_alive(running)
-    return stored_streams.ALIVE_EVERY
+        StoredStream.keep_alive(running)
+    return StoredStream.ALIVE_EVERY
 
 
 _alive: Final = Worker("mcp-alive", say_alive)
@@ -557,7 +556,7 @@ class Tail:
                 await self.connection.send_event()
                 quiet_since = self.loop.time()
 
-    async def read(self) -> stored_streams.Events:
+    async def read(self) -> Events:
         """Return the next messages, from this worker's log or from the database."""
         self.log = registry.logs.get(self.stream.id) or self.log
         if self.log is not None:

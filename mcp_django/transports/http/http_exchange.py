@@ -48,8 +48,8 @@ from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
 from ...server.kernel import Reply, rejection
 from ...server.methods.handler_interface import log_failure
-from ...server.sessions import ClientSession, find_session
-from ...server.stored_streams import cancel
+from ...server.sessions import ClientSession
+from ...server.stored_streams import SessionStreams
 from ...signin import SignIn
 from ...sites import MCPSite
 from ..client_configs import set_ups
@@ -337,7 +337,7 @@ class Exchange:
         if text is None:
             return
         try:
-            self.session = find_session(self.request, text)
+            self.session = ClientSession.find(self.request, text)
         except NotFound:
             raise SessionNotFound from None
         self.request.mcp.session = self.session
@@ -348,7 +348,7 @@ class Exchange:
         request_id = call.params.get("requestId")
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
-            cancel(session, request_id)
+            SessionStreams(session).cancel(request_id)
 
     def check_types(self) -> None:
         """Refuse a wrong ``Content-Type``, ``Content-Encoding`` or ``Accept``."""

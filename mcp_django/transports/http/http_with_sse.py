@@ -16,9 +16,8 @@ from ...oauth.bearer import ProtectedResource
 from ...protocol.eras import Call, Rejected, classify
 from ...protocol.messages import Message
 from ...runtime.thread_pools import Handover, in_thread
-from ...server import sessions, stored_streams
 from ...server.sessions import ClientSession
-from ...server.stored_streams import StoredStream
+from ...server.stored_streams import SessionStreams, StoredStream
 from ...sites import MCPSite
 from ..call_execution import LANES
 from ..notification_queues import Mailbox, relay
@@ -50,11 +49,11 @@ class SSEExchange(Exchange):
         if self.request.method != allowed:
             raise self.not_allowed(f"This endpoint takes {allowed}", WITH_SSE, allowed)
         if not self.is_post:
-            return SharedStream(self, sessions.open_session(self.request))
+            return SharedStream(self, ClientSession.open(self.request))
         self.enter(parse_qs(self.query).get(PARAMETER, [""])[-1])
         session = self.session
-        stream_id = stored_streams.shared_stream(session) if session is not None else None
-        if session is None or stream_id is None:
+        stream = SessionStreams(session).shared() if session is not None else None
+        if session is None or stream is None:
             raise SessionNotFound
         accepted = Response(202, headers=self.cors())
         try:
@@ -62,14 +61,14 @@ class SSEExchange(Exchange):
         except Rejected as rejected:
             if rejected.id is None:
                 raise
-            StoredStream(stream_id).append([self.rejected(rejected).body])
+            stream.append([self.rejected(rejected).body])
             return accepted
         if not isinstance(call, Call):
             raise Refused(400, "The body must be one request or notification", WITH_SSE)
         if call.id is None:
             self.take_notification(call)
             return accepted
-        work = partial(self.guarded, partial(self._run, session, call, stream_id))
+        work = partial(self.guarded, partial(self._run, session, call, stream.id))
         return Handover(LANES.get(call.method, "reads"), self.caller, work)
 
     def _run(self, session: ClientSession, call: Call, stream_id: str) -> "SharedCall":
@@ -104,15 +103,15 @@ class SharedStream:
         exchange = self.exchange
         exchange.swap_place()
         run = partial(in_thread, "reads", thread_sensitive=exchange.request.mcp.site.needs_middleware)
-        session = await run(lambda: sessions.find_session(exchange.request, self.session_id))
-        self.stream_id = await run(lambda: stored_streams.open_stream(session, None, b"", session.version))
+        session = await run(lambda: ClientSession.find(exchange.request, self.session_id))
+        self.stream = await run(lambda: SessionStreams(session).open(None, b"", session.version))
         self.mailbox = Mailbox()
         self.changes = SessionChanges(exchange, session, self.mailbox)
         await connection.open_stream(exchange.cors())
         path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource.path}{MESSAGES}"
         narrowed = kept_query(exchange.query)
         where = f"{path}?{PARAMETER}={quote(self.session_id)}{'&' if narrowed else ''}{narrowed}"
-        tail = Tail(exchange, self.stream_id, 0, session.version)
+        tail = Tail(exchange, self.stream.id, 0, session.version)
         is_listening = asyncio.Event()
         forwarding = asyncio.ensure_future(self.forward(tail, is_listening))
         try:
@@ -129,7 +128,7 @@ class SharedStream:
         try:
             async with self.changes.followed():
                 is_listening.set()
-                await relay(self.mailbox, self.deliver, stored_streams.ALIVE_EVERY)
+                await relay(self.mailbox, self.deliver, StoredStream.ALIVE_EVERY)
         except Exception as error:
             # Log the error and end the stream; the client opens another one.
             self.exchange.failed(error)
@@ -147,9 +146,9 @@ class SharedStream:
     def write(self) -> bool:
         messages = [Message(method, params).encode() for method, params in self.mailbox.take()]
         if messages:
-            StoredStream(self.stream_id).append(messages)
+            self.stream.append(messages)
         else:
-            stored_streams.keep_alive([self.stream_id])
+            StoredStream.keep_alive([self.stream.id])
         return bool(messages)
 
 

@@ -19,8 +19,8 @@ from ...protocol.versions import Revisions
 from ...runtime.thread_pools import Handover
 from ...server.kernel import Reply
 from ...server.methods.handler_interface import Later, Listen
-from ...server.sessions import open_session
-from ...server.stored_streams import StoredStream, answer_question
+from ...server.sessions import ClientSession
+from ...server.stored_streams import SessionStreams, StoredStream
 from ...sites import MCPSite
 from ..call_execution import LANES, begin
 from .asgi_consumer import MCPConsumer, Runner
@@ -76,7 +76,7 @@ class StreamableExchange(Exchange):
         match classify(self.body, self.headers, session=session):
             case ClientResponse() as response:
                 assert session is not None
-                resumption = answer_question(session, response)
+                resumption = SessionStreams(session).answer(response)
                 if resumption is None:
                     return Response(202)
                 return Resumed(self, resumption)
@@ -107,7 +107,7 @@ class StreamableExchange(Exchange):
         if isinstance(outcome, Reply):
             response = self.respond(outcome)
             if call.method == "initialize" and self.can_stream:
-                headers = {**response.headers, SESSION_HEADER: open_session(self.request, call)}
+                headers = {**response.headers, SESSION_HEADER: ClientSession.open(self.request, call)}
                 response = Response(response.status, response.body, headers=headers)
             return response
         if isinstance(outcome, Listen):

@@ -31,7 +31,7 @@ from ...runtime.thread_pools import in_thread
 from ...server.kernel import Reply, rejection
 from ...server.methods.handler_interface import Asked, Later, Listen, log_failure
 from ...server.methods.lifecycle_and_subscriptions import identity
-from ...server.sessions import add_uri
+from ...server.sessions import ClientSession
 from ...sites import MCPSite
 from ...subscriptions.subscribers import Subscription
 from ..call_execution import LANES, begin, in_time, perform
@@ -69,7 +69,7 @@ class MemorySession:
 
     def subscribe(self, uri: str) -> None:
         with self._lock:
-            self._watch(add_uri(self.uris, uri))
+            self._watch(ClientSession.add_uri(self.uris, uri))
 
     def unsubscribe(self, uri: str) -> None:
         with self._lock:

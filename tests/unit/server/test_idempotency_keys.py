@@ -17,7 +17,7 @@ from mcp_django import MCPSite, ToolError, ToolResult, site
 from mcp_django.exceptions import Cancelled, InputRequired
 from mcp_django.models import KeyedCall
 from mcp_django.server import idempotency_keys
-from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, UNKNOWN, Once, clear_keyed_calls, take_key
+from mcp_django.server.idempotency_keys import OTHER, TOO_LONG, UNKNOWN, Once, take_key
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.base import Tool
@@ -292,9 +292,9 @@ def test_a_key_is_good_for_as_long_as_the_setting_says(root: Any) -> None:
 
 def test_expired_calls_are_cleared(root: Any) -> None:
     keyed(root, CreateRecord(), counting())
-    assert clear_keyed_calls() == 0
+    assert Once.clear_expired() == 0
     KeyedCall.objects.update(created=timezone.now() - timedelta(hours=25))
-    assert clear_keyed_calls() == 1
+    assert Once.clear_expired() == 1
 
 
 def test_what_one_user_may_keep_is_bounded(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:

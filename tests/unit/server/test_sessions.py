@@ -17,7 +17,7 @@ from mcp_django.models import Session, Stream
 from mcp_django.protocol.eras import LEGACY_ERA, Call
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server import sessions
-from mcp_django.server.sessions import ClientSession, find_session, open_session
+from mcp_django.server.sessions import ClientSession
 from mcp_django.subscriptions.bus import bus
 from tests.configured import configured
 from tests.factories import make_user
@@ -47,7 +47,7 @@ def request_() -> MCPRequest:
 
 
 def new_session(request: MCPRequest, **facts: Any) -> ClientSession:
-    return find_session(request, open_session(request, initialize(**facts)))
+    return ClientSession.find(request, ClientSession.open(request, initialize(**facts)))
 
 
 def move(name: str, **back: float) -> None:
@@ -56,31 +56,33 @@ def move(name: str, **back: float) -> None:
 
 def test_97_the_id_alone_says_what_initialize_agreed_on(request_: MCPRequest, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
-        text = open_session(request_, initialize("2025-03-26", {"elicitation": {"form": {}}, "experimental": {"x": 1}}))
+        text = ClientSession.open(
+            request_, initialize("2025-03-26", {"elicitation": {"form": {}}, "experimental": {"x": 1}})
+        )
     with django_assert_num_queries(1):
-        session = find_session(request_, text)
+        session = ClientSession.find(request_, text)
     assert (session.version, session.client) == ("2025-03-26", {"name": "tests", "version": "1"})
     assert session.capabilities == {"elicitation": {"form": {}}}
     assert not Session.objects.exists()
 
 
 def test_88_ids_are_long_random_and_visible_ascii(request_: MCPRequest) -> None:
-    ids = {open_session(request_, initialize()) for _ in range(1_000)}
+    ids = {ClientSession.open(request_, initialize()) for _ in range(1_000)}
     assert len(ids) == 1_000
     assert all(0x21 <= ord(character) <= 0x7E for text in ids for character in text)
-    assert len({find_session(request_, text).id for text in list(ids)[:50]}) == 50
+    assert len({ClientSession.find(request_, text).id for text in list(ids)[:50]}) == 50
 
 
 def test_an_id_stays_short_whatever_the_client_says_of_itself(request_: MCPRequest) -> None:
-    text = open_session(request_, initialize(capabilities={"roots": {"a": "b" * 9000}}, name="é" * 9000))
+    text = ClientSession.open(request_, initialize(capabilities={"roots": {"a": "b" * 9000}}, name="é" * 9000))
     assert len(text) < 1024
-    assert find_session(request_, text).capabilities == {"roots": {}}
+    assert ClientSession.find(request_, text).capabilities == {"roots": {}}
 
 
 @pytest.mark.parametrize("text", ["", "x", "a:b:c", "é" * 20, "x" * 5000])
 def test_89_an_id_of_the_clients_own_is_not_adopted(request_: MCPRequest, text: str) -> None:
     with pytest.raises(NotFound):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
     assert not Session.objects.exists()
 
 
@@ -88,7 +90,7 @@ def test_89_an_id_of_the_clients_own_is_not_adopted(request_: MCPRequest, text: 
 def test_92_a_session_is_nobody_elses(request_: MCPRequest, other: str) -> None:
     from django.contrib.auth.models import AnonymousUser
 
-    text = open_session(request_, initialize())
+    text = ClientSession.open(request_, initialize())
     asked = {
         "user": lambda: make_request(make_user("bob")),
         "client": lambda: make_request(request_.user, client_id="d"),
@@ -96,16 +98,16 @@ def test_92_a_session_is_nobody_elses(request_: MCPRequest, other: str) -> None:
         "nobody": lambda: make_request(AnonymousUser()),
     }[other]()
     with pytest.raises(NotFound):
-        find_session(asked, text)
+        ClientSession.find(asked, text)
 
 
 def test_what_a_session_remembers_is_there_for_every_worker(request_: MCPRequest) -> None:
-    text = open_session(request_, initialize())
-    session = find_session(request_, text)
+    text = ClientSession.open(request_, initialize())
+    session = ClientSession.find(request_, text)
     session.set_log_level("warning")
     for uri in ("shop://a", "shop://b", "shop://a"):
         session.subscribe(uri)
-    again = find_session(request_, text)
+    again = ClientSession.find(request_, text)
     assert (again.log_level, list(again.uris)) == ("warning", ["shop://a", "shop://b"])
     assert again.stored_uris() == ("shop://a", "shop://b")
 
@@ -123,46 +125,46 @@ def test_news_of_the_subscriptions_reach_open_streams(request_: MCPRequest, monk
 
 
 def test_99_an_ended_session_is_not_found_and_its_streams_are_gone(request_: MCPRequest) -> None:
-    text = open_session(request_, initialize())
-    session = find_session(request_, text)
+    text = ClientSession.open(request_, initialize())
+    session = ClientSession.find(request_, text)
     session.remember()
     Stream.objects.create(id="s", session_id=session.id, alive=timezone.now())
     session.end()
     with pytest.raises(NotFound):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
     assert not Stream.objects.exists()
 
 
 def test_a_session_that_only_initialized_can_be_ended(request_: MCPRequest) -> None:
-    text = open_session(request_, initialize())
-    find_session(request_, text).end()
+    text = ClientSession.open(request_, initialize())
+    ClientSession.find(request_, text).end()
     with pytest.raises(NotFound):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
 
 
 @configured(SESSION_IDLE=3600)
 def test_96_a_session_ends_by_lying_unused(request_: MCPRequest) -> None:
-    text = open_session(request_, initialize())
-    session = find_session(request_, text)
+    text = ClientSession.open(request_, initialize())
+    session = ClientSession.find(request_, text)
     session.remember()
     move(session.id, minutes=59)
-    find_session(request_, text)
+    ClientSession.find(request_, text)
     move(session.id, minutes=61)
     with pytest.raises(NotFound):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
 
 
 @configured(SESSION_IDLE=3600)
 def test_use_keeps_a_session_alive_without_a_write_for_each_call(
     request_: MCPRequest, django_assert_num_queries: Any
 ) -> None:
-    text = open_session(request_, initialize())
-    session = find_session(request_, text)
+    text = ClientSession.open(request_, initialize())
+    session = ClientSession.find(request_, text)
     session.remember()
     with django_assert_num_queries(1):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
     move(session.id, minutes=10)
-    find_session(request_, text)
+    ClientSession.find(request_, text)
     seen = Session.objects.values_list("seen", flat=True).get()
     assert timezone.now() - seen < timedelta(minutes=1)
 
@@ -171,20 +173,20 @@ def test_a_session_without_a_row_is_idle_since_it_was_issued(
     request_: MCPRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "SESSION_IDLE", -1)  # the time is over
-    text = open_session(request_, initialize())
+    text = ClientSession.open(request_, initialize())
     with pytest.raises(NotFound):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
 
 
 @configured(SESSION_IDLE=3600)
 def test_a_session_in_use_gets_a_row_when_half_of_its_time_is_over(
     request_: MCPRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = open_session(request_, initialize())
+    text = ClientSession.open(request_, initialize())
     now = timezone.now()
     for minutes, rows in [(20, 0), (40, 1), (80, 1)]:
         monkeypatch.setattr(timezone, "now", lambda minutes=minutes: now + timedelta(minutes=minutes))
-        find_session(request_, text)
+        ClientSession.find(request_, text)
         assert Session.objects.count() == rows
 
 
@@ -192,32 +194,32 @@ def test_a_session_in_use_gets_a_row_when_half_of_its_time_is_over(
 def test_96_over_the_cap_the_least_used_session_of_the_user_ends(request_: MCPRequest) -> None:
     other = new_session(make_request(make_user("bob")))
     other.remember()
-    texts = [open_session(request_, initialize()) for _ in range(3)]
+    texts = [ClientSession.open(request_, initialize()) for _ in range(3)]
     for age, text in enumerate(texts):
-        session = find_session(request_, text)
+        session = ClientSession.find(request_, text)
         session.remember()
         if age < 2:
             move(session.id, minutes=30 - age)
     with pytest.raises(NotFound):
-        find_session(request_, texts[0])
-    assert [find_session(request_, text).has_row for text in texts[1:]] == [True, True]
+        ClientSession.find(request_, texts[0])
+    assert [ClientSession.find(request_, text).has_row for text in texts[1:]] == [True, True]
     assert not Session.objects.get(pk=other.id).ended
 
 
 def test_79_a_session_survives_a_new_secret_key(request_: MCPRequest, settings: Any) -> None:
-    text = open_session(request_, initialize())
+    text = ClientSession.open(request_, initialize())
     with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
     with override_settings(SECRET_KEY="new"), pytest.raises(NotFound):
-        find_session(request_, text)
+        ClientSession.find(request_, text)
 
 
 def test_a_session_may_be_there_before_its_client_introduces_itself(request_: MCPRequest) -> None:
-    text = open_session(request_)
-    session = find_session(request_, text)
+    text = ClientSession.open(request_)
+    session = ClientSession.find(request_, text)
     assert session.version == "2024-11-05"
     session.introduce(initialize("2025-03-26", {"roots": {}}))
-    session = find_session(request_, text)
+    session = ClientSession.find(request_, text)
     assert (session.version, session.client["name"], session.capabilities) == ("2025-03-26", "tests", {"roots": {}})
 
 
@@ -248,12 +250,12 @@ def test_a_change_waits_until_the_open_stream_knows_of_it(request_: MCPRequest) 
 
 
 def test_two_requests_that_subscribe_at_once_lose_nothing(request_: MCPRequest) -> None:
-    text = open_session(request_, initialize())
-    first, second = find_session(request_, text), find_session(request_, text)
+    text = ClientSession.open(request_, initialize())
+    first, second = ClientSession.find(request_, text), ClientSession.find(request_, text)
     first.subscribe("shop://a")
     second.subscribe("shop://b")
     first.unsubscribe("shop://c")
-    assert find_session(request_, text).stored_uris() == ("shop://a", "shop://b")
+    assert ClientSession.find(request_, text).stored_uris() == ("shop://a", "shop://b")
 
 
 @configured(MAX_SUBSCRIPTIONS=1)

@@ -11,9 +11,8 @@ from mcp_django.context.questions import Answers, Question
 from mcp_django.context.request import MCPRequest
 from mcp_django.models import Stream, StreamEvent
 from mcp_django.protocol.messages import ClientResponse
-from mcp_django.server import stored_streams
 from mcp_django.server.sessions import ClientSession
-from mcp_django.server.stored_streams import StoredStream
+from mcp_django.server.stored_streams import SessionStreams, StoredStream
 from mcp_django.subscriptions.bus import bus
 from tests.configured import configured
 from tests.factories import make_user
@@ -37,7 +36,7 @@ def session(request_: MCPRequest) -> ClientSession:
 
 @pytest.fixture
 def stream(session: ClientSession) -> str:
-    return stored_streams.open_stream(session, 7, CALL, "2025-11-25")
+    return SessionStreams(session).open(7, CALL, "2025-11-25").id
 
 
 def question(key: str = "who") -> Question:
@@ -137,7 +136,7 @@ def test_a_question_goes_out_as_a_request_and_its_answer_takes_the_call_up_again
     [(_, data)], over = read(stream)
     request = json.loads(data)
     assert (request["method"], request["params"]["message"], over) == ("elicitation/create", "who?", False)
-    resumed = stored_streams.answer_question(session, ClientResponse(id=request["id"], result=answer()))
+    resumed = SessionStreams(session).answer(ClientResponse(id=request["id"], result=answer()))
     assert resumed is not None
     assert (resumed.stream_id, resumed.call, resumed.version) == (stream, CALL, "2025-11-25")
     assert resumed.answers.get(question()) == answer()
@@ -149,22 +148,22 @@ def test_the_last_of_several_answers_takes_the_call_up_and_only_one_worker_does(
 ) -> None:
     StoredStream(stream).ask([question("a"), question("b")], Answers(), "2025-11-25")
     first, second = asked_ids(stream)
-    assert stored_streams.answer_question(session, ClientResponse(id=second, result=answer("B"))) is None
-    resumed = stored_streams.answer_question(session, ClientResponse(id=first, result=answer("A")))
+    assert SessionStreams(session).answer(ClientResponse(id=second, result=answer("B"))) is None
+    resumed = SessionStreams(session).answer(ClientResponse(id=first, result=answer("A")))
     assert resumed is not None
     assert resumed.answers.get(question("b")) == answer("B")
-    assert stored_streams.answer_question(session, ClientResponse(id=first, result=answer("again"))) is None
+    assert SessionStreams(session).answer(ClientResponse(id=first, result=answer("again"))) is None
 
 
 def test_answers_of_earlier_rounds_are_kept(session: ClientSession, stream: str) -> None:
     StoredStream(stream).ask([question("a")], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
-    resumed = stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer("A")))
+    resumed = SessionStreams(session).answer(ClientResponse(id=identifier, result=answer("A")))
     assert resumed is not None
     resumed.answers.get(question("a"))
     StoredStream(stream).ask([question("b")], resumed.answers, "2025-11-25")
     [identifier] = asked_ids(stream)
-    resumed = stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer("B")))
+    resumed = SessionStreams(session).answer(ClientResponse(id=identifier, result=answer("B")))
     assert resumed is not None
     assert resumed.answers.get(question("a")) == answer("A")
 
@@ -173,7 +172,7 @@ def test_answers_of_earlier_rounds_are_kept(session: ClientSession, stream: str)
 def test_63_an_answer_to_nothing_is_ignored(session: ClientSession, stream: str, identifier: Any) -> None:
     StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     identifier = identifier.format(stream=stream) if isinstance(identifier, str) else identifier
-    assert stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer())) is None
+    assert SessionStreams(session).answer(ClientResponse(id=identifier, result=answer())) is None
     assert Stream.objects.get().state == "asking"
 
 
@@ -181,7 +180,7 @@ def test_63_another_session_cannot_answer(request_: MCPRequest, session: ClientS
     StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
     for other in (new_session(request_), new_session(make_request(make_user("bob")))):
-        assert stored_streams.answer_question(other, ClientResponse(id=identifier, result=answer())) is None
+        assert SessionStreams(other).answer(ClientResponse(id=identifier, result=answer())) is None
     assert Stream.objects.get().state == "asking"
 
 
@@ -189,7 +188,7 @@ def test_an_error_of_the_client_is_an_answer_too(session: ClientSession, stream:
     StoredStream(stream).ask([question()], Answers(), "2025-11-25")
     [identifier] = asked_ids(stream)
     error = {"code": -1, "message": "no"}
-    resumed = stored_streams.answer_question(session, ClientResponse(id=identifier, error=error))
+    resumed = SessionStreams(session).answer(ClientResponse(id=identifier, error=error))
     assert resumed is not None
     assert resumed.answers.get(question()) == {"error": error}
 
@@ -198,10 +197,10 @@ def test_a_call_that_waits_can_be_cancelled_by_its_session_alone(
     request_: MCPRequest, session: ClientSession, stream: str
 ) -> None:
     StoredStream(stream).ask([question()], Answers(), "2025-11-25")
-    stored_streams.cancel(new_session(request_), 7)
-    stored_streams.cancel(session, 8)
+    SessionStreams(new_session(request_)).cancel(7)
+    SessionStreams(session).cancel(8)
     assert read(stream)[1] is False
-    stored_streams.cancel(session, 7)
+    SessionStreams(session).cancel(7)
     assert (len(read(stream)[0]), read(stream)[1]) == (1, True)
 
 
@@ -210,10 +209,10 @@ def test_a_call_that_waits_can_be_cancelled_by_its_session_alone(
 
 def test_203_a_call_whose_worker_is_gone_is_answered_with_an_error_once(stream: str) -> None:
     StoredStream(stream).append([b"a"])
-    silence(stream, seconds=stored_streams.DEAD_AFTER - 2)
+    silence(stream, seconds=StoredStream.DEAD_AFTER - 2)
     assert read(stream)[1] is False
-    stored_streams.keep_alive([stream])
-    silence(stream, seconds=stored_streams.DEAD_AFTER + 1)
+    StoredStream.keep_alive([stream])
+    silence(stream, seconds=StoredStream.DEAD_AFTER + 1)
     messages, over = read(stream, 1)
     error = json.loads(messages[0][1])
     assert (error["id"], error["error"]["code"], over) == (7, -32603, True)
@@ -232,22 +231,24 @@ def test_a_question_stays_open_for_its_time_and_no_longer(session: ClientSession
     assert (cancelled["method"], cancelled["params"]) == ("notifications/cancelled", {"requestId": identifier})
     assert "not answered in time" in error["error"]["message"]
     assert over
-    assert stored_streams.answer_question(session, ClientResponse(id=identifier, result=answer())) is None
+    assert SessionStreams(session).answer(ClientResponse(id=identifier, result=answer())) is None
 
 
 def test_streams_are_deleted_when_nobody_can_resume_them(session: ClientSession, stream: str) -> None:
     StoredStream(stream).finish(b"end")
     silence(stream, seconds=590)
-    assert stored_streams.clear_streams() == 0
+    assert StoredStream.clear_expired() == 0
     silence(stream, seconds=610)
-    stored_streams.open_stream(session, 8, CALL, "2025-11-25")
+    SessionStreams(session).open(8, CALL, "2025-11-25")
     assert not Stream.objects.filter(pk=stream).exists()
 
 
 def test_a_session_has_one_stream_of_many_calls(session: ClientSession, stream: str) -> None:
-    assert stored_streams.shared_stream(session) is None
-    shared = stored_streams.open_stream(session, None, b"", "2024-11-05")
-    assert stored_streams.shared_stream(session) == shared
+    assert SessionStreams(session).shared() is None
+    shared = SessionStreams(session).open(None, b"", "2024-11-05").id
+    found = SessionStreams(session).shared()
+    assert found is not None
+    assert found.id == shared
 
 
 @configured(USER_STREAM_BYTES=1_000_000)
@@ -255,7 +256,7 @@ def test_questions_that_are_never_answered_keep_so_many_bytes_of_each_user(reque
     call = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":"' + b"x" * 100_000 + b'"}}'
 
     def ask(session: ClientSession) -> str:
-        stream = stored_streams.open_stream(session, 7, call, "2025-11-25")
+        stream = SessionStreams(session).open(7, call, "2025-11-25").id
         StoredStream(stream).ask([question()], Answers(), "2025-11-25")
         return stream
 
@@ -269,7 +270,7 @@ def test_questions_that_are_never_answered_keep_so_many_bytes_of_each_user(reque
 
 @configured(USER_STREAM_BYTES=10)
 def test_a_call_that_is_being_worked_on_keeps_its_stream(session: ClientSession, stream: str) -> None:
-    done = stored_streams.open_stream(session, 8, CALL, "2025-11-25")
+    done = SessionStreams(session).open(8, CALL, "2025-11-25").id
     StoredStream(done).finish(b"answer")
-    newest = stored_streams.open_stream(session, 9, CALL, "2025-11-25")
+    newest = SessionStreams(session).open(9, CALL, "2025-11-25").id
     assert set(Stream.objects.values_list("pk", flat=True)) == {stream, newest}

@@ -15,7 +15,7 @@ from django.utils import timezone
 import mcp_django as mcp
 from mcp_django import site
 from mcp_django.models import Stream, StreamEvent
-from mcp_django.server import stored_streams
+from mcp_django.server.stored_streams import SessionStreams, StoredStream
 from mcp_django.transports.http import asgi_consumer, call_runners, streamable_http
 from tests.asgi_client import PATIENCE, Waiting, events, http_scope
 from tests.configured import configured
@@ -573,7 +573,7 @@ class Outage:
 
         self.is_on, self.failures = True, 0
         for name in names:
-            owner = stored_streams if hasattr(stored_streams, name) else stored_streams.StoredStream
+            owner = SessionStreams if name == "open" else StoredStream
             monkeypatch.setattr(owner, name, self.failing(getattr(owner, name)))
 
     def failing(self, function):
@@ -589,7 +589,7 @@ class Outage:
 async def test_206_a_database_that_cannot_store_a_stream_costs_no_answer(client, tools, monkeypatch):
     monkeypatch.setattr(call_runners, "KEEP_TRYING", 0.2)
     monkeypatch.setattr(call_runners, "TRY_EVERY", 0.05)
-    outage = Outage(monkeypatch, "open_stream", "append", "finish", "read")
+    outage = Outage(monkeypatch, "open", "append", "finish", "read")
 
     @tools
     def slow(request) -> str:
@@ -650,8 +650,8 @@ async def test_206_a_question_waits_for_the_database(client, tools, monkeypatch)
 
 async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(client, tools, monkeypatch):
     """Its process stood still, another worker told the client that it was interrupted, and now it goes on."""
-    monkeypatch.setattr(stored_streams, "has_one_writer", lambda: False)
-    monkeypatch.setattr(stored_streams, "keep_alive", lambda stream_ids: None)
+    monkeypatch.setattr(StoredStream, "has_one_writer", lambda: False)
+    monkeypatch.setattr(StoredStream, "keep_alive", lambda stream_ids: None)
     release, stopped, stores = threading.Event(), threading.Event(), threading.Event()
 
     @tools
@@ -672,7 +672,7 @@ async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(c
     await stream.message()
     stream_id = stream.last_id.split(".")[0]
     await Stream.objects.aupdate(alive=timezone.now() - timedelta(seconds=600))
-    found = await sync_to_async(stored_streams.StoredStream(stream_id).read)(1, end_if_abandoned=True)
+    found = await sync_to_async(StoredStream(stream_id).read)(1, end_if_abandoned=True)
     assert found.is_over
     release.set()
     await wait_for(stopped.is_set)

@@ -63,7 +63,7 @@ async def test_initialize_begins_a_new_session_although_the_client_still_sends_a
     if old == "ended":
         assert await client.end() == 204
     else:
-        client.session = {"of another server": client.session[:-1] + "A", "of nobody": "x"}[old]
+        client.session = {"of another server": client.session.swapcase(), "of nobody": "x"}[old]
     before = client.session
     assert (await client.initialize())["protocolVersion"] == client.version
     assert client.session != before
