@@ -37,7 +37,7 @@ from ..routing import ENDPOINTS
 from ..runtime.cache_and_rate_limits import cache
 from ..runtime.missing_migrations import APPS, REMEDY, missing_migrations, shortened
 from ..schema.secrets import without_secrets
-from ..subscriptions.bus import shared_layer
+from ..subscriptions.bus import bus
 from .console_pages import Page
 from .doctor import BUSY, Doctor, StepFailed
 from .readable_models import try_models
@@ -191,7 +191,7 @@ def _of_cache() -> CheckResult:
 def _of_channel_layer() -> CheckResult:
     """Check the channel layer: send a message and receive it."""
     title = _("Channel layer")
-    if (layer := shared_layer()) is None:
+    if (layer := bus.shared_layer()) is None:
         remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
         return CheckResult(title, "info", _("It is in the memory of each process."), remedy)
     try:

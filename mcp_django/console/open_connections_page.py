@@ -27,7 +27,7 @@ from ..oauth.stored_tokens import live
 from ..routing import ENDPOINTS
 from ..server.sessions import ClientSession
 from ..server.stored_streams import StoredStream
-from ..subscriptions.bus import shared_layer
+from ..subscriptions.bus import bus
 from ..transports.client_configs import set_ups
 from ..transports.http.stream_registry import registry
 from .console_pages import Page
@@ -68,7 +68,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         "sessions": sessions,
         "streams": _streams(),
         "roll": registry.ask_workers(),
-        "is_alone": shared_layer() is None,
+        "is_alone": bus.shared_layer() is None,
         "may_end": may_end,
     }
     return page.render(request, context | _access(page, request))

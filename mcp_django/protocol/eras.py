@@ -75,6 +75,9 @@ class Call:
     repeats after the server asked for input. Do not trust any of them: all come from the client.
     """
 
+    # Methods that the server may answer with a question (2026-07-28, basic/patterns/mrtr, Supported Requests).
+    MAY_ASK: ClassVar = frozenset({"tools/call", "prompts/get", "resources/read"})
+
     era: "Era"
     version: str
     method: str
@@ -159,8 +162,6 @@ SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 CACHEABLE_METHODS: Final = frozenset(
     {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
-# Methods that the server may answer with a question (basic/patterns/mrtr, Supported Requests).
-INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 # The value of ``cacheScope``: results differ by caller, so clients may cache them but shared caches may not.
 CACHE_SCOPE: Final = "private"
 # Maximum number and bytes of the input responses of a call, and maximum characters of its request state.
@@ -280,7 +281,7 @@ def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, st
     These cheap checks come first; the schema then validates each response.
     """
     params = message.params
-    if message.method not in INPUT_REQUIRED_METHODS or not ("inputResponses" in params or "requestState" in params):
+    if message.method not in Call.MAY_ASK or not ("inputResponses" in params or "requestState" in params):
         return None, None
     responses = params.get("inputResponses", {})
     state = params.get("requestState", "")

@@ -27,7 +27,7 @@ from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScop
 from ..operating.recorded_calls import RecordedCall, counted
 from ..orm.access import access_of
 from ..protocol.client_requests import Limits
-from ..protocol.eras import INPUT_REQUIRED_METHODS, Call, Rejected
+from ..protocol.eras import Call, Rejected
 from ..protocol.errors import (
     InternalError,
     InvalidParams,
@@ -49,6 +49,12 @@ class Reply:
     body: bytes
     status: int = 200
     ends: ClassVar[str] = "ok"
+
+    @classmethod
+    def to_rejected(cls, rejected: Rejected) -> "Reply":
+        """Return the reply to a message that was rejected before it became a call."""
+        body = encode(rejected.error.response(rejected.id, modern=rejected.era.modern))
+        return cls(body, rejected.era.status(rejected.error))
 
 
 # Outcome of a call or of a part of it; its ``ends`` is the outcome for the call's record, "" if another part follows.
@@ -110,7 +116,7 @@ class Kernel:
             if unknown := [name for name in narrowing.named if name not in permitted]:
                 raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
         # Read the answers that came with the call; in the older era, the transport has already set them.
-        if call.method not in INPUT_REQUIRED_METHODS:
+        if call.method not in call.MAY_ASK:
             mcp.live = False
         elif not call.era.modern:
             # Progress must increase from one run to the next, because both runs report it on the same stream.
@@ -132,7 +138,7 @@ class Kernel:
         """
         call = self.call
         mcp = self.request.mcp
-        if call.method not in INPUT_REQUIRED_METHODS:
+        if call.method not in call.MAY_ASK:
             raise TypeError(f"{call.method} cannot ask the client")
         required: dict[str, Any] = {}
         for question in questions:
@@ -264,9 +270,3 @@ class Kernel:
         record.code = mapped.code
         record.settle(f"error:{mapped.code}")
         return Reply(encode(mapped.response(call.id, modern=call.era.modern)), call.era.status(mapped))
-
-
-def rejection(rejected: Rejected) -> Reply:
-    """Return the reply to a message that was rejected before it became a call."""
-    body = encode(rejected.error.response(rejected.id, modern=rejected.era.modern))
-    return Reply(body, rejected.era.status(rejected.error))

@@ -67,18 +67,6 @@ SERVER_WAIT: Final = 2
 Deliver = Callable[[Any], None]
 
 
-def shared_layer() -> tuple[str, Any] | None:
-    """Return alias and configuration of the channel layer that reaches other processes, None if there is none.
-
-    The in-memory layer does not count: it reaches no other process, and the bus delivers in this process itself.
-    """
-    alias = settings.EVENTS
-    config = channel_layers.configs.get(alias)
-    if config is None or config.get("BACKEND") == "channels.layers.InMemoryChannelLayer":
-        return None
-    return alias, config
-
-
 def group_name() -> str:
     """Return the channel-layer group of the processes of this installation; each installation has its own."""
     text = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
@@ -112,9 +100,21 @@ class Bus:
 
     # Methods for any thread
 
+    @staticmethod
+    def shared_layer() -> tuple[str, Any] | None:
+        """Return alias and configuration of the channel layer that reaches other processes, None if there is none.
+
+        The in-memory layer does not count: it reaches no other process, and the bus delivers in this process itself.
+        """
+        alias = settings.EVENTS
+        config = channel_layers.configs.get(alias)
+        if config is None or config.get("BACKEND") == "channels.layers.InMemoryChannelLayer":
+            return None
+        return alias, config
+
     def is_idle(self) -> bool:
         """Return whether publishing would reach nobody: no subscriber here, no channel layer to other processes."""
-        return not self._subscribers and shared_layer() is None
+        return not self._subscribers and self.shared_layer() is None
 
     def publish(self, topic: str, payload: Any) -> None:
         """Publish to all subscribers of the topic, here and in other processes.
@@ -163,7 +163,7 @@ class Bus:
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until messages of other processes arrive here; return whether they do."""
-        return shared_layer() is None or self._heard.wait(timeout)
+        return self.shared_layer() is None or self._heard.wait(timeout)
 
     def _call(self, function: Callable[[], Any]) -> bool:
         """Call a function in the bus's thread, which is started if necessary; return False if it cannot run."""
@@ -278,7 +278,7 @@ class Bus:
             logger.warning("The last changes did not reach other processes")
 
     def _make_layer(self) -> Any:
-        shared = shared_layer()
+        shared = self.shared_layer()
         self.road = (shared, group_name())
         if shared is None:
             return None
@@ -570,7 +570,7 @@ def _forked() -> None:
 
 
 def _reconnect(*, setting: str, **kwargs: Any) -> None:
-    if setting in ("CHANNEL_LAYERS", "MCP_DJANGO") and bus._thread and bus.road != (shared_layer(), group_name()):
+    if setting in ("CHANNEL_LAYERS", "MCP_DJANGO") and bus._thread and bus.road != (bus.shared_layer(), group_name()):
         bus.close()
         if bus._subscribers:
             bus._call(bus._listen)

@@ -27,7 +27,7 @@ from ..runtime.thread_pools import Worker
 from .bus import RESYNC, bus
 from .changes import CHANGES, KINDS, SWITCHES, Changes
 from .model_signals import connect_models
-from .subscribers import Deliver, Entries, ReloadedUser, Subscriber, Subscription, SubscriptionIndex, check_uris, reload
+from .subscribers import Deliver, Entries, ReloadedUser, Subscriber, Subscription, SubscriptionIndex, reload
 from .watched_resources import Rows, list_digests
 
 logger = logging.getLogger("mcp_django")
@@ -269,7 +269,7 @@ def open_subscription(
     ``end(reason)`` is called once, when the caller loses access. Neither may block. Call this in a worker thread: it
     queries the database. Resources that the caller may not see are ignored, as if they did not exist.
     """
-    check_uris(uris)
+    Subscription.check_uris(uris)
     notifier = _notifiers[0]
     notifier.listen()
     caller = notifier.audience.find(request) or Subscriber(request)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from django.conf import settings as django_settings
@@ -49,7 +49,6 @@ from .watched_resources import (
 
 logger = logging.getLogger("mcp_django")
 
-UPDATED: Final = "notifications/resources/updated"
 # Maximum characters of a URI.
 MAX_URI: Final = 8192
 # Maximum number of pages that one user watches in one worker: each may be read again at each change of its model.
@@ -162,7 +161,7 @@ class Subscriber:
             else:
                 concerned = [entry for entry in some if is_readable(request, entry[1])]
             for subscription, watch in concerned:
-                subscription.tell(UPDATED, {"uri": watch.uri})
+                subscription.tell(subscription.UPDATED, {"uri": watch.uri})
         kinds = {kind for kind, site in changes.lists if site is None or site == self.site.name}
         self.tell_lists(sorted(KINDS if changes.everything else kinds))
         if kinds and self.lists is not None:
@@ -246,7 +245,7 @@ class Subscriber:
                         changed[watch.uri] = self.pages.get(watch.uri) != digest
                         self.pages[watch.uri] = digest
                     if changed[watch.uri]:
-                        subscription.tell(UPDATED, {"uri": watch.uri})
+                        subscription.tell(subscription.UPDATED, {"uri": watch.uri})
         if self.lists is not None:
             before = self.lists
             self.lists = list_digests(request)
@@ -285,15 +284,6 @@ def _hashable(value: Any) -> Hashable:
     return value
 
 
-def check_uris(uris: Sequence[str]) -> None:
-    """Raise ``InvalidParams`` for too many URIs, or for a malformed one."""
-    if len(uris) > settings.MAX_SUBSCRIPTIONS:
-        raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
-    for uri in uris:
-        if not isinstance(uri, str) or len(uri) > MAX_URI or not _URI.fullmatch(uri):
-            raise InvalidParams(f"A resource is named by a URI of at most {MAX_URI} characters")
-
-
 @dataclass(eq=False, slots=True)
 class Subscription:
     """An open subscription; ``watches`` and ``lists`` are the part of its filter that is honoured.
@@ -301,6 +291,10 @@ class Subscription:
     ``auth`` is the object that the authentication returned. The subscription ends at its ``expires``, or when its class
     has a static method ``still_good`` that does not return it from a list of such objects.
     """
+
+    # The kinds of lists, and the method of the notification that a resource has changed.
+    LISTS: ClassVar = frozenset(KINDS)
+    UPDATED: ClassVar = "notifications/resources/updated"
 
     caller: Subscriber
     auth: Any
@@ -315,9 +309,18 @@ class Subscription:
     def uris(self) -> tuple[str, ...]:
         return tuple(watch.uri for watch in self.watches)
 
+    @staticmethod
+    def check_uris(uris: Sequence[str]) -> None:
+        """Raise ``InvalidParams`` for too many URIs, or for a malformed one."""
+        if len(uris) > settings.MAX_SUBSCRIPTIONS:
+            raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
+        for uri in uris:
+            if not isinstance(uri, str) or len(uri) > MAX_URI or not _URI.fullmatch(uri):
+                raise InvalidParams(f"A resource is named by a URI of at most {MAX_URI} characters")
+
     def set_uris(self, uris: Sequence[str]) -> None:
         """Subscribe to these URIs instead. Call it in a worker thread: it queries the database."""
-        check_uris(uris)
+        self.check_uris(uris)
         person = reload([self.caller.user])[identity(self.caller.user)]
         if person is not None and self.is_open and not self.caller.lost(person):
             self.watch(self.caller.request(person.user), uris)

@@ -14,11 +14,9 @@ from typing import Any, Final
 from ..context.request import MCPRequest
 from ..protocol.messages import Message
 from ..runtime.thread_pools import in_thread
-from ..subscriptions.changes import KINDS
 from ..subscriptions.notifier import open_subscription
-from ..subscriptions.subscribers import UPDATED, Subscription
+from ..subscriptions.subscribers import Subscription
 
-LISTS: Final = frozenset(KINDS)
 PROGRESS: Final = "notifications/progress"
 MESSAGE: Final = "notifications/message"
 # Maximum number and bytes of one call's notifications that wait to be sent. Beyond them, the queue keeps only the
@@ -134,7 +132,7 @@ class Mailbox(Box):
             self._waiting = {key: item for key, item in self._waiting.items() if self._takes(*item)}
 
     def _takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        return self._uris is None or method != UPDATED or params["uri"] in self._uris
+        return self._uris is None or method != Subscription.UPDATED or params["uri"] in self._uris
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Take all waiting notifications, oldest first."""

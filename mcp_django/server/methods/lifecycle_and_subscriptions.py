@@ -20,7 +20,7 @@ from ...protocol.errors import InvalidParams, ResourceNotFound
 from ...protocol.listen_messages import ListenMessages
 from ...protocol.versions import Revisions
 from ...scopes import READ
-from ...subscriptions.subscribers import check_uris
+from ...subscriptions.subscribers import Subscription
 from ...subscriptions.watched_resources import find_watches
 from .handler_interface import Later, Listen, require_scopes_of
 
@@ -129,7 +129,7 @@ def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     request.mcp.require_scopes([READ])
     session = _session(request)
     uri = str(params["uri"])
-    check_uris([uri])
+    Subscription.check_uris([uri])
     require_scopes_of(request, [uri])
     if not find_watches(request, [uri]):
         raise ResourceNotFound(uri)
@@ -161,7 +161,7 @@ def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     lists, uris = ListenMessages.read_filter(params)
     if not settings.EVENTS:
         return Listen(frozenset(), ())
-    check_uris(uris)
+    Subscription.check_uris(uris)
     require_scopes_of(request, uris)
     return Listen(lists, uris)
 

@@ -36,8 +36,8 @@ from ...server.methods.lifecycle_and_subscriptions import identity
 from ...server.sessions import ClientSession
 from ...server.stored_streams import Events, StoredStream
 from ...subscriptions.bus import bus
-from ...subscriptions.subscribers import UPDATED, Subscription
-from ..notification_queues import LISTS, Mailbox, relay
+from ...subscriptions.subscribers import Subscription
+from ..notification_queues import Mailbox, relay
 from .asgi_consumer import KEEP_ALIVE_EVERY, Connection
 from .http_exchange import Exchange
 from .stream_registry import OpenStream, registry
@@ -119,7 +119,7 @@ class SessionChanges:
             uris = await in_thread("reads", self.session.stored_uris)
             request = self.exchange.request
             owner = self.exchange.caller
-            self.subscription = await self.mailbox.subscribed(request, uris=uris, lists=LISTS, owner=owner)
+            self.subscription = await self.mailbox.subscribed(request, uris=uris, lists=Subscription.LISTS, owner=owner)
             with contextlib.closing(self.subscription):
                 self.mailbox.wake.set()
                 yield
@@ -171,7 +171,7 @@ class SessionChanges:
 
         await in_thread("reads", partial(self.subscription.set_uris, uris), owner=self.exchange.caller)
         for uri in added_meanwhile.intersection(self.subscription.uris):
-            self.mailbox.put(UPDATED, {"uri": uri})
+            self.mailbox.put(Subscription.UPDATED, {"uri": uri})
         for _uris, token in pending:
             self.confirm(token)
 
@@ -182,10 +182,10 @@ class SessionChanges:
 
     def notify_everything(self) -> None:
         """Notify the client of everything that may have changed while this stream did not send."""
-        for kind in sorted(LISTS):
+        for kind in sorted(Subscription.LISTS):
             self.mailbox.put(f"notifications/{kind}/list_changed", {})
         for uri in self.subscription.uris if self.subscription is not None else ():
-            self.mailbox.put(UPDATED, {"uri": uri})
+            self.mailbox.put(Subscription.UPDATED, {"uri": uri})
 
 
 class ChangeStream:

@@ -46,7 +46,7 @@ from ...protocol.versions import Revisions
 from ...runtime.cache_and_rate_limits import Caller, Held, LimitExceeded
 from ...runtime.thread_pools import BUSY, Busy, renew_connections
 from ...scopes import default_scopes, join
-from ...server.kernel import Reply, rejection
+from ...server.kernel import Reply
 from ...server.methods.handler_interface import log_failure
 from ...server.sessions import ClientSession
 from ...server.stored_streams import SessionStreams
@@ -378,7 +378,7 @@ class Exchange:
             # Other calls of a batch share this request.
             context.record = CallRecord()
         RecordedCall(self.request).refuse(f"error:{error.code}", error.message, method=self._asked_for())
-        return rejection(rejected)
+        return Reply.to_rejected(rejected)
 
     def cors(self) -> dict[str, str]:
         """Return the headers that let pages of an allowed origin read the response (CORS; Fetch, section 3.2)."""

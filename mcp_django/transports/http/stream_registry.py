@@ -36,7 +36,7 @@ from ...operating.gauges import gauge
 from ...operating.recorded_calls import RecordedCall
 from ...runtime.cache_and_rate_limits import Held
 from ...server.sessions import ClientSession
-from ...subscriptions.bus import bus, shared_layer
+from ...subscriptions.bus import bus
 
 logger = logging.getLogger("mcp_django")
 
@@ -326,7 +326,7 @@ class Registry:
             deadline = time.monotonic() + patience
             bus.wait_ready(patience)
             bus.publish(TOPIC, {"ask": token})
-            if shared_layer() is not None:
+            if bus.shared_layer() is not None:
                 time.sleep(max(0.0, deadline - time.monotonic()))
             elif self._streams():
                 answered.wait(patience)

@@ -28,7 +28,7 @@ from ...protocol.listen_messages import ListenMessages
 from ...protocol.messages import ClientResponse, Id, Message, decode, encode
 from ...runtime.cache_and_rate_limits import Caller, LimitExceeded
 from ...runtime.thread_pools import in_thread
-from ...server.kernel import Reply, rejection
+from ...server.kernel import Reply
 from ...server.methods.handler_interface import Asked, Later, Listen, log_failure
 from ...server.methods.lifecycle_and_subscriptions import identity
 from ...server.sessions import ClientSession
@@ -36,7 +36,7 @@ from ...sites import MCPSite
 from ...subscriptions.subscribers import Subscription
 from ..call_execution import LANES, begin, in_time, perform
 from ..local_client import LocalUser
-from ..notification_queues import LISTS, Mailbox, relay
+from ..notification_queues import Mailbox, relay
 from .pipes import Input, LineTooLong, Output
 
 # These methods read the session's state before they change it, so they run one at a time, in the order of arrival.
@@ -83,7 +83,7 @@ class MemorySession:
     def open(self, request: MCPRequest, mailbox: Mailbox) -> None:
         """Subscribe the session to lists and to its resources. Call it in a worker thread."""
         with self._lock:
-            self._subscription = mailbox.subscribe(request, uris=self.uris, lists=LISTS)
+            self._subscription = mailbox.subscribe(request, uris=self.uris, lists=Subscription.LISTS)
 
     def close(self) -> None:
         with self._lock:
@@ -187,7 +187,7 @@ class StdioServer:
 
     def _rejection(self, rejected: Rejected) -> bytes:
         self.note(rejected.error)
-        return rejection(rejected).body
+        return Reply.to_rejected(rejected).body
 
     def _check_begun(self, message: Call | ClientResponse | Batch) -> None:
         if self.session is not None or isinstance(message, ClientResponse):

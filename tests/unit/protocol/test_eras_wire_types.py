@@ -38,7 +38,7 @@ def test_the_members_of_meta_are_those_of_the_protocol() -> None:
 
 def test_the_methods_are_those_of_the_protocol() -> None:
     assert eras.CACHEABLE_METHODS == CACHEABLE_METHODS
-    assert eras.INPUT_REQUIRED_METHODS == INPUT_REQUIRED_METHODS
+    assert eras.Call.MAY_ASK == INPUT_REQUIRED_METHODS
 
 
 def test_the_types_are_loaded_by_the_first_message() -> None:

@@ -245,7 +245,7 @@ async def test_redis_answers_before_its_client_gives_up(monkeypatch):
     class Layer:
         brpop_timeout = 5
 
-    monkeypatch.setattr(bus_module, "shared_layer", lambda: ("default", {}))
+    monkeypatch.setattr(bus_module.Bus, "shared_layer", lambda self: ("default", {}))
     monkeypatch.setattr(bus_module.channel_layers, "make_backend", lambda alias: Layer())
     assert Bus()._make_layer().brpop_timeout < 5
 

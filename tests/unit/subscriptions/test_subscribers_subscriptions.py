@@ -18,7 +18,7 @@ from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.subscriptions import notifier, subscribers
 from mcp_django.subscriptions.bus import bus
-from mcp_django.subscriptions.subscribers import Subscriber, Subscription, check_uris
+from mcp_django.subscriptions.subscribers import Subscriber, Subscription
 from tests.configured import configured
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.subscribers import listen, page_of, rolled_back, tell_at_once, uri_of, without_outages
@@ -45,11 +45,11 @@ def real():
 
 
 def test_106_only_so_many_resources_can_be_asked_for():
-    check_uris([f"shop://{number}" for number in range(200)])
+    Subscription.check_uris([f"shop://{number}" for number in range(200)])
     with pytest.raises(InvalidParams, match="At most 200"):
-        check_uris(["shop://x"] * 201)
+        Subscription.check_uris(["shop://x"] * 201)
     with configured(MAX_SUBSCRIPTIONS=2), pytest.raises(InvalidParams, match="At most 2"):
-        check_uris(["shop://x"] * 3)
+        Subscription.check_uris(["shop://x"] * 3)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_106_only_so_many_resources_can_be_asked_for():
 )
 def test_106_what_is_no_uri_is_refused(uri):
     with pytest.raises(InvalidParams, match="named by a URI"):
-        check_uris(["shop://x", uri])
+        Subscription.check_uris(["shop://x", uri])
 
 
 @pytest.mark.parametrize(
     "uri", ["shop://x*'\"", "shop://ü€", "urn:x", "a+b-c.d:x", "shop://" + "x" * 8185], ids=lambda uri: uri[:12]
 )
 def test_109_any_uri_can_be_asked_for(uri, news, db):
-    check_uris([uri])
+    Subscription.check_uris([uri])
     site = MCPSite()
     site.add_resource("shop://{+rest}", lambda request, rest: rest, name="all")
     listener = listen(make_superuser(), uri, site=site)
