@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from django.contrib.messages.storage.base import BaseStorage
     from django.contrib.sessions.backends.base import SessionBase
 
+    from .admin_page import PageName
     from .call_restrictions import Narrowing
     from .questions import Answers
     from .sampling_and_roots import Root, Sampled
@@ -316,9 +317,35 @@ class MCPRequest(HttpRequest):
 
     mcp: MCPContext
     connection_scheme: str = "http"
+    # The fields of the admin's page by exposure and row, while the request shows one: None for no page.
+    page_fields: dict[Any, Any] | None = None
 
     def _get_scheme(self) -> str:
         return self.connection_scheme
+
+    def go_to(self, exposure: Any, page: "PageName", pk: Any = None, *, always: bool = False) -> None:
+        """Move the request to the admin page of a model, or of the row with this key, if hooks of the admin could read
+        it, or ``always``.
+
+        Nothing changes where the URLconf has no such page. The endpoint's URL parameters, such as a tenant, stay in
+        ``resolver_match.kwargs``.
+        """
+        if always or exposure.options.asks_where:
+            # Imported here, because few processes that import this module answer calls.
+            from .admin_page import move_to
+
+            move_to(self, exposure, page, pk)
+
+    @property
+    def is_at_page(self) -> bool:
+        """Whether the request has been moved to an admin page already."""
+        return hasattr(self.resolver_match, "mcp_given")
+
+    def admin_path(self, exposure: Any, pk: Any) -> str | None:
+        """Return the path of the admin page of the row with this key, None where the URLconf has no such page."""
+        from .admin_page import path_of
+
+        return path_of(self, exposure, pk)
 
     def forget_session(self) -> None:
         """Forget what a call has left in its session and messages: the next call of the same request has its own."""

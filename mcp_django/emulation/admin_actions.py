@@ -27,7 +27,6 @@ from django.http import HttpResponseBase
 from django.utils.text import capfirst
 from django.utils.translation import override
 
-from ..context.admin_page_and_language import go_to
 from ..context.confirmation import Confirmation, DirectAnswers, quoted
 from ..context.databases import Mode
 from ..context.questions import Answers, Question, answered_together
@@ -241,7 +240,7 @@ class ActionCall:
         action = self.action
         request.mcp.record.model = self.exposure.label
         request.mcp.record.action = action.name
-        go_to(request, self.exposure, "changelist")
+        request.go_to(self.exposure, "changelist")
         self.selection = Selection(self.model, self.picked)
         self.rows = self.selection.rows
         self.by_query = self.selection.by_query

@@ -14,7 +14,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 
-from ..context.admin_page_and_language import PAGE_FIELDS, asks_where, at_page, is_placed
+from ..context.admin_page import OwnPlace
 from ..exposures.model_exposure import (
     FIELD_HOOKS,
     FORM_HOOKS,
@@ -26,6 +26,7 @@ from ..exposures.model_exposure import (
 from ..exposures.querysets import filterable, gives_every_row
 from ..runtime.failing_hooks import call_hook
 from ..schema.secrets import is_withheld
+from .own_code import asks_where
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -348,7 +349,7 @@ class AdminExposure(ModelExposure):
         key: Any
         if self.options.has_own_columns:
             # The cache keeps the row too, so that no other object can get the same id().
-            kept = request.__dict__.get(PAGE_FIELDS)
+            kept = request.page_fields
             key = (self, id(obj))
             row = obj
         else:
@@ -412,9 +413,11 @@ class AdminExposure(ModelExposure):
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the admin exposure's rows for this caller, from ``get_queryset`` of its ``ModelAdmin``."""
-        is_there = not self.options.asks_where or is_placed(request)
-        with nullcontext() if is_there else at_page(request, self, "changelist"):
-            return filterable(self.model_admin.get_queryset(request))
+        if self.options.asks_where and not request.is_at_page:
+            with OwnPlace(request):
+                request.go_to(self, "changelist")
+                return filterable(self.model_admin.get_queryset(request))
+        return filterable(self.model_admin.get_queryset(request))
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of the admin's list."""
@@ -490,8 +493,10 @@ class AdminExposure(ModelExposure):
             return verdict
         hook = f"has_{action}_permission"
         about = (request,) if action == "add" else (request, obj)
-        is_there = not self.options.permits_by_place or is_placed(request)
-        with nullcontext() if is_there else at_page(request, self, "changelist"):
+        leaves = self.options.permits_by_place and not request.is_at_page
+        with OwnPlace(request) if leaves else nullcontext():
+            if leaves:
+                request.go_to(self, "changelist")
             return bool(call_hook(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
 
     def get_refusal(self, request: MCPRequest) -> str:

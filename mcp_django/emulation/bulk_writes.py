@@ -11,7 +11,6 @@ from typing import Any, Final
 from django.db import connections, router, transaction
 from django.db.models import Model
 
-from ..context.admin_page_and_language import go_to
 from ..context.confirmation import Confirmation, quoted
 from ..context.tool_results import ToolResult
 from ..exceptions import ToolError
@@ -52,7 +51,7 @@ class BulkWrite:
         values = self.arguments.object("values")
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
-        go_to(request, exposure, "changelist")
+        request.go_to(exposure, "changelist")
         with Saving.transaction(self.model):
             selection = self._locked()
             rows = selection.rows
@@ -74,7 +73,7 @@ class BulkWrite:
         request = self.request
         exposure = self.exposure
         label = self.exposure.label
-        go_to(request, exposure, "changelist")
+        request.go_to(exposure, "changelist")
         with refusals(), one_transaction(exposure.model, request):
             selection = self._locked()
             rows = selection.rows
@@ -108,7 +107,7 @@ class BulkWrite:
         refused = []
         for row in selection.rows:
             if self.permission == "change":
-                go_to(request, exposure, "change", row.pk)
+                request.go_to(exposure, "change", row.pk)
             refused += [] if self.model.may_row(self.permission, row) else [row]
         if refused:
             raise selection.refusal(self.permission, refused)
@@ -132,7 +131,7 @@ class BulkWrite:
         for number, row in enumerate(rows, 1):
             label = label_of(exposure, row) or str(row.pk)
             using = router.db_for_write(exposure.model, instance=row)
-            go_to(request, exposure, "change", row.pk)
+            request.go_to(exposure, "change", row.pk)
             saving = Saving.of(self.model, row, values, self.tool)
             try:
                 # A savepoint for each row: if the database refuses one, the others can still be tried.

@@ -1,4 +1,7 @@
-"""Make a caller's request look like one from a page of the admin, as the admin's hooks expect."""
+"""Make a caller's request look like one from a page of the admin, as the admin's hooks expect.
+
+That is method, form data, files, session and messages; the address of the page is ``MCPRequest.go_to``.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +17,6 @@ from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
-from ..context.admin_page_and_language import PAGE_FIELDS, move_to
 from ..context.request import MCPRequest
 from ..context.session_and_messages import MemoryMessages, MemorySession
 from ..orm.access import ModelAccess
@@ -60,7 +62,7 @@ def as_page(
         "FILES": as_files(entries),
         "session": MemorySession(),
         "_messages": MemoryMessages(request),
-        PAGE_FIELDS: {} if method == "GET" else None,
+        "page_fields": {} if method == "GET" else None,
     }
     before = {name: state[name] for name in now if name in state}
     try:
@@ -134,7 +136,7 @@ def changelist_request(model: ModelAccess, entries: Sequence[Pair]) -> MCPReques
     copy._dont_enforce_csrf_checks = True
     copy.path = copy.path_info = "/"
     copy.resolver_match = request.resolver_match
-    move_to(copy, model.exposure, "changelist")
+    copy.go_to(model.exposure, "changelist", always=True)
     copy.POST = as_query(entries)
     copy.FILES = as_files(entries)
     copy.POST._mutable = False

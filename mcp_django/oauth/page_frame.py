@@ -30,8 +30,8 @@ from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
 
 from ..conf import settings
-from ..context.admin_page_and_language import page_language, shown_language
 from ..context.databases import trouble_of
+from ..context.language import CallerLanguage
 
 logger = logging.getLogger("mcp_django")
 
@@ -79,7 +79,7 @@ def frame(request: HttpRequest | None = None) -> dict[str, Any]:
 
     ``request`` is that of a person who is signed in or about to be. Without it, the context is the same for everybody.
     """
-    language = shown_language()
+    language = CallerLanguage.shown()
     try:
         is_rtl = bool(get_language_info(language)["bidi"])
     except KeyError:
@@ -165,7 +165,7 @@ class PageMixin:
     @method_decorator(xframe_options_deny)
     @method_decorator(csrf_protect)
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        with page_language(request):
+        with CallerLanguage(request).for_page():
             try:
                 response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
                 if isinstance(response, TemplateResponse):

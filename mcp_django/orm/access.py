@@ -15,7 +15,7 @@ from django.contrib.admin import AdminSite
 from django.contrib.auth import get_permission_codename
 from django.db.models import CompositePrimaryKey, Field, Model, OneToOneRel, OuterRef, QuerySet
 
-from ..context.admin_page_and_language import at_page
+from ..context.admin_page import OwnPlace
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..exposures.model_exposure import ModelExposure
@@ -285,7 +285,8 @@ class ModelAccess:
             except Exception as error:
                 note_failure(exposure.label, hook, error)
                 return default
-        with at_page(request, exposure, "changelist"):
+        with OwnPlace(request):
+            request.go_to(exposure, "changelist")
             return call_hook(exposure.label, hook, ask, request, default=default)
 
     # Switches

@@ -14,7 +14,6 @@ from django.contrib.admin import site as default_site
 from django.contrib.admin.sites import all_sites
 
 from ..conf import settings
-from ..context.admin_page_and_language import admin_path
 from ..context.tickets import Ticket
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
@@ -143,7 +142,7 @@ class Address:
         found = call_hook(self.exposure.label, "get_queryset", self._opened, admin, keys, rows, default=())
         urls = none
         for place, key in enumerate(keys):
-            path = admin_path(self.model.request, self.exposure, key) if key in found else None
+            path = self.model.request.admin_path(self.exposure, key) if key in found else None
             if path is not None:
                 urls[place] = f"{origin}{path}"
         return urls

@@ -17,7 +17,6 @@ from django.core.files.storage import FileSystemStorage
 from django.core.files.utils import validate_file_name
 
 from ..conf import settings
-from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tickets import Ticket
 from ..exceptions import NotFound, ToolError
@@ -144,7 +143,7 @@ class ModelResource:
         request.mcp.record.model = exposure.label
         if self.address.is_schema:
             return Description(model).in_lines()
-        go_to(request, exposure, "changelist" if pk is None else "change", pk)
+        request.go_to(exposure, "changelist" if pk is None else "change", pk)
         if pk is None:
             try:
                 payload = page_payload(RecordCall(model, self.address.query).query())
@@ -196,7 +195,7 @@ class RowFile:
         self.address = address
         model = access_of(request).get_model(address.label)
         exposure = model.exposure
-        go_to(request, exposure, "change", address.pk)
+        request.go_to(exposure, "change", address.pk)
         row = model.get_row(address.pk)
         name = address.field_name or ""
         if name not in model.fields_of(row) or not model.is_file(name):

@@ -17,9 +17,10 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 
 from ..conf import settings
-from ..context.admin_page_and_language import activate_language, own_locale, own_place
+from ..context.admin_page import OwnPlace
 from ..context.call_middleware import through, through_async
 from ..context.confirmation import CallState
+from ..context.language import CallerLanguage
 from ..context.questions import Answers, Question, untangled
 from ..context.request import SESSION, MCPRequest
 from ..context.tool_results import ToolResult
@@ -85,7 +86,7 @@ class Kernel:
         """Run the rest of a call on the event loop: a ``Later`` with a coroutine function."""
         result = None
         error = None
-        with self.recorded.underway(self.call), own_locale(self.request):
+        with self.recorded.underway(self.call), CallerLanguage(self.request).for_coroutine():
             try:
                 result = await through_async(self.request, later.work)
             except BaseException as raised:
@@ -197,8 +198,8 @@ class Kernel:
                 if self.call.method == "ping":
                     # A ping needs no language, no queries and no page.
                     return self._answer(work)
-                activate_language(request)
-                with counted(record), own_place(request):
+                CallerLanguage(request).activate()
+                with counted(record), OwnPlace(request):
                     return self._answer(work)
             finally:
                 if not SESSION.isdisjoint(vars(request)):

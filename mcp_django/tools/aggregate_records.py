@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
@@ -63,7 +62,7 @@ class AggregateRecords(RecordTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return a row for each group, and totals of the groups left out."""
         call = RecordCall.read(request, self, arguments)
-        go_to(request, call.exposure, "changelist")
+        request.go_to(call.exposure, "changelist")
         aggregation = Aggregation.read(call.model, call.given)
         result = aggregation.rows()
 

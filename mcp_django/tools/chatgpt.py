@@ -10,7 +10,6 @@ from typing import Any, Final
 import orjson
 from django.db.models import Model
 
-from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..exceptions import NotFound, ToolError
@@ -77,7 +76,7 @@ def _rows(model: ModelAccess, text: str) -> list[Model]:
     """Search one model for ChatGPT's ``search``, by all words and then by all except the model's name."""
     request = model.request
     exposure = model.exposure
-    go_to(request, exposure, "changelist")
+    request.go_to(exposure, "changelist")
     for term in _terms(exposure, text):
         try:
             with all_readable():

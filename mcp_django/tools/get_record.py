@@ -9,7 +9,6 @@ import orjson
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tickets import Ticket
 from ..context.tool_results import ToolResult
@@ -270,13 +269,13 @@ class GetRecord(RecordTool):
         model = given.model(request)
         exposure = model.exposure
         key = bare_pk(exposure, key)
-        go_to(request, exposure, "change", key)
+        request.go_to(exposure, "change", key)
         try:
             return model, find_row(model, key)
         except NotFound:
             pass
         key = RowFinder(model).key(key, RowFinder.NOT_FOUND, partial(with_argument, "pk"))
-        go_to(request, exposure, "change", key)
+        request.go_to(exposure, "change", key)
         return model, find_row(model, key)
 
 
@@ -287,5 +286,5 @@ def find_row_by_uri(request: MCPRequest, uri: Any) -> tuple[ModelAccess, FoundRo
     model = access_of(request).get_model(address.label)
     if address.pk is None or address.field_name is not None:
         raise NotFound
-    go_to(request, model.exposure, "change", address.pk)
+    request.go_to(model.exposure, "change", address.pk)
     return model, find_row(model, address.pk)

@@ -13,7 +13,6 @@ import orjson
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.admin_page_and_language import go_to
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
 from ..emulation.picked_rows import Selection
@@ -260,7 +259,7 @@ class QueryRecords(RecordTool):
         call = RecordCall.read(request, self, arguments)
         given = call.given
         exposure = call.exposure
-        go_to(request, exposure, "changelist")
+        request.go_to(exposure, "changelist")
         count = given.flag("count")
         with_urls = False
         if "fields" in given and call.model.field_named(Address.ADMIN_URL) is None:

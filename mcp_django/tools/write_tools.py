@@ -13,7 +13,6 @@ from django.db import connections, router
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.admin_page_and_language import go_to
 from ..context.confirmation import Confirmation, quoted
 from ..context.request import MCPRequest
 from ..context.tool_results import ToolResult
@@ -74,7 +73,7 @@ class WriteTool(Tool):
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(model)
             pk = bare_pk(exposure, arguments["pk"])
-            go_to(request, exposure, "change", pk)
+            request.go_to(exposure, "change", pk)
             [row] = RowFinder(model).rows([pk], RowFinder.NOT_FOUND)
             return self.allows(model, row)
         except (NotFound, ToolError):
@@ -108,12 +107,12 @@ class WriteTool(Tool):
         request = model.request
         exposure = model.exposure
         pk = bare_pk(exposure, given["pk"])
-        go_to(request, exposure, self.permission, pk)
+        request.go_to(exposure, self.permission, pk)
         try:
             row = self._locked(model, pk)
         except NotFound:
             pk = RowFinder(model).key(pk, RowFinder.NOT_FOUND)
-            go_to(request, exposure, self.permission, pk)
+            request.go_to(exposure, self.permission, pk)
             row = self._locked(model, pk)
         self.check_allowed(model, row)
         RowPage(model, row).check_version(given.get("version"))
@@ -151,7 +150,7 @@ class WriteTool(Tool):
             head["messages"] = saving.messages
         if row.pk is None:
             return ToolResult(structured={**head, done: False, "model": exposure.label, "note": UNSTORED})
-        go_to(request, exposure, "change", row.pk)
+        request.go_to(exposure, "change", row.pk)
         try:
             # Read the row again as the caller sees it, with the annotations of the queryset.
             found = find_row(saving.model, pk_text(row.pk))
@@ -183,7 +182,7 @@ class CreateRecord(WriteTool):
         given = Arguments.of_write(arguments, self.input_schema["properties"], required=["model", "values"])
         model = given.model(request)
         exposure = model.exposure
-        go_to(request, exposure, "add")
+        request.go_to(exposure, "add")
         self.check_allowed(model)
         values = given.object("values")
         with Saving.transaction(model):

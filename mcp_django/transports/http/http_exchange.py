@@ -22,10 +22,10 @@ from django.middleware.csrf import get_token
 from django.utils.functional import cached_property
 
 from ...conf import settings
-from ...context.admin_page_and_language import page_language
 from ...context.call_record import CallRecord
 from ...context.call_restrictions import UnreadableAddress, narrowed_by
 from ...context.databases import trouble_of
+from ...context.language import CallerLanguage
 from ...context.refused_request_log import report
 from ...context.request import MCPRequest, read_scope
 from ...context.untrusted_text import plain
@@ -258,7 +258,7 @@ class Exchange:
         if elsewhere is not None:
             base = origin(self.request)
             report(200, f"the page was opened at {elsewhere}, but BASE_URL sends clients to {base}", IS_IT_RIGHT)
-        with page_language(self.request):
+        with CallerLanguage(self.request).for_page():
             url = self.resource.url
             context: dict[str, Any] = {"url": url, "set_ups": list(set_ups(url))}
             context |= {"access": url_of("access"), "elsewhere": elsewhere}
@@ -465,7 +465,7 @@ class Exchange:
         if self.wants_page:
             # The message stays in English, the same text that client programs get.
             phrase = HTTPStatus(refusal.status).phrase
-            with page_language(self.request):
+            with CallerLanguage(self.request).for_page():
                 context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
                 return _response(FramedPage("mcp_django/error.html", context), refusal.status)
         # Some clients show an error only if it has the id of their request.

@@ -8,7 +8,6 @@ from django.core.handlers.asgi import ASGIHandler
 from django.urls import include, path
 
 from mcp_django import MCPSite, asgi
-from mcp_django.context.admin_page_and_language import go_to
 from mcp_django.oauth.stored_tokens import issue_token
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
@@ -244,5 +243,5 @@ def test_without_pages_of_the_admin_a_request_stays_where_it_is(settings):
     row = make_author("one")
     request = request_of(make_superuser())
     before = request.path, request.resolver_match
-    go_to(request, mcp.exposures_by_label["testapp.author"], "change", row.pk)
+    request.go_to(mcp.exposures_by_label["testapp.author"], "change", row.pk)
     assert (request.path, request.resolver_match) == before

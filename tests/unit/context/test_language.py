@@ -9,7 +9,7 @@ from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone, translation
 
 from mcp_django import MCPSite
-from mcp_django.context.admin_page_and_language import language_of, own_locale
+from mcp_django.context.language import CallerLanguage
 from mcp_django.testing import MCPClient
 from mcp_django.tools.list_and_describe_models import DescribeModel
 from mcp_django.tools.query_records import QueryRecords
@@ -47,18 +47,18 @@ def test_the_header_decides_among_the_languages_of_the_project(
     request = reader(None, MCPSite())
     if header is not None:
         request.META["HTTP_ACCEPT_LANGUAGE"] = header
-    assert language_of(request) == language
+    assert CallerLanguage(request).code == language
 
 
 def test_a_project_without_translations_has_one_language(settings: Any) -> None:
     settings.USE_I18N = False
-    assert language_of(german(None, MCPSite())) is None
+    assert CallerLanguage(german(None, MCPSite())).code is None
 
 
 def test_the_language_that_middleware_chose_stays() -> None:
     with translation.override("fr"):
-        assert language_of(german(None, MCPSite())) is None
-        with own_locale(german(None, MCPSite())):
+        assert CallerLanguage(german(None, MCPSite())).code is None
+        with CallerLanguage(german(None, MCPSite())).for_coroutine():
             assert translation.get_language() == "fr"
         assert translation.get_language() == "fr"
 
@@ -66,7 +66,7 @@ def test_the_language_that_middleware_chose_stays() -> None:
 def test_labels_and_errors_are_in_the_language_and_values_are_not() -> None:
     site = site_with(User, Sample, exclude=["password"])
     request = german(make_superuser(), site)
-    with own_locale(request):
+    with CallerLanguage(request).for_coroutine():
         described = call(DescribeModel(), request, model="auth.user", detail=True)
         assert described["title"] == "Benutzer"
         assert "Vorname" in str(described["input_schema"])
@@ -137,12 +137,12 @@ def test_row_155_language_and_time_zone_of_one_call_are_not_those_of_the_next(to
 
 
 def test_row_155_an_error_ends_the_language_too() -> None:
-    with pytest.raises(LookupError), own_locale(german(None, MCPSite())):
+    with pytest.raises(LookupError), CallerLanguage(german(None, MCPSite())).for_coroutine():
         {}[translation.get_language()]
     assert translation.get_language() == "en-us"
     translation.deactivate_all()
     try:
-        with own_locale(request_of(None)):
+        with CallerLanguage(request_of(None)).for_coroutine():
             translation.activate("fr")
         assert translation.get_language() is None
     finally:
